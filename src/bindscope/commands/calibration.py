@@ -52,9 +52,14 @@ def measure() -> Machine:
     flops, elements = _kernels("cpu")
     gpu_flops, gpu_elements = _kernels("cuda") if torch.cuda.is_available() else (0.0, 0.0)
     return Machine(
-        socket.gethostname(), flops, elements, _rate(_interpreted, 100_000), start_s,
-        gpu_flops, gpu_elements,
-    )  # fmt: skip
+        socket.gethostname(),
+        flops,
+        elements,
+        _rate(_interpreted, 100_000),
+        start_s,
+        gpu_flops,
+        gpu_elements,
+    )
 
 
 def _started(code: str) -> float:

@@ -92,7 +92,9 @@ def table(products: Sequence[Product], machine: Machine) -> str:
     by_study: dict[str, list[Product]] = {}
     for made in products:
         by_study.setdefault(owner.get(made.rule, SHARED), []).append(made)
-    lines = [f"{'':22s} {'jobs':>6s} {'passes':>9s} {'CPU':>9s} {'GPU':>9s} {'memory':>9s} {'disk':>9s}"]
+    lines = [
+        f"{'':22s} {'jobs':>6s} {'passes':>9s} {'CPU':>9s} {'GPU':>9s} {'memory':>9s} {'disk':>9s}"
+    ]
     lines += [_line(name, own, machine) for name, own in by_study.items()]
     lines.append(_line("all", products, machine))
     largest = max(products, key=lambda made: made.work.memory_mb)
@@ -169,4 +171,3 @@ def _size(n_bytes: float) -> str:
         if n_bytes >= size:
             return f"{n_bytes / size:,.1f} {unit}"
     return f"{n_bytes:.0f} B"
-

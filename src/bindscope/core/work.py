@@ -22,7 +22,7 @@ LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 300, "hu
 """Memory of a process that has imported NumPy and Zarr, also pandas and matplotlib, torch, or also
 timm and transformers; the largest of its kind in the default run and the rehearsals."""
 CUDA_MB = 3000
-"""What a process that computes on CUDA holds on the host: the driver's context and its libraries."""
+"""What a process that computes on CUDA holds on the host: the driver's context and libraries."""
 MARGIN = 1.1
 """By how much more memory is forecast than was counted."""
 PATIENCE, SHORTEST_MIN = 4, 30
@@ -127,9 +127,12 @@ _START = {"plain": 0.7, "pandas": 1.5, "torch": 2.2, "hub": 5.0}
 REFERENCE = Machine("two-core reference machine", 8.5e10, 5.5e8, 1.9e7, _START)
 # GPUs: half of the float32 rate (TF32 is off) and of the memory's rate that their makers give.
 _GPUS = {
-    "t4": (8.1e12, 3.2e11), "l4": (30e12, 3e11), "a100": (19.5e12, 2e12),
-    "h100": (67e12, 3.35e12), "h200": (67e12, 4.8e12),
-}  # fmt: skip
+    "t4": (8.1e12, 3.2e11),
+    "l4": (30e12, 3e11),
+    "a100": (19.5e12, 2e12),
+    "h100": (67e12, 3.35e12),
+    "h200": (67e12, 4.8e12),
+}
 DEVICES: Mapping[str, Machine] = {
     name: Machine(
         name, REFERENCE.flops, REFERENCE.elements, REFERENCE.python, _START, flops / 2, rate / 16

@@ -16,12 +16,25 @@ Content = Mapping[str, Any]
 
 # Bytes of a pixel's colours and mask that are left of 4, by what draws them (default run and small
 # presets). Photographs and path-traced scenes are noise to zstd.
-_COMPRESSED = {"clutter": 0.2, "sprites": 0.1, "clevr_2d": 0.02, "solids": 1.3, "mitsuba": 2.6,
-               "photos": 2.5}  # fmt: skip
+_COMPRESSED = {
+    "clutter": 0.2,
+    "sprites": 0.1,
+    "clevr_2d": 0.02,
+    "solids": 1.3,
+    "mitsuba": 2.6,
+    "photos": 2.5,
+}
 _OF_OBJECT = 0.245  # the same of a pixel of a flat shape, whose background is nothing (default run)
 # Numbers that are computed for each pixel that is drawn (likewise).
-_DRAWN = {"shapes": 5, "clutter": 12, "sprites": 8, "clevr_2d": 40, "solids": 700,
-          "mitsuba": 3000, "photos": 40}  # fmt: skip
+_DRAWN = {
+    "shapes": 5,
+    "clutter": 12,
+    "sprites": 8,
+    "clevr_2d": 40,
+    "solids": 700,
+    "mitsuba": 3000,
+    "photos": 40,
+}
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
@@ -62,8 +75,10 @@ def codes(product: Product) -> Work:
     n = content["n_scenes"]
     return Work(
         bytes_disk=_OBJECTS * n * (cells + values) + 3 * METADATA,
-        bytes_peak=16 * n * cells, elements=60 * n * cells, python=3e6,
-    )  # fmt: skip
+        bytes_peak=16 * n * cells,
+        elements=60 * n * cells,
+        python=3e6,
+    )
 
 
 def record_codes(product: Product) -> Work:
@@ -71,9 +86,11 @@ def record_codes(product: Product) -> Work:
     cells, values = sides(product.content)
     n = product.content["n_scenes"]
     return Work(
-        libraries="pandas", bytes_disk=_OBJECTS / 2 * n * (cells + values) + 3 * METADATA,
-        bytes_peak=4 * n * cells, python=200 * n + 5e6,
-    )  # fmt: skip
+        libraries="pandas",
+        bytes_disk=_OBJECTS / 2 * n * (cells + values) + 3 * METADATA,
+        bytes_peak=4 * n * cells,
+        python=200 * n + 5e6,
+    )
 
 
 def priors(product: Product) -> Work:
@@ -104,12 +121,17 @@ def _anchors(shape: tuple[int, int], counts: int, n: int, held: int) -> Work:
     (cells, values), more = shape, int(counts > 0)
     numbers = (2 + more) * cells + values + counts
     floats = stored(
-        "float32", *[(n, cells)] * (2 + more), (n, values), *[(n, counts)] * more,
-    )  # fmt: skip
+        "float32",
+        *[(n, cells)] * (2 + more),
+        (n, values),
+        *[(n, counts)] * more,
+    )
     return Work(
-        bytes_disk=floats + _OBJECTS * n * counts, bytes_peak=24 * held * numbers,
-        elements=_ANCHOR_ELEMENTS * n * numbers, python=5e6,
-    )  # fmt: skip
+        bytes_disk=floats + _OBJECTS * n * counts,
+        bytes_peak=24 * held * numbers,
+        elements=_ANCHOR_ELEMENTS * n * numbers,
+        python=5e6,
+    )
 
 
 def counted_anchors(product: Product) -> Work:
@@ -159,9 +181,10 @@ def _drawn(content: Content, kind: str, side: int, samples: float) -> Work:
     return Work(
         bytes_disk=n * (_COMPRESSED.get(kind, 0) * side**2 + 16) + 4 * METADATA,
         bytes_peak=min(n, 256) * side**2 * 12 + _CHUNKS,
-        elements=samples * _DRAWN[kind] * n * side**2, python=2000 * n + 3e6,
+        elements=samples * _DRAWN[kind] * n * side**2,
+        python=2000 * n + 3e6,
         key="datasets, render.size_px",
-    )  # fmt: skip
+    )
 
 
 def download(product: Product) -> Work:
@@ -188,15 +211,22 @@ def synthetic_release(product: Product) -> Work:
 def records(product: Product) -> Work:
     """Count the reading of a release's labels, whose number is not known here."""
     return Work(
-        libraries="pandas", bytes_disk=1e6, bytes_peak=2e8,
-        python=2e7, unknown=f"how many scenes {product.wildcards['dataset']} has",
-    )  # fmt: skip
+        libraries="pandas",
+        bytes_disk=1e6,
+        bytes_peak=2e8,
+        python=2e7,
+        unknown=f"how many scenes {product.wildcards['dataset']} has",
+    )
 
 
 def training(product: Product) -> Work:
-    """Count the training of a controlled model: three passes' worth a step, and scenes drawn."""
+    """Count the training of a controlled model."""
     content = product.content
-    model, render = content["model"], content["dataset"]["render"]
+    return trained(content, content["model"], content["dataset"]["render"], model_name(product))
+
+
+def trained(content: Content, model: Content, render: Content, name: str) -> Work:
+    """Count a training of a model: three passes' worth a step, and scenes that are drawn."""
     given = model["training"]
     side = side_of(render)
     shape = tower_of(model, side)
@@ -207,12 +237,17 @@ def training(product: Product) -> Work:
     n = given["steps"] * given["batch_size"] * views
     drawn = _DRAWN[render["kind"]] * n * side**2 / views
     return Work(
-        "torch", passes=n, flops=3 * n * shape.flops() / _VIT, elements=drawn + 40 * n * shape.width,
-        python=8000 * given["steps"], threads=content["threads"], device=content["device"],
+        "torch",
+        passes=n,
+        flops=3 * n * shape.flops() / _VIT,
+        elements=drawn + 40 * n * shape.width,
+        python=8000 * given["steps"],
+        threads=content["threads"],
+        device=content["device"],
         bytes_peak=16 * shape.weights + 3 * shape.batch_bytes(given["batch_size"] * views) + 1e8,
         bytes_disk=4.4 * shape.weights * (1 if objective in ("objects", "features") else 2),
-        key=f"models[{model_name(product)}].training.batch_size",
-    )  # fmt: skip
+        key=f"models[{name}].training.batch_size",
+    )
 
 
 def model_name(product: Product) -> str:
@@ -224,12 +259,20 @@ def _known_dim(model: Content, cells: int, values: int) -> int:
     """Return the width of what a known-answer encoder gives."""
     dim, kind = model.get("dim"), model["source"].partition(":")[2]
     widths = {
-        "zero": 1, "features": values, "counts": values, "half": cells // 2, "cipher": 2 * cells,
-        "rotated": dim or cells, "hadamard": dim or 2 * cells, "conjunctive": dim or 2 * cells,
-        "cell_erasure": dim or max(96, cells), "erasure": cells + values,
+        "zero": 1,
+        "features": values,
+        "counts": values,
+        "half": cells // 2,
+        "cipher": 2 * cells,
+        "rotated": dim or cells,
+        "hadamard": dim or 2 * cells,
+        "conjunctive": dim or 2 * cells,
+        "cell_erasure": dim or max(96, cells),
+        "erasure": cells + values,
         "tensor_product": dim * dim if dim else 4 * cells,
-        "cipher_features": 2 * values, "cipher_three": 3 * cells,
-    }  # fmt: skip
+        "cipher_features": 2 * values,
+        "cipher_three": 3 * cells,
+    }
     return int(widths.get(kind, cells))
 
 
@@ -242,9 +285,11 @@ def encoded(product: Product) -> Work:
     patches = stored("float32", (n, cells, values)) if "grid" in content["model"]["source"] else 0
     return Work(
         bytes_disk=stored("float32", *shapes, axis=1) + patches,
-        bytes_peak=24 * n * (dim + cells) + 3 * patches, elements=40 * n * (dim + cells),
-        flops=2 * n * dim * cells, python=5e6,
-    )  # fmt: skip
+        bytes_peak=24 * n * (dim + cells) + 3 * patches,
+        elements=40 * n * (dim + cells),
+        flops=2 * n * dim * cells,
+        python=5e6,
+    )
 
 
 def _n_part(content: Content) -> int:
@@ -287,15 +332,23 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
     forward = 4 * shape.weights + shape.batch_bytes(batch)
     images = 4 * batch * 3 * image_px(product) ** 2
     return Work(
-        "hub" if shape.network else "torch", passes=n, flops=n * shape.flops(deepest) / _VIT,
+        "hub" if shape.network else "torch",
+        passes=n,
+        flops=n * shape.flops(deepest) / _VIT,
         elements=n * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2),
-        python=2e5 * (n / batch) + 5e6, bytes_disk=written,
-        bytes_peak=(shape.weights * 4 if on_gpu else forward) + 3 * held + images + _CHUNKS
+        python=2e5 * (n / batch) + 5e6,
+        bytes_disk=written,
+        bytes_peak=(shape.weights * 4 if on_gpu else forward)
+        + 3 * held
+        + images
+        + _CHUNKS
         + _FORWARD,
         bytes_device=forward + 2 * held if on_gpu else 0,
-        threads=content["threads"], device=content["device"], unknown=shape.unknown,
+        threads=content["threads"],
+        device=content["device"],
+        unknown=shape.unknown,
         key=f"models[{model_name(product)}].extraction.batch_size",
-    )  # fmt: skip
+    )
 
 
 def pooled(product: Product) -> Work:
@@ -361,11 +414,17 @@ def text_embeddings(product: Product) -> Work:
     width, length = text_width(content["model"]) or shape.width, 77 if shape.network else 24
     flops = 24 * min(shape.n_layers, 12) * width**2 * length
     return Work(
-        "hub" if shape.network else "torch", passes=n, flops=n * flops / _VIT,
-        elements=n * 40 * width, python=2000 * n, bytes_disk=stored("float32", (n, width)),
-        bytes_peak=4 * shape.weights + 12 * n * width + 2e8, threads=content["threads"],
-        device=content["device"], key=f"models[{model_name(product)}].extraction.batch_size",
-    )  # fmt: skip
+        "hub" if shape.network else "torch",
+        passes=n,
+        flops=n * flops / _VIT,
+        elements=n * 40 * width,
+        python=2000 * n,
+        bytes_disk=stored("float32", (n, width)),
+        bytes_peak=4 * shape.weights + 12 * n * width + 2e8,
+        threads=content["threads"],
+        device=content["device"],
+        key=f"models[{model_name(product)}].extraction.batch_size",
+    )
 
 
 def joint(product: Product) -> Work:
@@ -375,11 +434,14 @@ def joint(product: Product) -> Work:
     shape = tower_of(product.content["model"], 224)
     width = text_width(product.content["model"]) or shape.width
     return Work(
-        "hub" if shape.network else "torch", flops=2 * n * shape.width**2, python=1e7,
+        "hub" if shape.network else "torch",
+        flops=2 * n * shape.width**2,
+        python=1e7,
         bytes_disk=stored("float32", (n, width)),
         bytes_peak=4 * shape.weights + 12 * n * shape.width + 1e8,
-        threads=product.content["threads"], device=product.content["device"],
-    )  # fmt: skip
+        threads=product.content["threads"],
+        device=product.content["device"],
+    )
 
 
 def table(product: Product) -> Work:
@@ -387,13 +449,17 @@ def table(product: Product) -> Work:
     read = 0.0
     for role, given in product.inputs.items():
         # Rows beside those that stand for a product are a large part of what it leaves.
-        own = [made.work.bytes_disk / 3 if role in product.reads else made.work.bytes_rows
-               for made in given]  # fmt: skip
+        own = [
+            made.work.bytes_disk / 3 if role in product.reads else made.work.bytes_rows
+            for made in given
+        ]
         read += sum(own)
     return Work(
-        "pandas", bytes_disk=1.2e4 + _TABLE * read, bytes_peak=2e7 + 6 * read,
+        "pandas",
+        bytes_disk=1.2e4 + _TABLE * read,
+        bytes_peak=2e7 + 6 * read,
         python=4e6 + 6 * read,
-    )  # fmt: skip
+    )
 
 
 def figure(product: Product) -> Work:

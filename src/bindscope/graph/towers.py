@@ -14,8 +14,16 @@ from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
 
-WIDTHS = {"tiny": 192, "small": 384, "base": 768, "large": 1024, "so400m": 1152, "huge": 1280,
-          "giant": 1536, "gigantic": 1664}  # fmt: skip
+WIDTHS = {
+    "tiny": 192,
+    "small": 384,
+    "base": 768,
+    "large": 1024,
+    "so400m": 1152,
+    "huge": 1280,
+    "giant": 1536,
+    "gigantic": 1664,
+}
 """Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them."""
 _NETWORK = ("hf:", "timm:")
 
@@ -97,9 +105,13 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     patch = 14 if "dinov2" in name else patch
     registers = 4 if re.search(r"reg4|registers", name) else 0
     return Tower(
-        int(model["n_layers"]), int(vision.get("hidden_size", WIDTHS[word])), int(patch),
-        int(side) // int(patch) * int(patch), int("siglip" not in name) + registers, network=True,
-    )  # fmt: skip
+        int(model["n_layers"]),
+        int(vision.get("hidden_size", WIDTHS[word])),
+        int(patch),
+        int(side) // int(patch) * int(patch),
+        int("siglip" not in name) + registers,
+        network=True,
+    )
 
 
 def text_width(model: Mapping[str, Any]) -> int | None:

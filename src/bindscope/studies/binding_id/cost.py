@@ -9,7 +9,7 @@ from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.graph import Product
-from bindscope.core.work import Work
+from bindscope.core.work import Libraries, Work
 from bindscope.graph.towers import settings
 
 Content = Mapping[str, Any]
@@ -51,9 +51,11 @@ def _engine(model: Content, product: Product) -> _Engine:
     width, layers = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
     width = int(text.get("hidden_size", width))
     layers = int(text.get("num_hidden_layers", layers))
-    weights = 12.0 * layers * width**2 + 2.0 * int(text.get("vocab_size", 152_000)) * width + 4e8 * (
-        not known
-    )  # fmt: skip
+    weights = (
+        12.0 * layers * width**2
+        + 2.0 * int(text.get("vocab_size", 152_000)) * width
+        + 4e8 * (not known)
+    )
     size = 2 if model.get("precision") == "bfloat16" else 4
     return _Engine(layers, width, _IMAGE_TOKENS, weights, size)
 
@@ -65,19 +67,26 @@ def _trials(content: Content, layers: int) -> tuple[int, int]:
     first, second, third = (*lengths, 1, 1, 1)[:3]
     sweep = 3 * layers  # each alone, up to it, and from it on
     trials = {
-        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 2 * first * 2,
-        "mean": 1 + 12 * first, "nulls": 1 + _GROUPS * 8, "doses": 1 + _GROUPS * 2 * second,
-        "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (2 * sweep - layers),
-        "pairing": 1 + 2 * sweep - layers, "tokens": 16, "knockout": 13,
-        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * second * third, "mixture": 9,
-    }.get(experiment, 12)  # fmt: skip
+        "factorizability": 1 + _GROUPS * (things + 1),
+        "positions": 1 + 2 * first * 2,
+        "mean": 1 + 12 * first,
+        "nulls": 1 + _GROUPS * 8,
+        "doses": 1 + _GROUPS * 2 * second,
+        "transfer": 9,
+        "signatures": 8,
+        "layers": 1 + _GROUPS * (2 * sweep - layers),
+        "pairing": 1 + 2 * sweep - layers,
+        "tokens": 16,
+        "knockout": 13,
+        "heads": 1 + _GROUPS * 5 * layers,
+        "subspaces": 1 + 4 * second * third,
+        "mixture": 9,
+    }.get(experiment, 12)
     every = experiment in ("factorizability", "signatures", "layers")
     return trials, things * (1 + every) + bool(content.get("null_query"))
 
 
-def _asked(
-    product: Product, contexts: float, answers: float, arrays: float, rows: float
-) -> Work:
+def _asked(product: Product, contexts: float, answers: float, arrays: float, rows: float) -> Work:
     """Count contexts that are read, and answers to questions about them."""
     content = product.content
     device = content.get("device", "cpu")
@@ -90,21 +99,34 @@ def _asked(
         elements += answers * (_ORACLE if one.kind == "oracle" else one.layers * one.width * 400.0)
         weights = max(weights, one.weights * one.bytes_each)
         at_once = int(model.get("batch_size", content.get("batch_size", 100)))
-        batch = min(int(content.get("batch_size", 100)), int(content.get("task", {}).get("rows", 100)))
+        batch = min(
+            int(content.get("batch_size", 100)), int(content.get("task", {}).get("rows", 100))
+        )
         # Keys and values of the contexts of a batch, twice (base and source), and hidden states.
-        per_token = one.bytes_each * one.width * (one.layers / 2 if one.kind == "published" else 2.0 * one.layers)
-        state = max(state, 2 * batch * one.tokens * per_token + 8.0 * at_once * one.tokens * one.width)
+        per_token = (
+            one.bytes_each
+            * one.width
+            * (one.layers / 2 if one.kind == "published" else 2.0 * one.layers)
+        )
+        state = max(
+            state, 2 * batch * one.tokens * per_token + 8.0 * at_once * one.tokens * one.width
+        )
     on_gpu = device == "cuda"
-    libraries = "plain" if kinds == {"oracle"} else "hub"
+    libraries: Libraries = "plain" if kinds == {"oracle"} else "hub"
     return Work(
-        libraries, passes=contexts + answers, flops=flops / 0.5, elements=elements,
+        libraries,
+        passes=contexts + answers,
+        flops=flops / 0.5,
+        elements=elements,
         python=2e7 + 1500.0 * answers if kinds == {"oracle"} else 5e7 + 4e4 * answers / 16,
         bytes_peak=(weights if on_gpu else weights + state) + 3e7,
-        bytes_device=(weights + state) * on_gpu, bytes_disk=(arrays + rows) * len(content["models"]),
+        bytes_device=(weights + state) * on_gpu,
+        bytes_disk=(arrays + rows) * len(content["models"]),
         bytes_rows=rows * len(content["models"]),
-        threads=content.get("threads", 1), device=device,
+        threads=content.get("threads", 1),
+        device=device,
         key=f"studies.binding_id.suites[{product.wildcards['suite']}].batch_size",
-    )  # fmt: skip
+    )
 
 
 def binding_id_estimates(product: Product) -> Work:
@@ -128,9 +150,12 @@ def binding_id_interventions(product: Product) -> Work:
     trials, queries = _trials(content, deepest)
     twice = content["experiment"] == "signatures"
     return _asked(
-        product, 2.0 * rows * (1 + twice), float(rows * trials * queries),
-        4.0 * rows * trials * queries * things * (1 + (not twice)), 1.0 * _ROW * trials * queries,
-    )  # fmt: skip
+        product,
+        2.0 * rows * (1 + twice),
+        float(rows * trials * queries),
+        4.0 * rows * trials * queries * things * (1 + (not twice)),
+        1.0 * _ROW * trials * queries,
+    )
 
 
 def toy_vlm(product: Product) -> Work:
@@ -142,9 +167,16 @@ def toy_vlm(product: Product) -> Work:
     times = 3 if toy["objective"] == "interchange" else 1
     n = given["steps"] * given["batch_size"] * times
     return Work(
-        "hub", passes=n, flops=6.0 * n * 140 * weights / 0.5, elements=n * 140.0 * width * layers * 40,
-        python=2e4 * given["steps"] * times, bytes_disk=4.2 * weights,
-        bytes_peak=16 * weights + 4.0 * given["batch_size"] * times * 140 * width * layers * 40 + 1e8,
-        threads=content["threads"], device=content["device"],
+        "hub",
+        passes=n,
+        flops=6.0 * n * 140 * weights / 0.5,
+        elements=n * 140.0 * width * layers * 40,
+        python=2e4 * given["steps"] * times,
+        bytes_disk=4.2 * weights,
+        bytes_peak=16 * weights
+        + 4.0 * given["batch_size"] * times * 140 * width * layers * 40
+        + 1e8,
+        threads=content["threads"],
+        device=content["device"],
         key=f"studies.binding_id.toys[{product.wildcards['toy']}].training.batch_size",
-    )  # fmt: skip
+    )

@@ -35,7 +35,7 @@ def _sizes(product: Product) -> tuple[dict[str, int], int]:
 class _Heads(NamedTuple):
     """Heads that are fitted together: how many, bits before the first, and whether of objects."""
 
-    count: int
+    number: int
     first: int
     objects: bool = True
 
@@ -61,7 +61,7 @@ def weights_of(
     probe: Content, dim: int, tokens: int, of: _Heads, sizes: Sequence[int]
 ) -> tuple[float, float]:
     """Return the weights of some heads, and of products that a scene takes part in."""
-    heads = of.count
+    heads = of.number
     bits = (of.first + heads) * bool(probe.get("conditioned", True))
     read = dim + bits
     kind = probe["family"]
@@ -85,95 +85,110 @@ def weights_of(
     return 2 * rank * read * heads, 2 * rank * read * heads
 
 
+class _Read(NamedTuple):
+    """What a fit reads: scenes by split, count bits, width and number of tokens."""
+
+    n: Mapping[str, int]
+    counts: int
+    dim: int = 1
+    tokens: int = 1
+    patches: bool = False
+
+    @classmethod
+    def by(cls, product: Product) -> _Read:
+        """Return what a job reads; a null probe reads one number."""
+        what = product.content["representation"]
+        patches = what["tokens"] == "patches" or bool(what.get("patches"))
+        if not product.inputs.get("index"):
+            return cls(*_sizes(product), patches=patches)
+        shape, dim = shape_of(product.inputs["index"][0])
+        dim *= 2 if what["tokens"] == "cls_mean" else 1
+        return cls(*_sizes(product), dim, shape.patches if shape and patches else 1, patches)
+
+
 def fit(product: Product) -> Work:
     """Count the fits of all targets and seeds of a job, and what they write."""
-    content = product.content
-    probe, representation = content["probe"], content["representation"]
-    n, counts = _sizes(product)
-    patches = representation["tokens"] == "patches" or bool(representation.get("patches"))
-    dim, tokens = 1, 1
-    if product.inputs.get("index"):
-        shape, dim = shape_of(product.inputs["index"][0])
-        dim *= 2 if representation["tokens"] == "cls_mean" else 1
-        tokens = shape.patches if shape and patches else 1
-    return _fit(content, probe, n, counts, dim, tokens, patches, product)
+    content, read = product.content, _Read.by(product)
+    probe, seeds, n_test = content["probe"], len(content["seeds"]), read.n["test"]
+    heads, sizes = list(_heads(content, read.counts)), content["sizes"]
+    n_heads, bits = sum(one.number for one in heads), sum(sides(content)) + read.counts
+    vector = 2 * read.dim if read.patches else read.dim  # [CLS] and the mean token
+    linear = sum(weights_of({"family": "linear"}, vector, 1, one, sizes)[0] for one in heads)
+    numbers = [weights_of(probe, read.dim, read.tokens, one, sizes) for one in heads]
+    own, used = (sum(column) for column in zip(*numbers, strict=True))
+    convex = probe["protocol"] == "converged"
+    alone = probe["family"] == "linear" and convex
+    flops = elements = steps = 0.0
+    if convex:
+        path = _PATH if "index" in product.inputs else _NULL_PATH
+        path *= seeds if content["control"] != "none" else 1
+        flops += path * 4 * read.n["train"] * linear
+        elements += path * _TRIED * read.n["train"] * n_heads
+    if not alone:
+        steps, batch = _steps(probe, read.n["train"])
+        flops += seeds * steps * 6 * batch * used / _SMALL
+        each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * own
+        elements += seeds * steps * each
+    held = _held(content, read, bits)
+    descent = 0.0 if alone else _BESIDE + _descending(probe, own, seeds, read.patches)
+    wide = descent > held and probe["family"] != "linear"
+    decides = ("hidden" if "hidden" in probe else "rank") if wide else "memory_mb"
+    rows = seeds * (2700.0 + 400.0 * ("plain" in probe["targets"]))
+    kept = own + (linear if convex and not alone else 0)
+    history = seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
+    return Work(
+        "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
+        python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
+        bytes_peak=held + descent + 8 * n_test * bits, bytes_rows=rows,
+        bytes_disk=4 * kept * seeds + rows + history + 8 * n_test * ("plain" in probe["targets"]),
+        bytes_device=(held + descent) * (content["device"] == "cuda"),
+        threads=content["threads"], device=content["device"],
+        key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
+    )  # fmt: skip
 
 
 null = fit
 
 
-def _fit(
-    content: Content, probe: Content, n: Mapping[str, int], counts: int, dim: int, tokens: int,
-    patches: bool, product: Product,
-) -> Work:  # fmt: skip
-    convex, heads = probe["protocol"] == "converged", list(_heads(content, counts))
-    n_heads, n_seeds = sum(one.count for one in heads), len(content["seeds"])
-    bits = sum(sides(content)) + counts
-    vector = 2 * dim if patches else dim  # [CLS] and the mean token
-    sizes = content["sizes"]
-    linear = sum(weights_of({"family": "linear"}, vector, 1, one, sizes)[0] for one in heads)
-    numbers = [weights_of(probe, dim, tokens, one, sizes) for one in heads]
-    own, used = (sum(column) for column in zip(*numbers, strict=True))
-    alone = probe["family"] == "linear" and convex
-    flops = elements = steps = 0.0
-    if convex:
-        path = _PATH if "index" in product.inputs else _NULL_PATH
-        fits = n_seeds if content["control"] != "none" else 1
-        flops += fits * path * 4 * n["train"] * linear
-        elements += fits * path * _TRIED * n["train"] * n_heads
-    if not alone:
-        batch = min(probe["batch_size"] if convex else 1024, n["train"])
-        epochs = _PAPER_EPOCHS * -(-n["train"] // batch)
-        cycles = _CYCLES_OF_SETS if probe["family"] == "set" else _CYCLES
-        steps = (cycles * probe["steps"] if convex else epochs) * n_seeds
-        flops += steps * 6 * batch * used / _SMALL
-        elements += steps * (batch * (n_heads * _TRIED + 8 * tokens * 64) + 6 * own)
-    kept = own + (linear if convex and not alone else 0)
-    held = _held(probe, n, dim, tokens, patches, convex, bits, content)
-    # Of every seed weights, the best of them, and what is written; of those that share their batches,
-    # or of one, gradients and moments.
-    together = n_seeds if patches else 1
-    rates = probe.get("learning_rate", 0)
+def _steps(probe: Content, n_train: int) -> tuple[float, int]:
+    """Return the steps of a descent, and the scenes of each."""
+    if probe["protocol"] != "converged":
+        batch = min(1024, n_train)
+        return _PAPER_EPOCHS * -(-n_train // batch), batch
+    cycles = _CYCLES_OF_SETS if probe["family"] == "set" else _CYCLES
+    return cycles * probe["steps"], min(probe["batch_size"], n_train)
+
+
+def _descending(probe: Content, weights: float, seeds: int, shared: bool) -> float:
+    """Return the bytes of what descends.
+
+    Of every seed these are weights, the best of them, and what is written; of one seed, or of all
+    where they share their batches, gradients and moments for each rate that is tried.
+    """
+    rates = probe.get("learning_rate")
     tried = len(rates) if isinstance(rates, list) else 1
-    descent = own * (16.0 * n_seeds + 16.0 * together * tried)
-    descent += 0 if alone else _BESIDE
-    rows = n_seeds * (2700.0 + 400.0 * ("plain" in probe["targets"]))
-    weights_decide = descent > held and not alone
-    key = {"dnn": "hidden", "set": "hidden"}.get(probe["family"], "rank") if weights_decide else ""
-    name = f"studies.binding_information.probes[{product.wildcards['probe']}]"
-    return Work(
-        "torch", flops=flops, elements=elements + 4000 * n["test"] * n_seeds,
-        python=3e6 + 500 * (steps + _PATH * convex) * len(heads),
-        bytes_peak=held + descent + 8 * n["test"] * bits, bytes_rows=rows,
-        bytes_disk=4 * kept * n_seeds + rows + n_seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
-        + 8 * n["test"] * ("plain" in probe["targets"]),
-        threads=content["threads"], device=content["device"],
-        bytes_device=(held + descent) * (content["device"] == "cuda"),
-        key=f"{name}.{key or 'memory_mb'}",
-    )  # fmt: skip
+    return weights * (16.0 * seeds + 16.0 * (seeds if shared else 1) * tried)
 
 
-def _held(
-    probe: Content, n: Mapping[str, int], dim: int, tokens: int, patches: bool, convex: bool,
-    bits: int, content: Content,
-) -> float:  # fmt: skip
+def _held(content: Content, read: _Read, bits: int) -> float:
     """Return the bytes of inputs and labels in memory (`probes.batches`)."""
+    probe, n, dim = content["probe"], read.n, read.dim
     total, (cells, _) = sum(n.values()), sides(content)
-    labels = total * (bits + 4 * (bits + cells))
-    memory = probe["memory_mb"] * 2**20
-    if patches:
-        inputs = 2.0 * total * tokens * dim
-        vectors = 8.0 * dim * (n["train"] + n["val"])
-        made = dim + 2 * probe.get("hidden", cells + 8)  # hidden units, or attention of every head
-        batch = 12 * min(probe["batch_size"], n["train"]) * tokens * made
-        return min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
+    labels = total * (bits + 4.0 * (bits + cells))
+    memory = probe["memory_mb"] * 2.0**20
+    if read.patches:
+        inputs, vectors = 2.0 * total * read.tokens * dim, 8.0 * dim * (n["train"] + n["val"])
+        made = dim + 2 * probe.get("hidden", cells + 8)  # hidden units, or every head's attention
+        batch = 12 * min(probe["batch_size"], n["train"]) * read.tokens * made
+        held = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
+        return float(held)
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
     design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
-    whole = 4.0 * dim * total + design * convex
+    whole = 4.0 * dim * total + design * (probe["protocol"] == "converged")
     if whole + labels <= memory:
-        return whole + labels
+        return float(whole + labels)
     streamed = 4 * 4096 * (dim + 1 + bits * (1 + _HELD_BY_CONVEX))
-    return min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed
+    return float(min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed)
 
 
 def learning_curve(product: Product) -> Work:
@@ -181,10 +196,13 @@ def learning_curve(product: Product) -> Work:
     whole = fit(product)
     shares = product.content["shares"]
     return replace(
-        whole, flops=whole.flops * sum(shares), elements=whole.elements * sum(shares),
-        python=whole.python * len(shares), bytes_disk=3000.0 * len(shares),
+        whole,
+        flops=whole.flops * sum(shares),
+        elements=whole.elements * sum(shares),
+        python=whole.python * len(shares),
+        bytes_disk=3000.0 * len(shares),
         bytes_rows=3000.0 * len(shares),
-    )  # fmt: skip
+    )
 
 
 def attention(product: Product) -> Work:
@@ -195,7 +213,9 @@ def attention(product: Product) -> Work:
     tokens = shape.patches if shape else 1
     cells = 2 * sides(product.inputs["fit"][0].content)[0]
     return Work(
-        "torch", flops=2.0 * n * tokens * dim * cells, elements=4.0 * n * tokens * cells,
-        bytes_peak=4.0 * n * tokens * (dim + cells) + 1e8, bytes_disk=3e5,
-    )  # fmt: skip
-
+        "torch",
+        flops=2.0 * n * tokens * dim * cells,
+        elements=4.0 * n * tokens * cells,
+        bytes_peak=4.0 * n * tokens * (dim + cells) + 1e8,
+        bytes_disk=3e5,
+    )

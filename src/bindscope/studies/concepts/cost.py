@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides, stored
-from bindscope.graph.towers import tower_of
 from bindscope.graph.cost import n_of, shape_of
+from bindscope.graph.towers import tower_of
 
 Content = Mapping[str, Any]
 
@@ -44,22 +45,35 @@ def dual_encoder(product: Product) -> Work:
     read = batch * slots + asked
     step = runs * 6.0 * (read * used + batch * asked * dim)
     # Pairs of objects are scenes; candidates are all objects, or exchanges alone.
-    pairs = objects**2 if content["evaluation"]["max_scenes"] is None else min(
-        objects**2, content["evaluation"]["max_scenes"])  # fmt: skip
+    pairs = (
+        objects**2
+        if content["evaluation"]["max_scenes"] is None
+        else min(objects**2, content["evaluation"]["max_scenes"])
+    )
     ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
     evaluated = runs * ways * pairs
     return Work(
-        "torch", flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
+        "torch",
+        flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
         elements=how["steps"] * runs * (6.0 * batch * asked + 8 * total + 20 * batch * slots)
         + evaluated * 20.0,
         python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
-        bytes_peak=16.0 * runs * total + 12.0 * runs * (batch * asked + read * dim * 4)
-        + 8.0 * min(pairs, 2**15) * (objects + dim) + 3e7
-        + 48.0 * runs * content["encoder"].get("layers", 0) * read * slots * content["encoder"].get("width", 0),
-        bytes_disk=runs * (12.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
-        threads=content["threads"], device=content["device"],
+        bytes_peak=16.0 * runs * total
+        + 12.0 * runs * (batch * asked + read * dim * 4)
+        + 8.0 * min(pairs, 2**15) * (objects + dim)
+        + 3e7
+        + 48.0
+        * runs
+        * content["encoder"].get("layers", 0)
+        * read
+        * slots
+        * content["encoder"].get("width", 0),
+        bytes_disk=runs
+        * (12.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
+        threads=content["threads"],
+        device=content["device"],
         key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
-    )  # fmt: skip
+    )
 
 
 def dual_geometry(product: Product) -> Work:
@@ -68,10 +82,14 @@ def dual_geometry(product: Product) -> Work:
     runs, objects = len(made["coverages"]) * len(made["seeds"]), prod(made["sizes"])
     dim = made["encoder"]["dim"]
     return Work(
-        "torch", flops=runs * 4.0 * objects**2 * dim, elements=runs * 20.0 * objects**2,
-        python=runs * 1e7, bytes_peak=24.0 * objects * (objects + dim), bytes_disk=runs * 3000.0,
+        "torch",
+        flops=runs * 4.0 * objects**2 * dim,
+        elements=runs * 20.0 * objects**2,
+        python=runs * 1e7,
+        bytes_peak=24.0 * objects * (objects + dim),
+        bytes_disk=runs * 3000.0,
         key="studies.concepts.dual_encoders, spaces",
-    )  # fmt: skip
+    )
 
 
 def planted_embeddings(product: Product) -> Work:
@@ -79,9 +97,12 @@ def planted_embeddings(product: Product) -> Work:
     n, dim = n_of(product.inputs["codes"]), int(product.content["encoder"]["dim"])
     shapes = [(made.content["n_scenes"], dim) for made in product.inputs["codes"]]
     return Work(
-        "torch", bytes_disk=stored("float32", *shapes), bytes_peak=32.0 * n * dim,
-        elements=30.0 * n * dim, python=5e6,
-    )  # fmt: skip
+        "torch",
+        bytes_disk=stored("float32", *shapes),
+        bytes_peak=32.0 * n * dim,
+        elements=30.0 * n * dim,
+        python=5e6,
+    )
 
 
 def _read(product: Product) -> tuple[int, int]:
@@ -110,12 +131,16 @@ def concept_geometry(product: Product) -> Work:
     states = 1 + 2 * len(content["estimators"])
     cells, _ = sides(content)
     return Work(
-        "torch", flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
+        "torch",
+        flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
         elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
-        python=2e7 + states * 4e6, bytes_peak=_held(n, dim, cells),
-        bytes_disk=_ROW * (6 + states * 40), threads=content["threads"], device=content["device"],
+        python=2e7 + states * 4e6,
+        bytes_peak=_held(n, dim, cells),
+        bytes_disk=_ROW * (6 + states * 40),
+        threads=content["threads"],
+        device=content["device"],
         key="datasets, n_scenes",
-    )  # fmt: skip
+    )
 
 
 def _held(n: int, dim: int, cells: int) -> float:
@@ -131,11 +156,16 @@ def concept_editing(product: Product) -> Work:
     flops, elements = _recognised(n, dim, content["sizes"])
     states = 1 + 2 * len(content["estimators"]) * len(content["strengths"])
     return Work(
-        "torch", flops=flops / _SMALL + states * 4.0 * n * dim * cells,
-        elements=(_NEWTON + 4 * states) * elements, python=1e7 + states * 2e6,
-        bytes_peak=_held(n, dim, cells), bytes_disk=_ROW * (6 + states * 22.0),
-        threads=content["threads"], device=content["device"], key="datasets, n_scenes",
-    )  # fmt: skip
+        "torch",
+        flops=flops / _SMALL + states * 4.0 * n * dim * cells,
+        elements=(_NEWTON + 4 * states) * elements,
+        python=1e7 + states * 2e6,
+        bytes_peak=_held(n, dim, cells),
+        bytes_disk=_ROW * (6 + states * 22.0),
+        threads=content["threads"],
+        device=content["device"],
+        key="datasets, n_scenes",
+    )
 
 
 def binding_complexity(product: Product) -> Work:
@@ -153,7 +183,7 @@ def binding_complexity(product: Product) -> Work:
     used = slots * values * dim
     if how["kind"] == "mlp":
         widths = [slots * values, *how["widths"], dim]
-        used = sum(a * b for a, b in zip(widths[:-1], widths[1:], strict=True))
+        used = sum(a * b for a, b in pairwise(widths))
     width = sum(how["widths"]) if how["kind"] == "mlp" else 2 * how["rank"]
     steps = {"additive": 1, "forest": 0, "booster": 0}.get(how["kind"], how["steps"])
     share = sum(content["coverages"]) / len(content["coverages"])
@@ -163,12 +193,17 @@ def binding_complexity(product: Product) -> Work:
     one = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
     together = min(splits, max(1.0, 4.0 * _AT_ONCE // one)) if steps > 1 else 1.0
     return Work(
-        "torch", flops=(fitted + runs * probes) / _SMALL,
-        elements=runs * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
+        "torch",
+        flops=(fitted + runs * probes) / _SMALL,
+        elements=runs
+        * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
         bytes_peak=_held(n, dim, cells) + one * together * 1.2 + 8.0 * splits * n,
         bytes_disk=_ROW * 16.0 * (1 + splits) * runs,
-        threads=content["threads"], device=content["device"],
-        key="studies.concepts.analyses, dual_objects" if "dual" in content else "datasets, n_scenes",
-    )  # fmt: skip
+        threads=content["threads"],
+        device=content["device"],
+        key="studies.concepts.analyses, dual_objects"
+        if "dual" in content
+        else "datasets, n_scenes",
+    )

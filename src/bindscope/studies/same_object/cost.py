@@ -9,9 +9,8 @@ from typing import Any
 
 from bindscope.core.graph import Product
 from bindscope.core.work import METADATA, Work, stored
+from bindscope.graph.cost import extraction, image_px, trained
 from bindscope.graph.towers import tower_of
-from bindscope.graph.cost import extraction, image_px
-from bindscope.graph.cost import training as model_training
 
 Content = Mapping[str, Any]
 
@@ -19,8 +18,15 @@ Content = Mapping[str, Any]
 PAIR_BYTES, BLOCK = 40, 2**21
 # Passes over all pairs of train that a form takes: of its path, and of those it contains (default
 # run: many more iterations, which read only pairs that count).
-_PASSES = {"linear": 40, "diagonal": 70, "quadratic": 100, "quadratic_position": 140,
-           "class_pointwise": 100, "class_position": 400, "position": 100}  # fmt: skip
+_PASSES = {
+    "linear": 40,
+    "diagonal": 70,
+    "quadratic": 100,
+    "quadratic_position": 140,
+    "class_pointwise": 100,
+    "class_position": 400,
+    "position": 100,
+}
 # Numbers of a pair that a pass makes, and those of counting, sorting and resampling at the end.
 _OF_PAIR, _MEASURED = 6, 150
 _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all in small presets)
@@ -42,7 +48,7 @@ def _images(product: Product) -> dict[str, int]:
 def _width(sample: Product) -> int:
     """Return the most patches of an image."""
     content = sample.content
-    return min(int(content["sampling"]["n_patches"]), prod(content["grid"]))
+    return min(int(content["sampling"]["n_patches"]), int(prod(content["grid"])))
 
 
 def patch_samples(product: Product) -> Work:
@@ -52,9 +58,10 @@ def patch_samples(product: Product) -> Work:
     px = image_px(product) ** 2
     return Work(
         bytes_disk=n * patches * (4 + 7 * 2 * _COMPRESSED) + 10 * METADATA,
-        bytes_peak=1.2e8 + n * prod(content["grid"]) * 20, elements=n * px * 6,
+        bytes_peak=1.2e8 + n * prod(content["grid"]) * 20,
+        elements=n * px * 6,
         python=500 * n + 5e6,
-    )  # fmt: skip
+    )
 
 
 def _dim(product: Product) -> int:
@@ -94,9 +101,11 @@ def same_object_known(product: Product) -> Work:
     dim = int(product.content["planted"].get("dim", 64))
     numbers = n * width * dim
     return Work(
-        bytes_disk=stored("float32", (1, n, width, dim), axis=1), bytes_peak=24 * numbers,
-        elements=20 * numbers, python=1e7,
-    )  # fmt: skip
+        bytes_disk=stored("float32", (1, n, width, dim), axis=1),
+        bytes_peak=24 * numbers,
+        elements=20 * numbers,
+        python=1e7,
+    )
 
 
 def same_object_fit(product: Product) -> Work:
@@ -104,35 +113,37 @@ def same_object_fit(product: Product) -> Work:
     content = product.content
     layers = max(1, len(content["layers"]))
     return pairs_work(
-        content["probe"], _images(product), _width(product.inputs["samples"][0]), _dim(product),
-        fits=layers, layers=layers, seeds=content["seeds"], name=product.wildcards["probe"],
+        content["probe"],
+        _images(product),
+        _width(product.inputs["samples"][0]),
+        _dim(product),
+        fits=layers,
+        layers=layers,
+        seeds=content["seeds"],
+        name=product.wildcards["probe"],
         resamples=content["intervals"]["bootstrap_samples"],
-    )  # fmt: skip
+    )
 
 
 same_object_baseline = same_object_fit
 
 
 def pairs_work(
-    probe: Content, n: Mapping[str, int], width: int, dim: int, *, fits: int, layers: int,
-    seeds: Any, name: str, resamples: int = 1000,
-) -> Work:  # fmt: skip
+    probe: Content,
+    n: Mapping[str, int],
+    width: int,
+    dim: int,
+    *,
+    fits: int,
+    layers: int,
+    seeds: Any,
+    name: str,
+    resamples: int = 1000,
+) -> Work:
     """Count fits of a probe to pairs of patches, and their measurement on test.
 
-    Parameters
-    ----------
-    probe
-        Its configuration.
-    n
-        Images by split.
-    width, dim
-        Patches of an image, and numbers of a token.
-    fits, layers
-        Fits that are made one after the other, and those whose results are written together.
-    seeds, name
-        Of the job; the probe's name in the configuration.
-    resamples
-        Of the test images.
+    `n` are images by split, `width` patches of an image; `fits` are made one after the other,
+    results of `layers` are written together.
     """
     family, own = probe["family"], len(seeds) if probe["family"] == "identity_pointwise" else 1
     read = dim if family != "class_position" else 64
@@ -143,25 +154,42 @@ def pairs_work(
         image, python = 6.0 * width * dim * probe["queries"], 8000.0 * own * probe["steps"]
     else:
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
-    elements = passes * n["train"] * pairs * _OF_PAIR
-    elements += own * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED + 300 * resamples * n["test"]
+    elements = passes * n["train"] * pairs * _OF_PAIR + 300 * resamples * n["test"]
+    elements += own * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
     elements += _BOOSTED * (probe.get("learner") == "boosted")
-    held = 4.0 * (n["train"] + n["val"]) * width * dim + 2 * PAIR_BYTES * n["train"] * pairs / _VALID
+    held = 4.0 * (n["train"] + n["val"]) * width * dim
+    held += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     block = max(BLOCK, width * max(dim, 4 * width)) * 4.0
-    weights = {"quadratic": 2 * dim * dim, "identity_pointwise": dim * probe.get("queries", 0),
-               "quadratic_position": dim * dim + 2 * width, "class_position": 0}  # fmt: skip
-    per_fit = 4.0 * (weights.get(family, 2 * dim) + 4 * dim) + 110 * _STRATUM + 20 * n["test"]
+    weights = _weights(probe, width, dim)
+    per_fit = 4.0 * (weights + 4 * dim) + 110 * _STRATUM + 20 * n["test"]
     ranks = 1 + len(probe.get("ranks", ()))
     return Work(
-        "torch", flops=fits * passes * n["train"] * image / _SMALL, elements=fits * elements,
-        python=fits * python, bytes_disk=layers * own * ranks * per_fit + 4000,
-        bytes_peak=min(held, probe["memory_mb"] * 2.0**20) + 10 * block + 12e4 * n["test"] / 8
-        + _BESIDE + (1.2e8 if family == "class_position" else 0) + 24.0 * weights.get(family, 0),
-        threads=probe["threads"], device=probe["device"],
+        "torch",
+        flops=fits * passes * n["train"] * image / _SMALL,
+        elements=fits * elements,
+        python=fits * python,
+        bytes_disk=layers * own * ranks * per_fit + 4000,
+        bytes_peak=min(held, probe["memory_mb"] * 2.0**20)
+        + 10 * block
+        + 12e4 * n["test"] / 8
+        + _BESIDE
+        + (1.2e8 if family == "class_position" else 0)
+        + 24.0 * weights,
+        threads=probe["threads"],
+        device=probe["device"],
         bytes_device=(min(held, probe["memory_mb"] * 2.0**20) + 10 * block)
         * (probe["device"] == "cuda"),
         key=f"studies.same_object.probes[{name}].memory_mb",
-    )  # fmt: skip
+    )
+
+
+def _weights(probe: Content, width: int, dim: int) -> int:
+    """Return how many numbers a fit writes."""
+    found = {
+        "quadratic": 2 * dim * dim, "identity_pointwise": dim * probe.get("queries", 0),
+        "quadratic_position": dim * dim + 2 * width, "class_position": 0,
+    }  # fmt: skip
+    return int(found.get(probe["family"], 2 * dim))
 
 
 def same_object_maps(product: Product) -> Work:
@@ -170,12 +198,18 @@ def same_object_maps(product: Product) -> Work:
     side, n, layers = image_px(product), content["n_scenes"], len(content["layers"])
     shape = tower_of(content["model"], side)
     return Work(
-        "hub" if shape.network else "torch", passes=n, flops=n * shape.flops(), python=5e6,
-        bytes_peak=4 * shape.weights + shape.batch_bytes(n) + 4 * layers * n * shape.tokens * shape.width,
+        "hub" if shape.network else "torch",
+        passes=n,
+        flops=n * shape.flops(),
+        python=5e6,
+        bytes_peak=4 * shape.weights
+        + shape.batch_bytes(n)
+        + 4 * layers * n * shape.tokens * shape.width,
         bytes_disk=n * (4 * side**2 + 2 * 4 * layers * shape.patches) + 600,
-        threads=content["threads"], device=content["device"],
+        threads=content["threads"],
+        device=content["device"],
         key=f"models[{product.wildcards['model']}].extraction.batch_size",
-    )  # fmt: skip
+    )
 
 
 def same_object_geometry(product: Product) -> Work:
@@ -185,22 +219,27 @@ def same_object_geometry(product: Product) -> Work:
     layers, total = len(content["layers"]), sum(n.values())
     tokens = total * width
     return Work(
-        "torch", threads=content["threads"], python=layers * 5e7,
-        flops=layers * (60.0 * tokens * dim**2 + layers * n["test"] * 4.0 * width * dim * (dim + width)),
-        elements=layers * n["test"] * (width**2 * 200 + 4000.0 * content["intervals"]["bootstrap_samples"]),
+        "torch",
+        threads=content["threads"],
+        python=layers * 5e7,
+        flops=layers
+        * (60.0 * tokens * dim**2 + layers * n["test"] * 4.0 * width * dim * (dim + width)),
+        elements=layers
+        * n["test"]
+        * (width**2 * 200 + 4000.0 * content["intervals"]["bootstrap_samples"]),
         bytes_peak=8.0 * layers * n["test"] * width**2 + 12.0 * tokens * dim + 2e8,
-        bytes_disk=layers * 3e5, key="studies.same_object.geometry.models",
-    )  # fmt: skip
+        bytes_disk=layers * 3e5,
+        key="studies.same_object.geometry.models",
+    )
 
 
 def refitted_heads(product: Product) -> Work:
     """Count the training of a model's heads on its frozen trunk."""
     content = product.content
-    recipe = content["recipe"]
-    model = {**recipe["model"], "training": {**recipe["model"]["training"], "steps": content["steps"]}}
-    told = replace(product, spec="{}")
-    told.__dict__["content"] = {**content, "model": model, "dataset": recipe["dataset"]}
-    return model_training(told)
+    model = content["recipe"]["model"]
+    given = {**model, "training": {**model["training"], "steps": content["steps"]}}
+    render = content["recipe"]["dataset"]["render"]
+    return trained(content, given, render, product.wildcards["model"])
 
 
 def same_object_effects(product: Product) -> Work:
@@ -209,7 +248,10 @@ def same_object_effects(product: Product) -> Work:
     asked, again, side = content["effects"], content["retrained"], image_px(product)
     shape = tower_of(content["model"], side)
     (sample,) = product.inputs["samples"]
-    width, n = _width(sample), {"test": int(content["n_scenes"]), **{s: again[s] for s in ("train", "val")}}
+    width, n = (
+        _width(sample),
+        {"test": int(content["n_scenes"]), **{s: again[s] for s in ("train", "val")}},
+    )
     each = len({*asked["shuffle"], 1.0}) + len({*asked["inject"], 0.0}) + bool(asked["weights"])
     edits = 1 + _EDITS * (each + 1)
     refits = 1 + _EDITS * len(again["edits"])
@@ -217,24 +259,36 @@ def same_object_effects(product: Product) -> Work:
     readers = 1 + (content["later"] is not None)
     counted = [
         pairs_work(
-            probe, n, width, shape.width, fits=refits * readers, layers=1, seeds=(0,),
+            probe,
+            n,
+            width,
+            shape.width,
+            fits=refits * readers,
+            layers=1,
+            seeds=(0,),
             name=probe["name"],
         )
         for probe in again["probes"]
-    ]  # fmt: skip
+    ]
     attended = 4.0 * min(64, n["test"]) * 4 * width * shape.tokens
     kept = 4.0 * edits * readers * n["test"] * width**2 / 2
     return Work(
-        "hub" if shape.network else "torch", passes=passes,
+        "hub" if shape.network else "torch",
+        passes=passes,
         flops=passes * shape.flops() / _SMALL + sum(one.flops for one in counted),
         elements=passes * 8.0 * shape.tokens * shape.width * shape.n_layers
-        + edits * n["test"] * width**2 * 200.0 + sum(one.elements for one in counted),
+        + edits * n["test"] * width**2 * 200.0
+        + sum(one.elements for one in counted),
         python=2e7 + sum(one.python for one in counted),
-        bytes_peak=4 * shape.weights + shape.batch_bytes(64) + attended + kept
+        bytes_peak=4 * shape.weights
+        + shape.batch_bytes(64)
+        + attended
+        + kept
         + n["test"] * (side**2 * 3 + 8.0 * shape.patches)
         + 4.0 * sum(n.values()) * width * shape.width * readers
         + max(one.bytes_peak for one in counted),
         bytes_disk=edits * 3000.0 + refits * readers * 1500.0 * len(counted),
-        threads=content["threads"], device=content["device"],
+        threads=content["threads"],
+        device=content["device"],
         key="studies.same_object.effects.scenes",
-    )  # fmt: skip
+    )
