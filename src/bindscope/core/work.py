@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bindscope.core.graph import Product
 
 Libraries = Literal["plain", "pandas", "torch", "hub"]
-LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 300, "hub": 520}
+LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 290, "hub": 520}
 """Memory of a process that has imported NumPy and Zarr, also pandas and matplotlib, torch, or also
 timm and transformers; the largest of its kind in the default run and the rehearsals."""
 CUDA_MB = 3000

@@ -341,7 +341,7 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
         bytes_peak=(shape.weights * 4 if on_gpu else forward)
         + 3 * held
         + images
-        + _CHUNKS
+        + min(_CHUNKS, 9 * n * image_px(product) ** 2)
         + _FORWARD,
         bytes_device=forward + 2 * held if on_gpu else 0,
         threads=content["threads"],

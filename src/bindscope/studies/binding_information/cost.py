@@ -20,6 +20,7 @@ _CYCLES, _CYCLES_OF_SETS = 1.8, 4.0
 _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
+_SHOWN = 8  # scenes whose maps are kept
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
 
@@ -206,16 +207,15 @@ def learning_curve(product: Product) -> Work:
 
 
 def attention(product: Product) -> Work:
-    """Count the maps of a probe's queries over the first test scenes."""
+    """Count where a probe's queries read in the first test scenes; of a few the maps are kept."""
     (made,) = product.inputs["scenes"]
     shape, dim = shape_of(product.inputs["index"][0])
-    n = made.content["stop"] - made.content["start"]
-    tokens = shape.patches if shape else 1
-    cells = 2 * sides(product.inputs["fit"][0].content)[0]
+    n, tokens = made.content["stop"] - made.content["start"], shape.patches if shape else 1
+    cells, side = sides(product.inputs["fit"][0].content)[0], shape.input_px if shape else 1
     return Work(
         "torch",
-        flops=2.0 * n * tokens * dim * cells,
+        flops=4.0 * n * tokens * dim * cells,
         elements=4.0 * n * tokens * cells,
-        bytes_peak=4.0 * n * tokens * (dim + cells) + 1e8,
-        bytes_disk=3e5,
+        bytes_peak=4.0 * n * tokens * (dim + 2 * cells) + 4e7,
+        bytes_disk=_SHOWN * 4.0 * (side**2 + cells * tokens),
     )

@@ -1,0 +1,86 @@
+"""The forecast of a run that was made: jobs, disk and memory; what memory cannot hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from harness import Clone
+
+from bindscope.commands.cost import would_run
+from bindscope.config.loading import load_file
+from bindscope.core.graph import Graph, Product
+from bindscope.studies.build import build
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+ARRAYS = ("pooled", "patches", "encoded", "anchors")
+OVERHEAD = 3000  # bytes of a store's own record and its digest
+
+
+def graph_of(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    monkeypatch.chdir(clone.path)
+    return build(load_file(Path(clone.configfile)))
+
+
+def size_of(product: Product) -> int:
+    """Return the bytes of a product's files, in the current folder."""
+    paths = [Path(product.path(name)) for name in product.step.outputs]
+    files = [
+        file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])
+        if file.is_file()
+    ]  # fmt: skip
+    return sum(file.stat().st_size for file in files)
+
+
+def test_disk_is_that_of_the_files(finished: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(finished, monkeypatch)
+    for product in graph.of(*ARRAYS):
+        n_stores = len(product.step.outputs) * OVERHEAD
+        assert product.work.bytes_disk == pytest.approx(size_of(product), rel=0.1, abs=n_stores)
+    known = [made for made in graph.products.values() if made.rule not in ("figure", "report")]
+    forecast, taken = sum(made.work.bytes_disk for made in known), sum(map(size_of, known))
+    assert 0.5 < forecast / taken < 2  # of a megabyte, most of it overhead
+
+
+def test_as_many_jobs_as_snakemake_plans(
+    finished: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert would_run(graph_of(finished, monkeypatch)) == []
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"studies.binding_information.probes.1.rank": 3})
+    planned = Counter(made.rule for made in would_run(graph_of(clone, monkeypatch)))
+    assert planned == clone.would_run()
+    assert planned["fit"] > 0
+    next((clone.path / "results/scenes").rglob("*.json")).unlink()
+    clone.edit({"datasets.0.n_scenes.train": 192})
+    planned = Counter(made.rule for made in would_run(graph_of(clone, monkeypatch)))
+    assert planned == clone.would_run()
+    assert planned["scenes"] > 0
+
+
+def test_a_run_that_memory_cannot_hold_does_not_begin(
+    finished: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished.snakemake("--dry-run", "--resources", "mem_mb=200")  # nothing is left to be done
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"studies.binding_information.probes.1.rank": 3})
+    done = clone.snakemake("--resources", "mem_mb=200", check=False)
+    assert done.returncode
+    assert f"{clone.configfile}: studies.binding_information.probes[" in done.stderr
+    assert "remedy: lower studies.binding_information.probes[" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "rule fit" not in done.stdout + done.stderr
+
+
+def test_rules_ask_for_the_memory_of_their_jobs(
+    finished: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    clone.edit({"studies.binding_information.probes.1.rank": 3})
+    text = clone.snakemake("--dry-run").stdout
+    fits = {made.path(): made.work.memory_mb for made in graph_of(clone, monkeypatch).of("fit")}
+    asked = re.findall(r"output: (results/fits\S+?),.*?mem_mb=(\d+)", text, re.DOTALL)
+    assert asked
+    assert all(fits[path] == int(mem_mb) for path, mem_mb in asked)
