@@ -43,6 +43,7 @@ _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
 _TABLE = 1.7
+_KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
 
@@ -74,7 +75,7 @@ def codes(product: Product) -> Work:
     cells, values = groups_of(content["dataset"]["space"])
     n = content["n_scenes"]
     return Work(
-        bytes_disk=_OBJECTS * n * (cells + values) + 3 * METADATA,
+        bytes_disk=_OBJECTS * n * (cells + values) + 6 * METADATA,
         bytes_peak=16 * n * cells,
         elements=60 * n * cells,
         python=3e6,
@@ -87,7 +88,7 @@ def record_codes(product: Product) -> Work:
     n = product.content["n_scenes"]
     return Work(
         libraries="pandas",
-        bytes_disk=_OBJECTS / 2 * n * (cells + values) + 3 * METADATA,
+        bytes_disk=_OBJECTS / 2 * n * (cells + values) + 6 * METADATA,
         bytes_peak=4 * n * cells,
         python=200 * n + 5e6,
     )
@@ -162,7 +163,7 @@ def scenes(product: Product) -> Work:
     objects = (most + space.get("min_objects", most)) / 2
     n = content["stop"] - content["start"]
     return replace(
-        work, bytes_disk=n * _OF_OBJECT * objects * render["object_px"] ** 2 + 4 * METADATA + n / 2
+        work, bytes_disk=n * _OF_OBJECT * objects * render["object_px"] ** 2 + 9 * METADATA + n / 2
     )
 
 
@@ -179,7 +180,7 @@ def side_of(render: Content) -> int:
 def _drawn(content: Content, kind: str, side: int, samples: float) -> Work:
     n = content["stop"] - content["start"]
     return Work(
-        bytes_disk=n * (_COMPRESSED.get(kind, 0) * side**2 + 16) + 4 * METADATA,
+        bytes_disk=n * (_COMPRESSED.get(kind, 0) * side**2 + 16) + 9 * METADATA,
         bytes_peak=min(n, 256) * side**2 * 12 + _CHUNKS,
         elements=samples * _DRAWN[kind] * n * side**2,
         python=2000 * n + 3e6,
@@ -245,7 +246,7 @@ def trained(content: Content, model: Content, render: Content, name: str) -> Wor
         threads=content["threads"],
         device=content["device"],
         bytes_peak=16 * shape.weights + 3 * shape.batch_bytes(given["batch_size"] * views) + 1e8,
-        bytes_disk=4.4 * shape.weights * (1 if objective in ("objects", "features") else 2),
+        bytes_disk=4.4 * shape.weights * _KEPT.get(objective, 1),
         key=f"models[{name}].training.batch_size",
     )
 

@@ -15,7 +15,8 @@ from bindscope.graph.towers import tower_of
 Content = Mapping[str, Any]
 
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
-_ROW = 330  # bytes of one
+_ROW = 330  # bytes of a row (default run)
+_OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
 _AT_ONCE = 2**28  # `descended.NUMBERS_AT_ONCE`, four bytes each
 _SMALL = 0.5  # share of the rate of large products that such batches reach
 
@@ -52,6 +53,7 @@ def dual_encoder(product: Product) -> Work:
     )
     ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
     evaluated = runs * ways * pairs
+    rows = runs * ways * 12e3 * ("swaps" in content["evaluation"]["candidates"])
     return Work(
         "torch",
         flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
@@ -68,8 +70,8 @@ def dual_encoder(product: Product) -> Work:
         * read
         * slots
         * content["encoder"].get("width", 0),
-        bytes_disk=runs
-        * (12.0 * total + 700 + ways * 24e3 * ("swaps" in content["evaluation"]["candidates"]) / 2),
+        bytes_disk=runs * (12.0 * total + 700) + rows,
+        bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],
         key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
@@ -88,6 +90,7 @@ def dual_geometry(product: Product) -> Work:
         python=runs * 1e7,
         bytes_peak=24.0 * objects * (objects + dim),
         bytes_disk=runs * 3000.0,
+        bytes_rows=runs * 3000.0,
         key="studies.concepts.dual_encoders, spaces",
     )
 
@@ -136,7 +139,8 @@ def concept_geometry(product: Product) -> Work:
         elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
         python=2e7 + states * 4e6,
         bytes_peak=_held(n, dim, cells),
-        bytes_disk=_ROW * (6 + states * 40),
+        bytes_disk=_ROW * (6 + states * 40.0),
+        bytes_rows=_ROW * (6 + states * 40.0),
         threads=content["threads"],
         device=content["device"],
         key="datasets, n_scenes",
@@ -145,7 +149,7 @@ def concept_geometry(product: Product) -> Work:
 
 def _held(n: int, dim: int, cells: int) -> float:
     """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
-    return 8.0 * 4 * n * dim + 10.0 * n * cells + 7e7
+    return 8.0 * 4 * n * dim + 10.0 * n * cells + 9e7
 
 
 def concept_editing(product: Product) -> Work:
@@ -162,6 +166,7 @@ def concept_editing(product: Product) -> Work:
         python=1e7 + states * 2e6,
         bytes_peak=_held(n, dim, cells),
         bytes_disk=_ROW * (6 + states * 22.0),
+        bytes_rows=_ROW * (6 + states * 22.0),
         threads=content["threads"],
         device=content["device"],
         key="datasets, n_scenes",
@@ -189,6 +194,9 @@ def binding_complexity(product: Product) -> Work:
     share = sum(content["coverages"]) / len(content["coverages"])
     fitted = runs * splits * steps * n * share * used * 6.0
     probes, elements = _recognised(n, dim, content["sizes"])
+    if "dual" in content:  # its own queries are what reads it
+        probes, elements = 0.0, elements / _NEWTON
+    rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
     one = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
     together = min(splits, max(1.0, 4.0 * _AT_ONCE // one)) if steps > 1 else 1.0
@@ -200,7 +208,8 @@ def binding_complexity(product: Product) -> Work:
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
         bytes_peak=_held(n, dim, cells) + one * together * 1.2 + 8.0 * splits * n,
-        bytes_disk=_ROW * 16.0 * (1 + splits) * runs,
+        bytes_disk=rows,
+        bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],
         key="studies.concepts.analyses, dual_objects"
