@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+
 from bindscope.commands.impostors import (
     COLUMNS,
     battery,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -281,6 +282,17 @@ def test_a_configuration_that_is_no_yaml_does_not_reach_snakemake(
     Path("x.yaml").write_text("a: 1")
     assert command.main(["--configfile", "x.yaml", "-n"]) == 0
     assert commands
+
+
+def test_a_dry_run_ends_with_its_forecast(
+    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(clone)
+    preset = str(ROOT / "config/presets/ci.yaml")
+    assert command.main(["--configfile", preset, "-n"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"Forecast: \d+ jobs, .* of CPU .* GB for the largest, .* GB of disk", last)
 
 
 TOY = """

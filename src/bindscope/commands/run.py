@@ -162,9 +162,10 @@ def defaults(arguments: Sequence[str]) -> list[str]:
 
 def say_cost(arguments: Sequence[str]) -> None:
     """Print what the jobs of a dry run would take."""
-    graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
-    machine = calibration.stored() or REFERENCE
-    print(f"\nForecast: {cost.summary(cost.would_run(graph), machine)}; `bindscope plan --cost`")
+    with suppress(BindscopeError):  # Snakemake has said what is wrong with the configuration
+        graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
+        total = cost.summary(cost.would_run(graph), calibration.stored() or REFERENCE)
+        print(f"\nForecast: {total}; more: `bindscope plan --cost`")
 
 
 def configfiles(arguments: Sequence[str]) -> list[str]:

@@ -42,21 +42,18 @@ class Step:
     script
         File in ``workflow/scripts``; default: ``<name>.py``.
     reads
-        Role -> outputs that are read of such an input besides the first one. A store beside a
-        manifest is always read. What is not read is no input: each costs Snakemake time.
+        Role -> outputs that are read of such an input besides the first one and a store beside it.
+        What is not read is no input: each costs Snakemake time.
     leaf
-        Whether ``rule all`` asks for each product by name. True for everything that a table,
-        figure or report is made from: a job that dies after a change of configuration loses its
-        record, and a table above it would pass for up to date.
+        Whether ``rule all`` asks for it by name: all that a table, figure or report is made from. A
+        job that dies loses its record, and a table above it would pass for up to date.
     makes
         What it makes, in a word or two, for config/README.md; default: its name.
     zoo
-        Of trainings whose models may be committed in resources/zoo: the function
-        (``"module:object"``) that says what the zoo's manifest is to hold of this kind of model,
-        from the path of a training's manifest.
+        Of trainings whose models may be committed in resources/zoo: the function that says what
+        the zoo's manifest is to hold of them, from the path of a training's manifest.
     work
-        Module whose function of the step's name says what a job takes: a product ->
-        `core.work.Work`, counted without torch. Default: `cost` in the study's folder.
+        Module whose function of the step's name counts a job's work; default: the study's `cost`.
     """
 
     name: str
@@ -101,9 +98,8 @@ class Inputs:
     content
         What else of the configuration it depends on (its `Request.content`).
     resources
-        Committed files by name: ``resources/published/trends.csv`` is `trends`; those of the
-        package have their folder's name before it (``studies/x/introduction.html`` is
-        `x_introduction`).
+        Committed files by name: ``resources/published/trends.csv`` is `trends`; the package's have
+        their folder before it (``studies/x/introduction.html`` is `x_introduction`).
     """
 
     products: Mapping[str, Sequence[Given]] = field(default_factory=dict)
