@@ -42,7 +42,7 @@ _VIT = 0.75  # share of the rate of large products that small transformers reach
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
-_TABLE = 1.7
+_TABLE = 1.3
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
@@ -333,7 +333,7 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
     forward = 4 * shape.weights + shape.batch_bytes(batch)
     images = 4 * batch * 3 * image_px(product) ** 2
     return Work(
-        "hub" if shape.network else "torch",
+        "hub" if shape.network or content["model"]["source"].startswith("toy:") else "torch",
         passes=n,
         flops=n * shape.flops(deepest) / _VIT,
         elements=n * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2),
@@ -370,12 +370,11 @@ def pooled(product: Product) -> Work:
 
 def patches(product: Product) -> Work:
     """Count the patch tokens of one layer."""
-    content = product.content
+    content, layer = product.content, product.content["layer"]
     shape, n = tower_of(content["model"], image_px(product)), _n_part(content)
-    kind = content["model"]["extraction"]["dtype"]
-    written = stored(kind, (n, shape.patches, shape.width), (n, shape.width))
-    batch = content["model"]["extraction"]["batch_size"]
-    return extraction(product, content["layer"], written, 4 * batch * shape.tokens * shape.width)
+    how, width = content["model"]["extraction"], shape.width_of(layer)
+    written = stored(how["dtype"], (n, shape.patches, width), (n, width * (shape.vectors > 0)))
+    return extraction(product, layer, written, 4 * how["batch_size"] * shape.tokens * width)
 
 
 def patches_temporary(product: Product) -> Work:

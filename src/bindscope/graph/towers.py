@@ -42,6 +42,8 @@ class Tower:
         Tokens besides those of patches: [CLS] and registers.
     network
         Whether it is one of a library's, timm or transformers.
+    first
+        Width of layer 1, where that is another one.
     unknown
         Why its shape is a guess; empty where it is known.
     """
@@ -53,6 +55,11 @@ class Tower:
     vectors: int = 1
     network: bool = False
     unknown: str = ""
+    first: int = 0
+
+    def width_of(self, layer: int | str) -> int:
+        """Return the width of a layer."""
+        return (self.first or self.width) if layer == 1 else self.width
 
     @property
     def patches(self) -> int:
@@ -138,9 +145,11 @@ def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
     """Return the tower of a toy and its language model, as deep as they are one above the other."""
     made: Mapping[str, Any] = {}
     if model.get("stored"):
-        made = read_manifest(model["stored"], TOY).get("recipe", {}).get("toy", {})
+        made = read_manifest(model["stored"], TOY)["recipe"]["model"]
     width, layers = int(made.get("width", 96)), int(made.get("n_layers", 3))
-    return Tower(layers + 1, width, int(made.get("patch_px", 12)), image_px, 0)
+    own = made.get("tower", "siglip") == "siglip"
+    first = int(made.get("tower_width", 64)) if own else width
+    return Tower(layers + 1, width, int(made.get("patch_px", 12)), image_px, 0, first=first)
 
 
 def _settings(model: Mapping[str, Any]) -> dict[str, Any]:

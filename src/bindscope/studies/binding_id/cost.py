@@ -17,14 +17,15 @@ Content = Mapping[str, Any]
 _GROUPS = 3  # things, colours, items
 # Width and layers of language models by the number of their parameters in a name.
 _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
-_IMAGE_TOKENS, _QUESTION_TOKENS = 2900, 90  # of the views of one image; of a prompt
-_ORACLE = 30_000  # numbers that an oracle makes for one answer (default run)
-_ROW = 1900  # bytes of the rows of a condition and question (default run)
+_IMAGE_TOKENS = 2900  # of the views of one image
+_ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
+# Bytes of the rows of a condition and question (default run, binding_id_small).
+_ROW, _ROWS = 450, {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200}
 
 
 @dataclass(frozen=True)
 class _Engine:
-    """Layers, width, tokens of a context, and weights of a model that answers."""
+    """Layers, width, tokens of contexts and questions, and weights of a model that answers."""
 
     layers: int
     width: int
@@ -32,6 +33,7 @@ class _Engine:
     weights: float
     bytes_each: int = 4
     kind: str = "published"
+    question: int = 90
 
 
 def _engine(model: Content, product: Product) -> _Engine:
@@ -40,11 +42,11 @@ def _engine(model: Content, product: Product) -> _Engine:
     if model["kind"] == "toy":
         toy: Content = {}
         if "source" in model:
-            toy = read_manifest(model["source"], TOY).get("recipe", {}).get("toy", {})
+            toy = read_manifest(model["source"], TOY)["recipe"]["model"]
         for made in product.inputs.get("weights", ()):
             toy = made.content.get("toy", toy)
         width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
-        return _Engine(layers, width, 140, 14.0 * layers * width**2, kind="toy")
+        return _Engine(layers, width, 60, 14.0 * layers * width**2, kind="toy", question=8)
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
     word = re.search(r"(\d+(?:\.\d+)?b)\b", str(model["source"]).lower())
@@ -65,23 +67,13 @@ def _trials(content: Content, layers: int) -> tuple[int, int]:
     things, experiment = content["task"]["things"], content["experiment"]
     lengths = [len(one) if isinstance(one, list) else 1 for one in content["options"]]
     first, second, third = (*lengths, 1, 1, 1)[:3]
-    sweep = 3 * layers  # each alone, up to it, and from it on
     trials = {
-        "factorizability": 1 + _GROUPS * (things + 1),
-        "positions": 1 + 2 * first * 2,
-        "mean": 1 + 12 * first,
-        "nulls": 1 + _GROUPS * 8,
-        "doses": 1 + _GROUPS * 2 * second,
-        "transfer": 9,
-        "signatures": 8,
-        "layers": 1 + _GROUPS * (2 * sweep - layers),
-        "pairing": 1 + 2 * sweep - layers,
-        "tokens": 16,
-        "knockout": 13,
-        "heads": 1 + _GROUPS * 5 * layers,
-        "subspaces": 1 + 4 * second * third,
-        "mixture": 9,
-    }.get(experiment, 12)
+        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 4 * first,
+        "mean": 1 + 12 * first, "nulls": 1 + _GROUPS * 4, "doses": 1 + 2 * second,
+        "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (5 * layers - 2),
+        "pairing": 5 * layers, "tokens": 16, "knockout": 7,
+        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * second * third, "mixture": 9,
+    }.get(experiment, 12)  # fmt: skip
     every = experiment in ("factorizability", "signatures", "layers")
     return trials, things * (1 + every) + bool(content.get("null_query"))
 
@@ -95,8 +87,8 @@ def _asked(product: Product, contexts: float, answers: float, arrays: float, row
     for model in content["models"]:
         one = _engine(model, product)
         kinds.add(one.kind)
-        flops += 2.0 * one.weights * (contexts * one.tokens + answers * _QUESTION_TOKENS)
-        elements += answers * (_ORACLE if one.kind == "oracle" else one.layers * one.width * 400.0)
+        flops += 2.0 * one.weights * (contexts * one.tokens + answers * one.question)
+        elements += answers * (_ORACLE if one.kind == "oracle" else one.layers * one.width * 200.0)
         weights = max(weights, one.weights * one.bytes_each)
         at_once = int(model.get("batch_size", content.get("batch_size", 100)))
         batch = min(
@@ -118,8 +110,8 @@ def _asked(product: Product, contexts: float, answers: float, arrays: float, row
         passes=contexts + answers,
         flops=flops / 0.5,
         elements=elements,
-        python=2e7 + 1500.0 * answers if kinds == {"oracle"} else 5e7 + 4e4 * answers / 16,
-        bytes_peak=(weights if on_gpu else weights + state) + 3e7,
+        python=2e7 + 500.0 * answers if kinds == {"oracle"} else 2e7 + 2000.0 * answers,
+        bytes_peak=(weights if on_gpu else weights + state) + 6e7,
         bytes_device=(weights + state) * on_gpu,
         bytes_disk=(arrays + rows) * len(content["models"]),
         bytes_rows=rows * len(content["models"]),
@@ -148,13 +140,14 @@ def binding_id_interventions(product: Product) -> Work:
     rows, things = content["task"]["rows"], content["task"]["things"]
     deepest = max(_engine(model, product).layers for model in content["models"])
     trials, queries = _trials(content, deepest)
-    twice = content["experiment"] == "signatures"
+    name = content["experiment"]
+    candidates = things * (1 + (name in ("factorizability", "layers")))  # of one scene, or both
     return _asked(
         product,
-        2.0 * rows * (1 + twice),
+        2.0 * rows * (1 + (name == "signatures")),
         float(rows * trials * queries),
-        4.0 * rows * trials * queries * things * (1 + (not twice)),
-        1.0 * _ROW * trials * queries,
+        4.0 * rows * trials * queries * candidates,
+        1.0 * _ROWS.get(name, _ROW) * trials * queries,
     )
 
 
