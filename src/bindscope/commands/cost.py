@@ -79,7 +79,7 @@ def summary(products: Sequence[Product], machine: Machine) -> str:
     on_gpu = f", {_time(gpu)} of a GPU" if gpu else ""
     return (
         f"{len(products):,} jobs, {_time(cpu)} of CPU{on_gpu} ({_time(wall)} on "
-        f"{os.cpu_count()} cores), {largest / 1024:.1f} GB for the largest, "
+        f"{os.cpu_count()} cores), {largest * 2**20 / 1e9:.1f} GB for the largest, "
         f"{disk / 1e9:.2f} GB of disk"
     )
 

@@ -449,11 +449,8 @@ def table(product: Product) -> Work:
     read = 0.0
     for role, given in product.inputs.items():
         # Rows beside those that stand for a product are a large part of what it leaves.
-        own = [
-            made.work.bytes_disk / 3 if role in product.reads else made.work.bytes_rows
-            for made in given
-        ]
-        read += sum(own)
+        beside = role in product.reads
+        read += sum(made.work.bytes_rows or made.work.bytes_disk / 3 * beside for made in given)
     return Work(
         "pandas",
         bytes_disk=1.2e4 + _TABLE * read,
