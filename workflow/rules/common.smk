@@ -117,7 +117,10 @@ def one_after_another(rule_name):
 
 def memory_of(rule_name):
     """What a job is counted to need, and as much again on each retry."""
-    return lambda wildcards, attempt: product(rule_name, wildcards).work.memory_mb * attempt
+    return (
+        lambda wildcards, attempt: product(rule_name, wildcards).work.memory_mb
+        * attempt
+    )
 
 
 def minutes_of(rule_name):
