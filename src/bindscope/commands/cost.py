@@ -103,11 +103,19 @@ def table(products: Sequence[Product], machine: Machine) -> str:
         "",
         f"largest job   {_size(largest.work.memory_mb * 2**20)}  {largest.path()}",
         f"longest job   {_time(machine.seconds(slowest.work))}  {slowest.path()}",
+        *_on_gpu(products),
         f"disk          {_by_kind(products)}",
         *_notes(products),
         f"{summary(products, machine)}; rates of {machine.name}",
     ]
     return "\n".join(lines)
+
+
+def _on_gpu(products: Sequence[Product]) -> list[str]:
+    """Return the line about the most memory of a GPU, where one is used."""
+    most = max(products, key=lambda made: made.work.bytes_device)
+    size = most.work.bytes_device
+    return [f"GPU memory    {_size(size)}  {most.path()}"] if size else []
 
 
 def _line(name: str, products: Sequence[Product], machine: Machine) -> str:

@@ -26,7 +26,7 @@ CUDA_MB = 3000
 MARGIN = 1.1
 """By how much more memory is forecast than was counted."""
 PATIENCE, SHORTEST_MIN = 4, 30
-"""A job may take so many times what is counted for the reference machine, and at least so long."""
+"""A job may take so many times what is counted, and at least so long."""
 METADATA = 700
 """Bytes of an array's own record in a store, and about those of its line in the manifest."""
 
@@ -85,8 +85,9 @@ class Work:
 
     @property
     def runtime_min(self) -> int:
-        """Minutes that its rule asks for."""
-        return max(SHORTEST_MIN, ceil(PATIENCE * REFERENCE.seconds(self) / 60))
+        """Minutes that its rule asks for, of the slowest machine of its kind that is known."""
+        machine = DEVICES["t4"] if self.device == "cuda" else REFERENCE
+        return max(SHORTEST_MIN, ceil(PATIENCE * machine.seconds(self) / 60))
 
 
 @dataclass(frozen=True)

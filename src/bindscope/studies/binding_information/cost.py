@@ -132,6 +132,7 @@ def fit(product: Product) -> Work:
         elements += seeds * steps * each
     held = _held(content, read, bits)
     descent = 0.0 if alone else _BESIDE + _descending(probe, own, seeds, read.patches)
+    on_gpu = content["device"] == "cuda"
     wide = descent > held and probe["family"] != "linear"
     decides = ("hidden" if "hidden" in probe else "rank") if wide else "memory_mb"
     rows = seeds * (2700.0 + 400.0 * ("plain" in probe["targets"]))
@@ -140,9 +141,10 @@ def fit(product: Product) -> Work:
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
         python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
-        bytes_peak=held + descent + 8 * n_test * bits, bytes_rows=rows,
+        bytes_peak=held + (12.0 * own * seeds if on_gpu else descent) + 8 * n_test * bits,
+        bytes_rows=rows,
         bytes_disk=4 * kept * seeds + rows + history + 8 * n_test * ("plain" in probe["targets"]),
-        bytes_device=(held + descent) * (content["device"] == "cuda"),
+        bytes_device=(held + descent) * on_gpu,
         threads=content["threads"], device=content["device"],
         key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
     )  # fmt: skip

@@ -53,14 +53,8 @@ def dual_encoder(product: Product) -> Work:
     )
     ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
     evaluated = runs * ways * pairs
-    rows = runs * ways * 12e3 * ("swaps" in content["evaluation"]["candidates"])
-    return Work(
-        "torch",
-        flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
-        elements=how["steps"] * runs * (6.0 * batch * asked + 8 * total + 20 * batch * slots)
-        + evaluated * 20.0,
-        python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
-        bytes_peak=16.0 * runs * total
+    held = (
+        16.0 * runs * total
         + 12.0 * runs * (batch * asked + read * dim * 4)
         + 8.0 * min(pairs, 2**15) * (objects + dim)
         + 3e7
@@ -69,7 +63,17 @@ def dual_encoder(product: Product) -> Work:
         * content["encoder"].get("layers", 0)
         * read
         * slots
-        * content["encoder"].get("width", 0),
+        * content["encoder"].get("width", 0)
+    )
+    rows = runs * ways * 12e3 * ("swaps" in content["evaluation"]["candidates"])
+    return Work(
+        "torch",
+        flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
+        elements=how["steps"] * runs * (6.0 * batch * asked + 8 * total + 20 * batch * slots)
+        + evaluated * 20.0,
+        python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
+        bytes_peak=5e8 if content["device"] == "cuda" else held,
+        bytes_device=held * (content["device"] == "cuda"),
         bytes_disk=runs * (12.0 * total + 700) + rows,
         bytes_rows=rows,
         threads=content["threads"],
@@ -122,6 +126,7 @@ def _read(product: Product) -> tuple[int, int]:
 def _recognised(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
     """Return operations and numbers of fitting probes once, and of asking them once."""
     cells, values = sides({"sizes": sizes})
+    cells = min(cells, 3 * n)  # those that occur
     fitted = _NEWTON * 4.0 * n * dim * (cells + values)
     return fitted, n * (cells + values) * 30.0
 
@@ -149,7 +154,7 @@ def concept_geometry(product: Product) -> Work:
 
 def _held(n: int, dim: int, cells: int) -> float:
     """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
-    return 8.0 * 4 * n * dim + 10.0 * n * cells + 9e7
+    return 8.0 * 4 * n * dim + 10.0 * n * min(cells, 3 * n) + 9e7
 
 
 def concept_editing(product: Product) -> Work:
@@ -185,6 +190,8 @@ def binding_complexity(product: Product) -> Work:
     else:
         n, dim = _read(product)
     cells, values = sides(content)
+    if "dual" in content:  # its queries are those of the objects that are drawn
+        cells = min(cells, int(content["dual"]["objects"]))
     used = slots * values * dim
     if how["kind"] == "mlp":
         widths = [slots * values, *how["widths"], dim]
