@@ -21,6 +21,9 @@ _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (defau
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
 _SHOWN = 8  # scenes whose maps are kept
+# Numbers of a weight that an iteration of L-BFGS makes, and bytes of its last steps, its averages
+# and what is written (rehearsal of `natural`).
+_MOVED, _HISTORY = 3, 110.0
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
 
@@ -124,13 +127,13 @@ def fit(product: Product) -> Work:
         path = _PATH if "index" in product.inputs else _NULL_PATH
         path *= seeds if content["control"] != "none" else 1
         flops += path * 4 * read.n["train"] * linear
-        elements += path * _TRIED * read.n["train"] * n_heads
+        elements += path * (_TRIED * read.n["train"] * n_heads + _MOVED * linear)
     if not alone:
         steps, batch = _steps(probe, read.n["train"])
         flops += seeds * steps * 6 * batch * used / _SMALL
         each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * own
         elements += seeds * steps * each
-    held = _held(content, read, bits)
+    held = _held(content, read, bits) + _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(probe, own, seeds, read.patches)
     on_gpu = content["device"] == "cuda"
     wide = descent > held and probe["family"] != "linear"
