@@ -42,7 +42,7 @@ _VIT = 0.75  # share of the rate of large products that small transformers reach
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
-_TABLE = 1.3
+_TABLE = 1.1
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}

@@ -20,7 +20,10 @@ _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 8
 _IMAGE_TOKENS = 2900  # of the views of one image
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
-_ROW, _ROWS = 450, {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200}
+_ROW, _ROWS = (
+    450,
+    {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200, "layers": 225},
+)
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,11 @@ def _trials(content: Content, layers: int) -> tuple[int, int]:
     lengths = [len(one) if isinstance(one, list) else 1 for one in content["options"]]
     first, second, third = (*lengths, 1, 1, 1)[:3]
     trials = {
-        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 4 * first,
-        "mean": 1 + 12 * first, "nulls": 1 + _GROUPS * 4, "doses": 1 + 2 * second,
+        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 3 * first,
+        "mean": 7 + 6 * first, "nulls": 1 + _GROUPS * 4, "doses": 1 + 2 * second,
         "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (5 * layers - 2),
         "pairing": 5 * layers, "tokens": 16, "knockout": 7,
-        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * second * third, "mixture": 9,
+        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * (second if things > 2 else 1) * third, "mixture": 9,
     }.get(experiment, 12)  # fmt: skip
     every = experiment in ("factorizability", "signatures", "layers")
     return trials, things * (1 + every) + bool(content.get("null_query"))

@@ -62,9 +62,12 @@ def _heads(content: Content, counts: int) -> Iterator[_Heads]:
 
 
 def weights_of(
-    probe: Content, dim: int, tokens: int, of: _Heads, sizes: Sequence[int]
+    probe: Content, dim: int, tokens: int, of: _Heads, sizes: Sequence[int], cls: int = 1
 ) -> tuple[float, float]:
-    """Return the weights of some heads, and of products that a scene takes part in."""
+    """Return the weights of some heads, and of products that a scene takes part in.
+
+    `cls` is whether [CLS] stands beside patch tokens, 1 or 0.
+    """
     heads = of.number
     bits = (of.first + heads) * bool(probe.get("conditioned", True))
     read = dim + bits
@@ -74,14 +77,14 @@ def weights_of(
     if kind == "set":
         hidden, summed = probe["hidden"], probe["summed"]
         each = hidden * (dim + summed)
-        once = summed * (dim + summed) + (summed + bits) * heads
+        once = summed * (cls * dim + summed) + (summed + bits) * heads
         return each + tokens * hidden + once, tokens * each + once
     if kind == "dnn":
         each = probe["hidden"] * (read + 2 * probe["hidden"] + 1)
         return each * heads, each * heads
     rank = probe["rank"]
     if kind == "attention_quadratic":
-        each = 2 * rank * (read + dim) + dim
+        each = 2 * rank * (cls * dim + bits + dim) + dim
         return each * heads + dim * (dim + bits), heads * (each + 2 * tokens * dim)
     if kind in ("quadratic_reuse", "multilinear_reuse") and of.objects:
         shared = rank * (sum(sizes) * dim + len(sizes) * heads * bits)
@@ -90,13 +93,14 @@ def weights_of(
 
 
 class _Read(NamedTuple):
-    """What a fit reads: scenes by split, count bits, width and number of tokens."""
+    """What a fit reads: scenes by split, count bits, width and number of tokens, and [CLS]."""
 
     n: Mapping[str, int]
     counts: int
     dim: int = 1
     tokens: int = 1
     patches: bool = False
+    cls: int = 1
 
     @classmethod
     def by(cls, product: Product) -> _Read:
@@ -107,7 +111,10 @@ class _Read(NamedTuple):
             return cls(*_sizes(product), patches=patches)
         shape, dim = shape_of(product.inputs["index"][0])
         dim *= 2 if what["tokens"] == "cls_mean" else 1
-        return cls(*_sizes(product), dim, shape.patches if shape and patches else 1, patches)
+        if shape is None or not patches:
+            return cls(*_sizes(product), dim, 1, patches)
+        dim = shape.width_of(product.content["representation"]["layer"])
+        return cls(*_sizes(product), dim, shape.patches, patches, int(shape.vectors > 0))
 
 
 def fit(product: Product) -> Work:
@@ -116,9 +123,10 @@ def fit(product: Product) -> Work:
     probe, seeds, n_test = content["probe"], len(content["seeds"]), read.n["test"]
     heads, sizes = list(_heads(content, read.counts)), content["sizes"]
     n_heads, bits = sum(one.number for one in heads), sum(sides(content)) + read.counts
-    vector = 2 * read.dim if read.patches else read.dim  # [CLS] and the mean token
+    # Of patches, [CLS] and the mean token.
+    vector = (1 + read.cls) * read.dim if read.patches else read.dim
     linear = sum(weights_of({"family": "linear"}, vector, 1, one, sizes)[0] for one in heads)
-    numbers = [weights_of(probe, read.dim, read.tokens, one, sizes) for one in heads]
+    numbers = [weights_of(probe, read.dim, read.tokens, one, sizes, read.cls) for one in heads]
     own, used = (sum(column) for column in zip(*numbers, strict=True))
     convex = probe["protocol"] == "converged"
     alone = probe["family"] == "linear" and convex
