@@ -75,7 +75,8 @@ def _trials(content: Content, layers: int) -> tuple[int, int]:
         "mean": 7 + 6 * first, "nulls": 1 + _GROUPS * 4, "doses": 1 + 2 * second,
         "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (5 * layers - 2),
         "pairing": 5 * layers, "tokens": 16, "knockout": 7,
-        "heads": 1 + _GROUPS * 5 * layers, "subspaces": 1 + 4 * (second if things > 2 else 1) * third, "mixture": 9,
+        "heads": 1 + _GROUPS * 5 * layers, "mixture": 9,
+        "subspaces": 1 + 4 * (second if things > 2 else 1) * third,  # dimensions that two lack
     }.get(experiment, 12)  # fmt: skip
     every = experiment in ("factorizability", "signatures", "layers")
     return trials, things * (1 + every) + bool(content.get("null_query"))

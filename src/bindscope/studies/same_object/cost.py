@@ -33,7 +33,7 @@ _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all i
 _BOOSTED = 2e9  # numbers that boosted trees make of 100,000 pairs and 100 trees (default run)
 _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
 _STRATUM = 400  # bytes of a stratum's row, of which there are about 110
-_BESIDE = 5e7  # bytes of what a descent and the counts of pairs hold (default run)
+_BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default run)
 _EDITS = 5  # subspaces that are edited
 _SMALL = 0.5  # share of the rate of large products that blocks of images reach
 
