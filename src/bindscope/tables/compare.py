@@ -89,7 +89,9 @@ def write_reference(table: pd.DataFrame, path: PathLike, schema: TableSchema) ->
         row = dict(table.loc[short, list(schema.key)].iloc[0])
         where = ", ".join(f"{name}={value}" for name, value in row.items())
         raise StoreError(
-            path, f"no reference: a fit has not ended ({where})", "more `steps`, or leave it out"
+            str(path),
+            f"no reference: a fit has not ended ({where})",
+            "more `steps`, or leave it out",
         )
     text = table[compared(schema)].round(_DECIMALS).to_csv(index=False, lineterminator="\n")
     write_atomic(Path(path), text)
