@@ -1,6 +1,7 @@
 """Compare two files of figures: `compare.py BEFORE AFTER`; each figure of before must be in after.
 
-The order of artists within an axes is not compared; that of legends' entries is.
+The order of artists within an axes is not compared; that of legends' entries is. Lines without a
+finite point and collections without a path are left out: nobody sees them.
 """
 
 import gzip
@@ -11,11 +12,19 @@ from collections import defaultdict
 ORDERLESS = ("lines", "collections", "patches", "texts", "images")
 
 
+def seen(one, kind):
+    """Whether a line has a finite point, and a collection an area or a segment."""
+    if kind == "lines":
+        return any(isinstance(p, list) and "nan" not in p for p in one["xy"])
+    return kind != "collections" or any(one["paths"])
+
+
 def canonical(figure):
     """Return a figure with artists of an axes in an order of their own."""
     for axes in figure["axes"]:
         for kind in ORDERLESS:
-            axes[kind] = sorted(axes[kind], key=lambda one: json.dumps(one, sort_keys=True))
+            there = [one for one in axes[kind] if seen(one, kind)]
+            axes[kind] = sorted(there, key=lambda one: json.dumps(one, sort_keys=True))
     return figure
 
 

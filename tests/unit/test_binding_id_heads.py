@@ -16,7 +16,7 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.answers.routes import routes
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Knockout
-from bindscope.studies.binding_id.figures import binding_id_heads
+from bindscope.studies.binding_id.figures.heat_maps import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.schemas import HEADS_SCHEMA

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 from jobs_by_hand import job_by_hand, script
 
 from bindscope.config.loading import load_config
@@ -25,7 +26,7 @@ from bindscope.studies.binding_id.answers.mixture_fit import (
 )
 from bindscope.studies.binding_id.experiments.mixture import mixture, predictions, shifts
 from bindscope.studies.binding_id.experiments.trials import Batch
-from bindscope.studies.binding_id.figures import binding_id_mixture
+from bindscope.studies.binding_id.figures.curves import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.mixture_names import ACCOUNTS, WIDTHS
 from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
@@ -244,8 +245,7 @@ def test_the_report_says_the_shares_and_what_they_do_not_describe(table: pd.Data
 
 
 def test_the_figure_has_bars_of_length_one(table: pd.DataFrame) -> None:
-    assert binding_id_mixture.available(table=table) is None
-    assert binding_id_mixture.available(table=table.iloc[:0])
+    assert reason(binding_id_mixture, table=table.iloc[:0])
     figure = binding_id_mixture.draw(table=table)
     widths = np.array([bar.get_width() for bar in figure.axes[0].patches]).reshape(4, 4)
     assert widths.sum(axis=1) == pytest.approx(np.ones(4), abs=1e-6)

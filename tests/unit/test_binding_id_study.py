@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 from jobs_by_hand import job_by_hand, loaded, script
 from safetensors.numpy import load_file
 
@@ -23,13 +24,12 @@ from bindscope.core.interfaces import Given, Inputs
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id import tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
-from bindscope.studies.binding_id.figures import (
-    binding_id,
-    binding_id_mean,
+from bindscope.studies.binding_id.figures.curves import (
     binding_id_positions,
     binding_id_subspaces,
     binding_id_sweeps,
 )
+from bindscope.studies.binding_id.figures.heat_maps import binding_id, binding_id_mean, panels
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.build import build
@@ -252,13 +252,13 @@ def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.Data
     assert points["by-gather (oracle)"].startswith("ties them by content")
     assert all(one.lead.startswith("Controls") for one in said.findings[:3])
     assert said.sections[-1].title == "Claims and their verdicts"
-    for module in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
-        assert module.available(table=found["binding_id"]) is None
-        assert module.available(table=found["binding_id"].iloc[:0])
+    for shown in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
+        assert reason(shown, table=found["binding_id"]) is None
+        assert reason(shown, table=found["binding_id"].iloc[:0])
     figure = binding_id_positions.draw(table=found["binding_id_positions"])
     drawn = [text.get_text() for text in figure.legends[0].get_texts()]
     assert drawn == [f"by-{name} (oracle)" for name in sorted(MECHANISMS)]
-    assert binding_id_mean.panels(found["binding_id"])
+    assert panels(found["binding_id"])
     assert chapter({}, RATES).findings == ()
 
 

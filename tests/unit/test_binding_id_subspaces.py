@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.experiments.subspaces import (
     subspaces,
 )
 from bindscope.studies.binding_id.experiments.trials import Batch
-from bindscope.studies.binding_id.figures import binding_id_subspaces
+from bindscope.studies.binding_id.figures import curves
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.suite import run
@@ -141,14 +141,14 @@ def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataF
     # Where two corners are as near, nothing is expected of the thing that is moved.
     asked = points[points["model"] == "slot"].groupby(["dose", "second_dose"])["expected"].sum()
     assert asked[asked == 0].index.tolist() == [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0)]
-    maps = binding_id_subspaces.plane(table)
+    maps = curves.plane(table)
     assert len(maps) == 2 * 9 * 3
     # A task with more dimensions is shown before one with fewer.
     flat = table[~table["dose"].eq(8.0)].assign(task="flat")
     rows = pd.concat([flat, table])
-    shown = binding_id_subspaces.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    shown = curves.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
     assert set(shown["task"]) == {"t"}
-    figure = binding_id_subspaces.draw(table=table)
+    figure = curves.binding_id_subspaces.draw(table=table)
     assert len(figure.subfigs[1].axes) == 2 * 3 + 1
 
 

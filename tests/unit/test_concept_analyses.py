@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 import torch
 from planted_analyses import alone, given, graph_of, pairs, run, table
 
@@ -193,13 +194,13 @@ def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on
 
 def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
     tables = ran[2]
-    for module in (concept_geometry, concept_editing, binding_complexity, dual_complexity):
-        name = module.__name__.rpartition(".")[2].replace("dual", "binding")
+    for figure, name in (
+        (concept_geometry, "concept_geometry"), (concept_editing, "concept_editing"),
+        (binding_complexity, "binding_complexity"), (dual_complexity, "binding_complexity"),
+    ):  # fmt: skip
         write_table(tables[name], tmp_path / name, SCHEMAS[name])
-        data = {"table": tables[name]}
-        assert module.available(**data) is None
-        assert module.available(table=tables[name].iloc[:0]) is not None
-        assert module.draw(**data).axes
+        assert reason(figure, table=tables[name].iloc[:0])
+        assert figure.draw(table=tables[name]).axes
     found = chapter(tables, Inputs())
     points = dict(found.findings[0].points)
     assert points[READ.sentence].startswith("holds: lookup on pairs")
@@ -214,7 +215,6 @@ def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
     made = graph.of("concept_geometry", embedding="no-order")
     files = [Given({}, {"": "", "picture": str(folder / one.path("picture"))}) for one in made]
     data = concept_picture.read(Inputs({"pictures": files}))
-    assert concept_picture.available(**data) is None
     assert concept_picture.draw(**data).axes
     (picture,) = data["pictures"]
     sums = {tuple(p["objects"]): p["place"] for p in picture["points"] if p["kind"] == "sum"}
@@ -223,7 +223,7 @@ def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
     apart = [np.linalg.norm(np.subtract(p["place"], sums[tuple(sorted(p["objects"]))]))
              for p in scenes]  # fmt: skip
     assert max(apart) < 0.25
-    assert concept_picture.available([{"why": "of that"}]) == "There is no picture: of that."
+    assert reason(concept_picture, [{"why": "of that"}]) == "There is no picture: of that."
 
 
 def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from drawing import reason
 import torch
 import yaml
 from jobs_by_hand import ROOT, job_by_hand, script
@@ -109,8 +110,7 @@ def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) 
     write_table(table, tmp_path / "binding_generalization", BINDING_GENERALIZATION.schema)
     inputs = Inputs({"table": [Given({}, {"": str(file)})]}, {"encoders": list(ENCODERS)})
     data = concept_coverage.read(inputs)
-    assert concept_coverage.available(**data) is None
-    assert concept_coverage.available(table=table.iloc[:0], encoders=[])
+    assert reason(concept_coverage, table=table.iloc[:0], encoders=[])
     figure = concept_coverage.draw(**data)
     lines = [line.get_xydata() for line in figure.axes[0].lines]
     assert any(line[-1, 1] >= 0.9 for line in lines)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 import torch
 
 from bindscope.config.codes import SceneDistribution
@@ -194,7 +195,7 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
         if line.get_marker() not in ("None", None, "")
     )
     assert drawn == 12
-    assert concept_models.available(table.iloc[:0]) == "No trained encoder was measured."
+    assert reason(concept_models, table.iloc[:0], []) == "No trained encoder was measured."
     recognised = frame_of(
         [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()],
         GENERALIZATION_SCHEMA,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
-    from matplotlib.figure import Figure as Canvas
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -166,7 +165,7 @@ class FigureEntry:
     title
         Its heading in the report.
     implementation
-        Name of a module that is a `Figure`.
+        The `figures.figure.Figure`, ``"module:object"``.
     request
         ``(graph, shared, section) -> Request | None``; None where the configuration has nothing to
         show. Called when all tables are in the graph.
@@ -181,9 +180,9 @@ class FigureEntry:
     resources: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, study: str, name: str, title: str, request: Any, *resources: str) -> FigureEntry:
-        """Return the entry of a figure that has its name as a module of a study's `figures`."""
-        return cls(name, title, f"{study}.figures.{name}", request, resources)
+    def of(cls, module: str, name: str, title: str, request: Any, *resources: str) -> FigureEntry:
+        """Return the entry of a figure that has its name in a module."""
+        return cls(name, title, f"{module}:{name}", request, resources)
 
 
 @dataclass(frozen=True)
@@ -245,22 +244,6 @@ class Table(Protocol):
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Return the table, valid under the schema; rows that were not asked for are refused."""
-
-
-class Figure(Protocol):
-    """A module that draws one figure.
-
-    `read` returns keyword arguments that `available` and `draw` both take.
-    """
-
-    def read(self, inputs: Inputs) -> dict[str, Any]:
-        """Read what the figure shows."""
-
-    def available(self, **data: Any) -> str | None:
-        """Return why the figure cannot be drawn from these data, in a sentence, or None."""
-
-    def draw(self, **data: Any) -> Canvas:
-        """Draw it."""
 
 
 class Findings(Protocol):

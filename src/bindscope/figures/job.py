@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
+from bindscope.core.registries import resolve
 from bindscope.figures import style
+from bindscope.figures.figure import Figure, NothingToDrawError
 
 if TYPE_CHECKING:
-    from bindscope.core.interfaces import Figure, Inputs
+    from matplotlib.figure import Figure as Canvas
+
+    from bindscope.core.interfaces import Inputs
+
+
+def drawn(implementation: str, inputs: Inputs) -> Canvas:
+    """Draw a figure (``"module:object"``); without its data, one line that says so."""
+    figure: Figure[...] = resolve(implementation)
+    try:
+        return figure.draw(**figure.read(inputs))
+    except NothingToDrawError as nothing:
+        return style.placeholder(str(nothing))
 
 
 def make_figure(implementation: str, inputs: Inputs, png: Path | str, svg: Path | str) -> None:
-    """Draw a figure and write it as PNG and SVG.
-
-    Parameters
-    ----------
-    implementation
-        Name of a module that is a `core.interfaces.Figure`.
-    inputs
-        What it reads.
-    png, svg
-        Where to write.
-
-    Notes
-    -----
-    A figure whose data the run did not produce becomes one line that says so.
-    """
-    figure = cast("Figure", import_module(implementation))
-    data = figure.read(inputs)
-    reason = figure.available(**data)
-    style.save(style.placeholder(reason) if reason else figure.draw(**data), png, svg)
+    """Draw a figure as `drawn` and write it as PNG and SVG."""
+    style.save(drawn(implementation, inputs), png, svg)

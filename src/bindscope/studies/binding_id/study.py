@@ -15,6 +15,7 @@ from bindscope.studies.binding_id.toys_products import add_named_toy
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
+_MAPS, _CURVES = f"{_HERE}.figures.heat_maps", f"{_HERE}.figures.curves"
 
 
 def _rows(table: str) -> Any:
@@ -79,19 +80,19 @@ STUDY = Study(
         TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
-        FigureEntry.of(_HERE, "binding_id", "Binding IDs: replaced activations",
+        FigureEntry.of(_MAPS, "binding_id", "Binding IDs: replaced activations",
                        _table_of("binding_id", "factorizability")),
-        FigureEntry.of(_HERE, "binding_id_mean", "Binding IDs: mean interventions",
+        FigureEntry.of(_MAPS, "binding_id_mean", "Binding IDs: mean interventions",
                        _table_of("binding_id", "mean", "nulls", "signatures")),
-        FigureEntry.of(_HERE, "binding_id_sweeps", "Binding IDs: by layer and by dose",
+        FigureEntry.of(_CURVES, "binding_id_sweeps", "Binding IDs: by layer and by dose",
                        _table_of("binding_id", "layers", "doses")),
-        FigureEntry.of(_HERE, "binding_id_subspaces", "Binding IDs: subspaces",
+        FigureEntry.of(_CURVES, "binding_id_subspaces", "Binding IDs: subspaces",
                        _table_of("binding_id", "subspaces")),
-        FigureEntry.of(_HERE, "binding_id_positions", "Binding IDs: moved keys",
+        FigureEntry.of(_CURVES, "binding_id_positions", "Binding IDs: moved keys",
                        _table_of("binding_id_positions", "positions")),
-        FigureEntry.of(_HERE, "binding_id_heads", "Binding IDs: single heads",
+        FigureEntry.of(_MAPS, "binding_id_heads", "Binding IDs: single heads",
                        _table_of("binding_id_heads", "heads")),
-        FigureEntry.of(_HERE, "binding_id_mixture", "Binding IDs: mixtures of accounts",
+        FigureEntry.of(_CURVES, "binding_id_mixture", "Binding IDs: mixtures of accounts",
                        _table_of("binding_id_mixture", "mixture")),
     ),
     trains={"toy": add_named_toy},

@@ -76,7 +76,7 @@ def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request 
 
 
 def _figure(name: str, title: str, request: Any) -> FigureEntry:
-    return FigureEntry(name, title, f"{_HERE}.figures.{name}", request)
+    return FigureEntry(name, title, f"{_HERE}.figures:{name}", request)
 
 
 STUDY = Study(

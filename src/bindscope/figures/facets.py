@@ -1,0 +1,254 @@
+"""Panels over a tidy table: what almost all figures are made of.
+
+`facets` draws a table with a row per point: which panel it is in, which line it belongs to, where
+it is, its value and the ends of its interval. `grid` makes panels for what is drawn by hand;
+`heat_map` draws a map into a panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from bindscope.figures.colours import INK
+from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure
+
+Look = Mapping[str, Any]
+Canvas = Figure | SubFigure
+Inches = tuple[float, float]
+"""Of a figure without its rows of panels, and of one such row."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Panels of a figure.
+
+    Attributes
+    ----------
+    figure
+        Where they are.
+    panels
+        Axes by key; of a table of panels, keys are (row, column).
+    left, bottom
+        Those that name the vertical and the horizontal axes.
+    """
+
+    figure: Any
+    panels: Mapping[Any, Axes]
+    left: Sequence[Axes]
+    bottom: Sequence[Axes]
+
+    def label(self, x: str = "", y: str | Sequence[str] = "", **style: Any) -> None:
+        """Name the axes of the lowest and of the leftmost panels, the latter alike or row by row."""
+        for axes in self.bottom if x else ():
+            axes.set_xlabel(x, **style)
+        names = [y] * len(self.left) if isinstance(y, str) else y
+        for axes, name in zip(self.left, names if y else (), strict=False):
+            axes.set_ylabel(name, **style)
+
+    def legend(self, looks: Mapping[str, Look], *more: Any, per_row: int = 5) -> Figure:
+        """Put a legend of lines, and more entries, below the panels, and return the figure."""
+        legend_below(self.figure, [*handles(looks), *more], per_row)
+        return self.figure
+
+
+def wrapped(
+    keys: Iterable[Any], columns: int, inches: Inches, on: Canvas | None = None, **shared: Any
+) -> Grid:
+    """Make a panel per key, at most `columns` in a row; see `crossed`."""
+    names = list(keys)
+    columns = min(columns, len(names))
+    rows = -(-len(names) // columns)
+    figure = on or new_figure(inches[0] + inches[1] * rows)
+    places = figure.subplots(rows, columns, squeeze=False, **shared)
+    bottom = lowest_panels(places, len(names))
+    panels = dict(zip(names, places.flat, strict=False))
+    return Grid(figure, panels, list(places[:, 0]), bottom)
+
+
+def crossed(
+    rows: Iterable[Any],
+    columns: Iterable[Any],
+    inches: Inches,
+    on: Canvas | None = None,
+    **shared: Any,
+) -> Grid:
+    """Make a table of panels, in a figure of its own or `on` one; `shared` goes to `subplots`."""
+    down, across = list(rows), list(columns)
+    figure = on or new_figure(inches[0] + inches[1] * len(down))
+    places = figure.subplots(len(down), len(across), squeeze=False, **shared)
+    keys = [(one, other) for one in down for other in across]
+    panels = dict(zip(keys, places.flat, strict=True))
+    return Grid(figure, panels, list(places[:, 0]), list(places[-1]))
+
+
+def facets(
+    rows: pd.DataFrame,
+    looks: Mapping[str, Look],
+    grid: Grid,
+    panel: str | Sequence[str],
+    *,
+    title: Callable[[Any], str] | None = None,
+    xlim: tuple[float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
+    references: Mapping[float, Look] | None = None,
+    **how: Any,
+) -> Grid:
+    """Draw lines into panels.
+
+    Parameters
+    ----------
+    rows
+        A tidy table.
+    looks
+        By the name of a line how it is drawn (`plot`), in the order of the legend.
+    grid
+        The panels.
+    panel
+        The column of the panels' keys, or the two columns of a table of panels.
+    title
+        Of a panel by its key.
+    xlim, ylim
+        Ends of the axes.
+    references
+        By height the look of a horizontal line in all panels.
+    how
+        See `lines`.
+    """
+    names = [panel] if isinstance(panel, str) else list(panel)
+    for key, axes in grid.panels.items():
+        wanted = (key,) if isinstance(panel, str) else key
+        own = rows[np.logical_and.reduce([rows[n] == k for n, k in zip(names, wanted, strict=True)])]
+        lines(axes, own, looks, **how)
+        for height, look in (references or {}).items():
+            axes.axhline(height, **look)
+        if title:
+            axes.set_title(title(key), fontsize=8)
+        axes.set(**{name: ends for name, ends in (("xlim", xlim), ("ylim", ylim)) if ends})
+    return grid
+
+
+def lines(
+    axes: Axes,
+    rows: pd.DataFrame,
+    looks: Mapping[str, Look],
+    *,
+    x: str = "x",
+    y: str = "value",
+    by: str = "line",
+    scale: float = 1.0,
+    apart: float = 0.0,
+    band: float = 0.0,
+    bars: float = 0.0,
+    **style: Any,
+) -> None:
+    """Draw the lines of one panel.
+
+    Parameters
+    ----------
+    axes, rows, looks
+        As in `facets`.
+    x, y, by
+        Columns: the place, the value, whose interval is in `<y>_low` and `<y>_high`, and the
+        line's name.
+    scale
+        What values are multiplied with.
+    apart
+        How far lines are moved sideways from each other, where they often agree.
+    band, bars
+        Opacity of the interval as an area, or width of its bars; 0: none are drawn.
+    style
+        For all lines, over `looks`.
+    """
+    for shift, own, look in _each(rows, looks, by, apart):
+        own = own.sort_values(x, kind="stable")
+        at = own[x].to_numpy(float) + shift
+        if band or bars:
+            low, high = (scale * own[f"{y}_{end}"].to_numpy(float) for end in ("low", "high"))
+        if band:
+            axes.fill_between(at, low, high, color=look["color"], alpha=band, linewidth=0)
+        if bars:
+            axes.vlines(at, low, high, color=look["color"], linewidth=bars)
+        axes.plot(at, scale * own[y].to_numpy(float), **{**look, **style})
+
+
+def _each(
+    rows: pd.DataFrame, looks: Mapping[str, Look], by: str, apart: float
+) -> Iterator[tuple[float, pd.DataFrame, Look]]:
+    """Yield how far each line is moved, its rows and its look, of the lines that have rows."""
+    for i, (name, look) in enumerate(looks.items()):
+        own = rows[rows[by] == name]
+        if len(own):
+            yield apart * (i - (len(looks) - 1) / 2), own, look
+
+
+def coloured(looks: Mapping[str, Look], **style: Any) -> dict[str, Look]:
+    """Return what else is drawn of the same lines: in their colours, else in a look of its own."""
+    return {name: {"color": look["color"], **style} for name, look in looks.items()}
+
+
+def handles(looks: Mapping[str, Look], **style: Any) -> list[Line2D]:
+    """Return the legend's entries of lines by name, each name on one line; `style` for all."""
+    return [
+        handle(name.replace("\n", ", "), **{**look, **style}) for name, look in looks.items()
+    ]
+
+
+def heat_map(
+    axes: Axes,
+    values: NDArray[Any] | pd.DataFrame,
+    *,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    size: float = 6,
+    frame: float = 1.2,
+    numbers: Callable[[float], tuple[str, str]] | None = None,
+    number_size: float = 6,
+    framed: Iterable[tuple[int, int]] = (),
+    **style: Any,
+) -> AxesImage:
+    """Draw a map from 0 to 1 without a grid.
+
+    Parameters
+    ----------
+    axes
+        Where.
+    values
+        (n, m), NaN where there is none.
+    rows, columns
+        Their names; None leaves the ticks.
+    size, number_size
+        Points of the names, and of the numbers in cells.
+    numbers
+        The words and the colour of a cell's number, by its value.
+    framed, frame
+        (row, column) of the cells that get a frame, and its width.
+    style
+        For `imshow`, over a map in blues from 0 to 1.
+    """
+    array = np.asarray(values, float)
+    image = axes.imshow(array, **{"vmin": 0, "vmax": 1, "cmap": "Blues", "aspect": "auto", **style})
+    for (i, j), value in np.ndenumerate(array):
+        if numbers and np.isfinite(value):
+            words, colour = numbers(value)
+            axes.text(j, i, words, ha="center", va="center", fontsize=number_size, color=colour)
+    for i, j in framed:
+        corner = j - 0.5, i - 0.5
+        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=frame))
+    if rows is not None:
+        axes.set_yticks(range(len(rows)), list(rows), fontsize=size)
+    if columns is not None:
+        axes.set_xticks(range(len(columns)), list(columns), fontsize=size)
+    axes.grid(False)
+    axes.tick_params(length=0)
+    return image

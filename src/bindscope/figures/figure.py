@@ -1,0 +1,67 @@
+"""A figure of a study: what it reads, and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from bindscope.figures.style import styled
+from bindscope.tables.write import read_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from bindscope.core.interfaces import Inputs
+    from bindscope.tables.schema import TableSchema
+
+P = ParamSpec("P")
+S = TypeVar("S", bound=Sized)
+Read = Callable[["Inputs"], dict[str, Any]]
+
+
+class NothingToDrawError(Exception):
+    """Says, in a sentence, why a figure cannot be drawn from what the run produced."""
+
+
+@dataclass(frozen=True)
+class Figure(Generic[P]):
+    """A figure.
+
+    Attributes
+    ----------
+    read
+        Reads what the figure shows: the keyword arguments of `draw`.
+    draw
+        Draws it; raises `NothingToDrawError` where there is nothing to see.
+    """
+
+    read: Read
+    draw: Callable[P, Canvas]
+
+
+def figure(read: Read) -> Callable[[Callable[P, Canvas]], Figure[P]]:
+    """Make a figure of the function below: it draws what `read` returns, in the common style."""
+    return lambda draw: Figure(read, styled(draw))
+
+
+def table_of(schema: TableSchema | None = None) -> Read:
+    """Return a reader of the one `table` that a figure shows, and of its request's content."""
+
+    def read(inputs: Inputs) -> dict[str, Any]:
+        return {"table": read_table(inputs.paths("table")[0], schema), **inputs.content}
+
+    return read
+
+
+def some(shown: S, otherwise: str) -> S:
+    """Return what is to be shown, if it is not empty.
+
+    Raises
+    ------
+    NothingToDrawError
+        With the sentence `otherwise`, if it is.
+    """
+    if not len(shown):
+        raise NothingToDrawError(otherwise)
+    return shown

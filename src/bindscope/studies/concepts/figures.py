@@ -1,0 +1,308 @@
+"""The study's figures: encoders that were trained, and embeddings that are taken apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY, PALETTE
+from bindscope.figures.facets import Look, coloured, crossed, facets, wrapped
+from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
+from bindscope.figures.style import (
+    handle,
+    legend_below,
+    looks,
+    new_figure,
+    reference_line,
+    values_along_x,
+)
+from bindscope.studies.concepts.analyses_schemas import (
+    COMPLEXITY_SCHEMA,
+    EDITING_SCHEMA,
+    GEOMETRY_SCHEMA,
+)
+from bindscope.studies.concepts.analyses_views import (
+    approximated,
+    approximated_duals,
+    edits_by_strength,
+    named,
+    rows_with,
+)
+from bindscope.studies.concepts.models_schema import MODELS_SCHEMA
+from bindscope.studies.concepts.models_views import MEASURES, OUTCOME, correlated
+from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
+from bindscope.studies.concepts.views import over_seeds, recognised
+
+_SHARES = (-0.02, 1.02)
+_FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
+_CHANCE: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.8}
+_BAG = "bag of concepts"
+
+# --- Encoders -----------------------------------------------------------------------------------
+
+POOLS = {
+    "train_only": "queries: training objects alone",
+    "all": "queries: all objects, held-out ones as negatives",
+}
+
+
+@figure(table_of(GENERALIZATION_SCHEMA))
+def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
+    """Held-out objects that dual encoders recognise, against the share of objects in training.
+
+    A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
+    """
+    some(recognised(table), "No pair of held-out objects was asked about.")
+    table = table.assign(line=table["encoder"] + ", " + table["space"])
+    seeds = pd.concat([recognised(table, target=target) for target in ("object", "concept")])
+    means = pd.concat(
+        [over_seeds(own).assign(target=target) for target, own in seeds.groupby("target")]
+    ).assign(line=lambda rows: rows["encoder"] + ", " + rows["space"])
+    spaces = table.sort_values("n_space").drop_duplicates("line")
+    look = looks([line for name in encoders for line in spaces["line"][spaces["encoder"] == name]])
+    pools = [pool for pool in POOLS if pool in set(table["query_pool"])]
+    grid = crossed(pools, ("object", "concept"), (0.9, 2.5), sharex=True, sharey=True)
+    panel, x = ("query_pool", "target"), "coverage"
+    facets(
+        means, look, grid, panel, x=x, y="accuracy", band=0.15, xlim=(0, 1), ylim=_SHARES,
+        title=lambda key: f"{key[1]}s of held-out pairs\n{POOLS[key[0]]}",
+    )  # fmt: skip
+    dots = coloured(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
+    facets(seeds, dots, grid, panel, x=x, y="accuracy")
+    facets(means, coloured(look, **_FLOOR), grid, panel, x=x, y="floor")
+    facets(means, coloured(look, **_CHANCE), grid, panel, x=x, y="chance")
+    grid.label("coverage: share of objects in training", "share of scenes recognised")
+    rivals = [handle(_BAG, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
+    return grid.legend(look, *rivals, per_row=4)
+
+
+@figure(table_of(MODELS_SCHEMA))
+def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
+    """What goes with naming new combinations: a point per trained encoder, a panel per measure.
+
+    More of the objects seen in training: darker.
+    """
+    some(table, "No trained encoder was measured.")
+    look = looks([name for name in encoders if name in set(table["encoder"])])
+    grid = wrapped(MEASURES, len(MEASURES), (0, 3.3), sharey=True)
+    for (measure, axes), words in zip(grid.panels.items(), MEASURES.values(), strict=True):
+        for (name, coverage), own in table.groupby(["encoder", "coverage"], sort=False):
+            shade = 0.25 + 0.75 * float(coverage)
+            points = {**look[str(name)], "linestyle": "none", "alpha": shade}
+            axes.plot(own[measure], own[OUTCOME], **points)
+        overall = correlated(table, measure)[:1]
+        axes.set_title(_correlation(overall[0]) if overall else "too few models", fontsize=7.5)
+        axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
+        axes.set_xlim(min(-0.03, table[measure].min() - 0.03), 1.03)
+        last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
+        reference_line(axes, table["bag_of_concepts_floor"].mean(), last)
+    grid.label(y="held-out pairs recognised")
+    grid.left[0].set_ylim(-0.03, 1.03)
+    points = {name: {**style, "linestyle": "none"} for name, style in look.items()}
+    return grid.legend(points, per_row=4)
+
+
+def _correlation(found: Any) -> str:
+    ends = "" if found.low != found.low else f"\n({found.low:.2f} to {found.high:.2f})"
+    return f"rank correlation {found.correlation:.2f}{ends}"
+
+
+# --- Embeddings ---------------------------------------------------------------------------------
+
+SUMS = {
+    "r2": "R2 of embeddings",
+    "retrieval_unordered": "scene found again\n(either order)",
+    "object": "objects read from\nthe reconstruction",
+}
+_ESTIMATORS = {
+    "avg": "mean, any slot", "avg_pos": "mean, by slot", "ols": "least squares, by slot",
+    "single": "the object alone",
+}  # fmt: skip
+_BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
+
+
+@figure(table_of(GEOMETRY_SCHEMA))
+def concept_geometry(table: pd.DataFrame) -> Figure:
+    """How far embeddings of scenes are sums over objects, and whether the scene is found again.
+
+    A panel per measure, a row per embedding, a mark per estimator and level.
+    """
+    some(table, "No embedding was taken apart.")
+    rows = rows_with(named(table), analysis_kind="decomposition", stratum="all")
+    names = list(dict.fromkeys(rows["name"]))
+    look = looks([name for name in _ESTIMATORS if name in set(rows["variant"])])
+    grid = wrapped(SUMS, len(SUMS), (1.6 + 0.42 * len(names), 0), sharey=True)
+    for (measure, axes), title in zip(grid.panels.items(), SUMS.values(), strict=True):
+        own = rows[rows["measure"] == measure]
+        for i, name in enumerate(names):
+            _sums(axes, i, own[own["name"] == name], look)
+        axes.set_xlim(min(-0.03, float(own["value"].min()) - 0.03), 1.03)
+        axes.set_title(title, fontsize=8)
+        values_along_x(axes)
+    grid.left[0].set_yticks(range(len(names)), names)
+    grid.left[0].set_ylim(len(names) - 0.5, -0.5)
+    marks = {_ESTIMATORS[name]: {**style, "linestyle": "none"} for name, style in look.items()}
+    hollow = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
+    further = handle("objects as sums over values", **hollow), handle(_BAG, **_BAG_MARK)
+    return grid.legend(marks, *further, per_row=3)
+
+
+def _sums(axes: Axes, at: int, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
+    """Draw one embedding: sums over objects full, sums over their values hollow."""
+    for j, (estimator, style) in enumerate(look.items()):
+        y = at + 0.2 * (j - (len(look) - 1) / 2)
+        for level, face in ((1, style["color"]), (2, "none")):
+            found = rows_with(rows, variant=estimator, level=level)["value"]
+            axes.plot(found, [y] * len(found), linestyle="none", markerfacecolor=face, **style)
+    floor = rows["bag_of_concepts_floor"].dropna()[:1]
+    axes.plot(floor, [at] * len(floor), **_BAG_MARK)
+
+
+EDITS = {
+    "retrieval_unordered": "finds the real scene\n(either order)",
+    "concept": "probes read its values",
+    "object": "the probe reads its objects",
+}
+
+
+@figure(table_of(EDITING_SCHEMA))
+def concept_editing(table: pd.DataFrame) -> Figure:
+    """What comes of exchanging an object in the embedding of a scene, by the strength of the edit.
+
+    A panel per measure, a line per embedding; means by slot where they are there.
+    """
+    some(table[table["n_scenes"] > 0], "No scene could be edited.")
+    found = list(dict.fromkeys(table["estimator"]))
+    estimator = "avg_pos" if "avg_pos" in found else str(found[0])
+    rows = named(edits_by_strength(rows_with(table, estimator=estimator, stratum="all")))
+    look = {
+        name: {**style, "linestyle": "-" if i < len(PALETTE) else "--"}
+        for i, (name, style) in enumerate(looks(list(dict.fromkeys(rows["name"]))).items())
+    }
+    grid = wrapped(EDITS, len(EDITS), (0, 3.0), sharey=True)
+    how: dict[str, Any] = {"x": "strength", "by": "name"}
+    facets(rows, look, grid, "measure", title=EDITS.__getitem__, ylim=_SHARES, **how)
+    facets(rows, coloured(look, **_FLOOR), grid, "measure", y="floor", **how)
+    grid.label("strength of the edit", "share of edits")
+    return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
+
+
+@figure(table_of(COMPLEXITY_SCHEMA))
+def binding_complexity(table: pd.DataFrame) -> Figure:
+    """What approximators predict of embeddings of scenes of objects that they never saw.
+
+    A row of panels per embedding (objects, concepts), a line per approximator.
+    """
+    some(approximated(table, "object"), "No scene of unseen objects was there.")
+    whats = ("object", "concept")
+    rows = pd.concat([named(approximated(table, what)).assign(what=what) for what in whats])
+    names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
+    look = {**looks(list(dict.fromkeys(table["approximator"]))), _BAG: {**_FLOOR, "color": GREY}}
+    grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey=True)
+    facets(
+        _with_floors(rows, ["name", "what", "fitted_share"]), look, grid, ("name", "what"),
+        x="fitted_share", by="approximator", band=0.15, xlim=(0, 1), ylim=_SHARES,
+        title=lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s",
+    )  # fmt: skip
+    grid.label("share of objects that it is fitted on", "share of scenes")
+    return grid.legend(look, per_row=4)
+
+
+APPROXIMATED = {"object": "objects", "concept": "values", "r2": "R2"}
+
+
+@figure(table_of(COMPLEXITY_SCHEMA))
+def dual_complexity(table: pd.DataFrame) -> Figure:
+    """What approximators predict of dual encoders, against what these were trained on.
+
+    A row of panels per encoder, pool and space, a line per approximator.
+    """
+    found = {what: approximated_duals(table, what) for what in APPROXIMATED}
+    some(found["object"], "No dual encoder was approximated on scenes of unseen objects.")
+    rows = pd.concat([own.assign(measure=what) for what, own in found.items()])
+    rows = rows.assign(name=rows["embedding"] + "\n" + rows["dataset"])
+    names = list(dict.fromkeys(rows.loc[rows["measure"] == "object", "name"]))
+    approximators = list(dict.fromkeys(found["object"]["approximator"]))
+    look = {**looks(approximators), _BAG: {**_FLOOR, "color": GREY}}
+    grid = crossed(names, APPROXIMATED, (0.9, 1.6), sharex=True)
+    facets(
+        _with_floors(rows, ["name", "measure", "trained_coverage"]), look, grid,
+        ("name", "measure"), x="trained_coverage", by="approximator", band=0.15, xlim=(0, 1),
+        ylim=_SHARES, title=lambda key: APPROXIMATED[key[1]],
+    )  # fmt: skip
+    for (_, measure), axes in grid.panels.items():
+        axes.set_ylim(-1.02 if measure == "r2" else _SHARES[0], _SHARES[1])
+    grid.label("coverage of the encoder")
+    grid.label(y=names, fontsize=7)
+    return grid.legend(look, per_row=4)
+
+
+def _with_floors(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Add what a bag of concepts reaches as one more approximator."""
+    floors = rows.groupby(keys)["floor"].mean().dropna().rename("value").reset_index()
+    return pd.concat([rows, floors.assign(approximator=_BAG)])
+
+
+MARKS: dict[str, dict[str, Any]] = {
+    "value": {"marker": "^", "color": PALETTE[0], "markersize": 6},
+    "object": {"marker": "s", "color": PALETTE[1], "markersize": 5},
+    "scene": {"marker": "o", "color": PALETTE[2], "markersize": 4},
+    "sum": {"marker": "x", "color": "k", "markersize": 5},
+}
+_POINTS = {"value": ("A1", "A2", "B1", "B2"), "object": ("A1B1", "A1B2", "A2B1", "A2B2")}
+_WORDS = {"value": "a value", "object": "an object", "scene": "a scene of two objects",
+          "sum": "sum of its objects' vectors"}  # fmt: skip
+_PICTURES = 9
+
+
+def _read_pictures(inputs: Inputs) -> dict[str, Any]:
+    """Read the pictures in the configuration's order."""
+    files = [Path(given.files["picture"]) for given in inputs.of("pictures")]
+    return {"pictures": [json.loads(file.read_text()) for file in files]}
+
+
+@figure(_read_pictures)
+def concept_picture(pictures: Sequence[Mapping[str, Any]]) -> Figure:
+    """Values, objects, scenes and their sums in three dimensions, a picture per embedding.
+
+    The first nine; a thin line joins a scene with the sum of its objects' vectors.
+    """
+    shown = [one for one in pictures if "why" not in one][:_PICTURES]
+    if not shown:
+        raise NothingToDrawError(f"There is no picture: {pictures[0]['why']}.")
+    rows = -(-len(shown) // 3)
+    canvas = new_figure(0.7 + 2.6 * rows)
+    for i, one in enumerate(shown):
+        axes: Any = canvas.add_subplot(rows, 3, i + 1, projection="3d")
+        _picture(axes, one["points"])
+        vectors = "" if one["vectors"] == "planted" else f", {one['vectors']}"
+        title = f"{one['embedding']}{vectors}\n{one['dataset']}, stress {one['stress']:.2f}"
+        axes.set_title(title, fontsize=8, y=0.99)
+        axes.set_box_aspect((1, 1, 1), zoom=1.1)
+        axes.set(xticklabels=[], yticklabels=[], zticklabels=[])
+        axes.tick_params(length=0)
+    marks = [handle(_WORDS[kind], linestyle="none", **mark) for kind, mark in MARKS.items()]
+    legend_below(canvas, marks, 4)
+    return canvas
+
+
+def _picture(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
+    sums = {tuple(one["objects"]): one["place"] for one in points if one["kind"] == "sum"}
+    for kind, mark in MARKS.items():
+        places = np.array([one["place"] for one in points if one["kind"] == kind])
+        if len(places):
+            axes.plot(*places.T, linestyle="none", **mark)
+        for name, place in zip(_POINTS.get(kind, ()), places, strict=False):
+            axes.text(*place, f"  {name}", fontsize=6)
+    for one in points:
+        if one["kind"] == "scene":
+            ends = np.array([one["place"], sums[tuple(sorted(one["objects"]))]])
+            axes.plot(*ends.T, color=GREY, linewidth=0.7)
