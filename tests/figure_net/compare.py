@@ -21,6 +21,7 @@ def seen(one, kind):
 
 def canonical(figure):
     """Return a figure with artists of an axes in an order of their own."""
+    figure["size"] = [round(float(inches), 9) for inches in figure["size"]]
     for axes in figure["axes"]:
         for kind in ORDERLESS:
             there = [one for one in axes[kind] if seen(one, kind)]

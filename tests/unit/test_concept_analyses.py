@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import reason
 import torch
+from drawing import reason
 from planted_analyses import alone, given, graph_of, pairs, run, table
 
 from bindscope.core.errors import ConfigError, InputError

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from drawing import reason
 import torch
 import yaml
+from drawing import reason
 from jobs_by_hand import ROOT, job_by_hand, script
 
 from bindscope.config.root import Config

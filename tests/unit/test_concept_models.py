@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import reason
 import torch
+from drawing import reason
 
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.interfaces import Given, Inputs

@@ -12,7 +12,7 @@ from bindscope.core.registries import resolve
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import MAPPED
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.figures import same_object_maps
+from bindscope.studies.same_object.figures.score_maps import same_object_maps
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
 from bindscope.studies.same_object.score_maps import probabilities, queries_of

@@ -28,7 +28,7 @@ from bindscope.studies.same_object.effects.tables import (
     ATTENTION_SCHEMA,
     RETRAINED_SCHEMA,
 )
-from bindscope.studies.same_object.figures import same_object_edits as figure
+from bindscope.studies.same_object.figures.effects import same_object_edits as figure
 from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.subspace import Intervention
 from bindscope.studies.same_object.views import with_groups

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 from pair_problems import GRID, blobs
 
 from bindscope.core.errors import StoreError
@@ -22,7 +23,7 @@ from bindscope.studies.same_object.claims import (
     WITH_POSITION_OVER,
     probe_effects,
 )
-from bindscope.studies.same_object.figures import (
+from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
     same_object_models,
     same_object_ranks,
@@ -351,14 +352,13 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     of_strata = Inputs(
         {"table": [shown(STRATA, strata, tmp_path, "strata")], "scores": [scores]}, content
     )
-    for module, inputs in (
+    for figure, inputs in (
         (same_object_layers, of_table),
         (same_object_models, of_table),
         (same_object_strata, of_strata),
     ):
-        data = module.read(inputs)
-        assert module.available(**data) is None
-        style.save(module.draw(**data), tmp_path / "x.png", tmp_path / "x.svg")
+        data = figure.read(inputs)
+        style.save(figure.draw(**data), tmp_path / "x.png", tmp_path / "x.svg")
     config = {"studies": {"same_object": {"groups": groups}}}
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
@@ -393,11 +393,8 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
 def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
     strata = STRATA.build(made.inputs)
     only = strata[strata["same_class"] != "same"]
-    reason = same_object_strata.available(
-        with_groups(only, ()), best_layers(fitted(with_groups(table, ())))
-    )
-    assert reason is not None
-    assert "two objects of one class" in reason
+    layers = best_layers(fitted(with_groups(table, ())))
+    assert "two objects of one class" in reason(same_object_strata, with_groups(only, ()), layers)
 
 
 def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
@@ -405,7 +402,6 @@ def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
     rows += [row("a", "2", "quadratic", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
     table = with_groups(pd.DataFrame(rows), ())
     spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
-    assert same_object_ranks.available(table=table, spectra=spectra) is None
     figure = same_object_ranks.draw(table=table, spectra=spectra)
     left, right = figure.axes
     np.testing.assert_allclose(left.lines[0].get_ydata(), [71, 72, 74])
@@ -414,4 +410,4 @@ def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
     np.testing.assert_array_equal(right.lines[1].get_xdata(), [2])  # the negative one
     style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
     none = table[table["rank"] == 0]
-    assert "no truncated form" in str(same_object_ranks.available(table=none))
+    assert "no truncated form" in reason(same_object_ranks, none, {})

@@ -128,7 +128,9 @@ def facets(
     names = [panel] if isinstance(panel, str) else list(panel)
     for key, axes in grid.panels.items():
         wanted = (key,) if isinstance(panel, str) else key
-        own = rows[np.logical_and.reduce([rows[n] == k for n, k in zip(names, wanted, strict=True)])]
+        own = rows[
+            np.logical_and.reduce([rows[n] == k for n, k in zip(names, wanted, strict=True)])
+        ]
         lines(axes, own, looks, **how)
         for height, look in (references or {}).items():
             axes.axhline(height, **look)
@@ -192,6 +194,23 @@ def _each(
             yield apart * (i - (len(looks) - 1) / 2), own, look
 
 
+def stacked(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Make a tidy table of columns that are lines: `line`, `value` and its interval, and the rest.
+
+    Parameters
+    ----------
+    rows
+        A table with a row per place; the interval of a column may be in `<column>_low`, `_high`.
+    columns
+        By the name of a line its column.
+    """
+    parts = []
+    for line, column in columns.items():
+        ends = {f"value{end}": rows.get(f"{column}{end}", np.nan) for end in ("", "_low", "_high")}
+        parts.append(rows.assign(line=line, **ends))
+    return pd.concat(parts)
+
+
 def coloured(looks: Mapping[str, Look], **style: Any) -> dict[str, Look]:
     """Return what else is drawn of the same lines: in their colours, else in a look of its own."""
     return {name: {"color": look["color"], **style} for name, look in looks.items()}
@@ -199,9 +218,7 @@ def coloured(looks: Mapping[str, Look], **style: Any) -> dict[str, Look]:
 
 def handles(looks: Mapping[str, Look], **style: Any) -> list[Line2D]:
     """Return the legend's entries of lines by name, each name on one line; `style` for all."""
-    return [
-        handle(name.replace("\n", ", "), **{**look, **style}) for name, look in looks.items()
-    ]
+    return [handle(name.replace("\n", ", "), **{**look, **style}) for name, look in looks.items()]
 
 
 def heat_map(

@@ -17,6 +17,11 @@ class Shown:
     colour: str
     marker: str = "o"
 
+    @property
+    def look(self) -> dict[str, Any]:
+        """Colour and marker of its lines."""
+        return {"color": self.colour, "marker": self.marker or None}
+
 
 _FAMILIES: Final = {
     "quadratic": Shown("quadratic", "the quadratic probe", BLUE),

@@ -1,4 +1,4 @@
-"""What a probe says of a query patch and every patch of the scene (the paper's Fig. 2 and 5)."""
+"""What probes say of a query patch and every patch of a scene."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import ORANGE
-from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import WIDTH_IN, new_figure
 
 _CELL_IN = 0.92
 _COLUMNS = 6  # of maps, beside the scene
@@ -24,7 +25,7 @@ Shown = tuple[str, str, NDArray[np.float32]]
 """Model (and probe, where there are several), layer, and probabilities (n, Q, P)."""
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the maps of all models on the first dataset that has any."""
     dataset = inputs.of("maps")[0].names["dataset"]
     scenes: dict[str, NDArray[Any]] = {}
@@ -42,29 +43,21 @@ def read(inputs: Inputs) -> dict[str, Any]:
     return {"dataset": dataset, "scenes": scenes, "shown": shown}
 
 
-def available(dataset: str, scenes: Mapping[str, Any], shown: Sequence[Shown]) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    del dataset, shown
-    if (scenes["queries"] >= 0).any():
-        return None
-    return "No scene has an object to ask about."
+@figure(_read)
+def same_object_maps(
+    dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown]
+) -> Figure:
+    """What a probe says of a query patch and every patch of the scene (the paper's Fig. 2 and 5).
 
-
-@styled
-def draw(dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown]) -> Figure:
-    """Draw scenes with a query patch, and its map per model and layer.
-
-    Parameters
-    ----------
-    dataset, scenes, shown
-        As `read` returns them.
+    A row per scene and query, a map per model and layer.
     """
     queries = scenes["queries"]
     places = [(int(i), int(j)) for i, j in np.argwhere(queries >= 0)][:_ROWS]
+    some(places, "No scene has an object to ask about.")
     chosen = _chosen(shown)
     wide = min(WIDTH_IN, _CELL_IN * (1 + len(chosen)) + 1.0)
-    figure = new_figure(0.5 + _CELL_IN * len(places), wide)
-    grid = figure.subplots(len(places), 1 + len(chosen), squeeze=False)
+    canvas = new_figure(0.5 + _CELL_IN * len(places), wide)
+    grid = canvas.subplots(len(places), 1 + len(chosen), squeeze=False)
     for row, (scene, query) in zip(grid, places, strict=True):
         image = scenes["images"][scene]
         _blank(row)
@@ -81,10 +74,10 @@ def draw(dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown
     grid[0, 0].set_title(dataset, fontsize=7.5)
     for axes, (model, layer, _) in zip(grid[0, 1:], chosen, strict=True):
         axes.set_title(f"{model}\nlayer {layer}", fontsize=7)
-    figure.colorbar(
+    canvas.colorbar(
         drawn, ax=grid, shrink=0.5, aspect=30, pad=0.02, label="probability of the same object"
     )
-    return figure
+    return canvas
 
 
 def _chosen(shown: Sequence[Shown]) -> list[Shown]:
@@ -113,13 +106,6 @@ def _mark(axes: Axes, scenes: Mapping[str, NDArray[Any]], place: int) -> None:
     height, width = scenes["images"].shape[1:3]
     high, wide = height / rows, width / columns
     row, column = divmod(place, columns)
-    axes.add_patch(
-        Rectangle(
-            (column * wide - 0.5, row * high - 0.5),
-            wide,
-            high,
-            fill=False,
-            edgecolor=ORANGE,
-            linewidth=1.2,
-        )
-    )
+    corner = column * wide - 0.5, row * high - 0.5
+    frame = Rectangle(corner, wide, high, fill=False, edgecolor=ORANGE, linewidth=1.2)
+    axes.add_patch(frame)

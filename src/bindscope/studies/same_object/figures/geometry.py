@@ -1,0 +1,156 @@
+"""What scores and tokens are like: by layer, by distance, and across layers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.figures.colours import GREY
+from bindscope.figures.facets import crossed, facets, heat_map, wrapped
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import looks
+from bindscope.studies.same_object.geometry.shown import curve, over_seeds, series
+from bindscope.studies.same_object.geometry.table import SCHEMA
+from bindscope.studies.same_object.views import read_shown
+
+_read = partial(read_shown, schema=SCHEMA)
+_ENDS = {"low": "value_low", "high": "value_high"}
+
+
+class _Panel(NamedTuple):
+    """A panel; its lines are quantities and their `at` (None: a mean over them)."""
+
+    label: str
+    lines: tuple[tuple[str, str | None], ...]
+    key: str = ""
+
+
+_PANELS = {
+    "Place": _Panel("R² of row and column", (("position_r2", ""),)),
+    "Copies minus originals": _Panel(
+        "named right, share",
+        (("residual_separability", ""), ("residual_separability_shuffled", ""),
+         ("residual_chance", "")),
+        "\n(dashed: shuffled; dotted: chance)",
+    ),
+    "Identical objects": _Panel(
+        "decoded probability",
+        tuple(("cross_score", at) for at in ("object", "copy", "class", "other")),
+        "\n(dashed: copy; dotted: class;\n-.: others)",
+    ),
+}  # fmt: skip
+_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines after the first
+
+
+@figure(_read)
+def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
+    """Position decodability, residuals of copies and scores of identical objects, by layer.
+
+    A colour per model.
+    """
+    some(table[table["value"].notna()], "Nothing was measured.")
+    rows = over_seeds(table)
+    shown = list(series(rows, models))
+    look = looks([name for name, _ in shown])
+    tidy = pd.concat(
+        curve(own, *line).assign(line=name, panel=title, place=i)
+        for title, panel in _PANELS.items()
+        for i, line in enumerate(panel.lines)
+        for name, own in shown
+    ).rename(columns=_ENDS)
+    grid = wrapped(_PANELS, len(_PANELS), (0, 3.1))
+    first = tidy["place"] == 0
+    facets(tidy[first], look, grid, "panel", band=0.15, markersize=3.5)
+    for i, dashes in enumerate(_DASHES, start=1):
+        facets(tidy[tidy["place"] == i], look, grid, "panel", linestyle=dashes, marker=None)
+    ticks = rows.drop_duplicates("layer").sort_values("x")
+    for title, axes in grid.panels.items():
+        axes.set(title=title, ylabel=_PANELS[title].label, xlabel=f"layer{_PANELS[title].key}")
+        axes.set_xticks(ticks["x"], ticks["layer"])
+        if not axes.has_data():
+            axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
+    return grid.legend({name: {**style, "markersize": 4} for name, style in look.items()},
+                       per_row=4)  # fmt: skip
+
+
+@figure(_read)
+def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
+    """Decoded probability of the same object against the distance of patches.
+
+    A panel per model: pairs of one object by layer, dashed all pairs, and the labels of all pairs.
+    """
+    there = table["quantity"].eq("same_by_distance") & table["value"].notna()
+    some(table[there], "No two patches of an object were sampled.")
+    every = over_seeds(table)
+    own = {name: rows.assign(panel=name) for name, rows in series(every, models)}
+    layers = every.drop_duplicates("layer").sort_values("x")["layer"].tolist()
+    colours = mpl.colormaps["viridis"]
+    look = {
+        layer: {"color": colours(0.9 * i / max(1, len(layers) - 1))}
+        for i, layer in enumerate(layers)
+    }
+    grid = wrapped(own, 3, (0.7, 2.4), sharex=True, sharey=True)
+    labels = {"labels, all pairs": {"color": GREY, "linestyle": (0, (1, 1.5))}}
+    lowest = pd.concat(rows[rows["x"] == rows["x"].min()] for rows in own.values())
+    lowest = lowest.assign(layer="labels, all pairs")
+    rows = pd.concat(own.values())
+    for shown, looked, quantity, style in (
+        (rows, look, "same_by_distance", {"marker": "o", "markersize": 3}),
+        (rows, look, "all_by_distance", {"linestyle": (0, (4, 1.5)), "linewidth": 0.8}),
+        (lowest, labels, "label_by_distance", {}),
+    ):
+        points = shown[shown["quantity"] == quantity]
+        points = points.assign(x=points["at"].astype(float))
+        facets(points, looked, grid, "panel", by="layer", ylim=(0, 1.02), **style)
+    for name, axes in grid.panels.items():
+        axes.set(title=name, xlabel="distance, patches")
+    grid.label(y="p(same object)")
+    entries = {f"layer {layer}": {**style, "marker": "o"} for layer, style in look.items()}
+    return grid.legend({**entries, **labels}, per_row=6)
+
+
+_TRANSFERS = {
+    "transfer_auc": ("probe of layer", "on tokens of layer"),
+    "transfer_rescaled_auc": ("probe of layer", "rescaled tokens of layer"),
+}
+_MOST_MODELS = 4
+
+
+@figure(_read)
+def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
+    """Probes across layers as heat maps: the probe of one layer on the tokens of another.
+
+    Areas under the ROC curve, a column per model of which several layers were read.
+    """
+    every = over_seeds(table)
+    rows = every[every["quantity"].isin(_TRANSFERS)]
+    some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
+    shown = {name: own for name, own in series(every, models)
+             if (own["quantity"].isin(_TRANSFERS) & (own["layer"] != own["at"])).any()}  # fmt: skip
+    names = [*list(shown)[:_MOST_MODELS], *([""] if len(shown) < 2 else [])]
+    kinds = [kind for kind in _TRANSFERS if (rows["quantity"] == kind).any()]
+    grid = crossed(kinds, names, (0.4, 2.1))
+    for (kind, name), axes in grid.panels.items():
+        if not name:
+            axes.set_axis_off()
+            continue
+        own = shown[name]
+        layers = own.drop_duplicates("layer").sort_values("x")["layer"].tolist()
+        cells = own[own["quantity"] == kind].pivot_table(
+            index="layer", columns="at", values="value"
+        )
+        drawn = heat_map(
+            axes, cells.reindex(index=layers, columns=layers), rows=layers, columns=layers, size=8,
+            cmap="viridis", vmin=0.5, aspect="equal", number_size=6.5,
+            numbers=lambda value: (f"{value:.2f}", "black" if value > 0.8 else "white"),
+        )  # fmt: skip
+        down, along = _TRANSFERS[kind]
+        axes.set(ylabel=down, xlabel=along, title=name if kind == kinds[0] else "")
+    panels = list(grid.panels.values())
+    grid.figure.colorbar(drawn, ax=panels, shrink=0.6, aspect=30,
+                         label="area under ROC, test pairs")  # fmt: skip
+    return grid.figure

@@ -1,0 +1,293 @@
+"""How well probes tell same from different objects: by layer, model, distance and rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY
+from bindscope.figures.facets import Look, facets, lines, wrapped
+from bindscope.figures.figure import NothingToDrawError, figure, some
+from bindscope.figures.style import (
+    handle,
+    legend_below,
+    looks,
+    new_figure,
+    values_along_x,
+)
+from bindscope.studies.same_object.marks import NO_MODEL, weights_name
+from bindscope.studies.same_object.names import (
+    LINES,
+    LOOK_OF_POSITION,
+    family_order,
+    family_shown,
+)
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
+from bindscope.studies.same_object.views import (
+    at_best_layers,
+    best_layers,
+    bin_start,
+    fitted,
+    of_positions,
+    over_models,
+    read_shown,
+    with_layer_places,
+)
+
+_COLUMNS = 4
+_OF_PROBE = ["dataset", "group", "probe", "family"]
+_MEASURES = {"accuracy": ("accuracy, %", 100.0), "auc": ("area under ROC", 1.0)}
+_POSITION = {**LOOK_OF_POSITION, "linewidth": 1.0}
+
+
+def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
+    """Add the name of each model's panel, and sort by dataset and the order of models."""
+    order = {name: i for i, name in enumerate(models)}
+    names = rows["group"]
+    if rows["dataset"].nunique() > 1:
+        names = names + "\n" + rows["dataset"]
+    place = rows["group"].map(lambda name: order.get(name, len(order)))
+    rows = rows.assign(panel=names, place=place)
+    return rows.sort_values(["dataset", "place", "group"], kind="stable")
+
+
+def _probes(rows: pd.DataFrame) -> dict[str, Look]:
+    """Return the look of each probe, that of its family."""
+    families = rows.drop_duplicates("probe").set_index("probe")["family"]
+    return {str(probe): family_shown(family).look for probe, family in families.items()}
+
+
+def _families(rows: pd.DataFrame) -> dict[str, Look]:
+    """Return the looks of the families that there are by the names in legends, in their order."""
+    shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
+    return {one.name: {**one.look, "markersize": 4} for one in shown}
+
+
+def _rivals(positions: pd.DataFrame) -> list[Any]:
+    """Return legend entries of what reads no token."""
+    alone = [handle("position alone", **_POSITION)] if len(positions) else []
+    return [*alone, *(handle(name, linewidth=1.0, **look) for _, name, look in LINES)]
+
+
+def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
+    """Draw what is known without a probe, in percent."""
+    for column, _, look in LINES:
+        if rows[column].notna().any():
+            line(100 * rows[column].mean(), linewidth=1.0, **look)
+
+
+@figure(partial(read_shown, schema=SAME_OBJECT_SCHEMA))
+def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
+    found = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
+    curves = _by_panel(some(found, "No probe of pairs read tokens of a model."), models)
+    positions = of_positions(table)
+    names = list(dict.fromkeys(curves["panel"]))
+    columns = min(_COLUMNS, len(names))
+    names += [""] * (-len(names) % columns)
+    bands = [names[i : i + columns] for i in range(0, len(names), columns)]
+    keys = [(name, measure, i) for band in bands for measure in _MEASURES
+            for i, name in enumerate(band)]  # fmt: skip
+    # The number keeps the keys of empty places apart.
+    keys = [(name, measure, i if name else n) for n, (name, measure, i) in enumerate(keys)]
+    grid = wrapped(keys, columns, (0.9, 1.7))
+    for (name, measure, column), axes in grid.panels.items():
+        if not name:
+            axes.set_axis_off()
+            continue
+        _layers(axes, curves[curves["panel"] == name], positions, measure)
+        if column == 0:
+            axes.set_ylabel(_MEASURES[measure][0])
+        if measure == "accuracy":
+            axes.set_title(name, fontsize=8)
+        else:
+            axes.set_xlabel("layer")
+    for measure in _MEASURES:  # one scale for all of its panels
+        own = {key: axes for key, axes in grid.panels.items() if key[0] and key[1] == measure}
+        ends = np.array([axes.get_ylim() for axes in own.values()])
+        for (_, _, column), axes in own.items():
+            axes.set_ylim(ends[:, 0].min(), ends[:, 1].max())
+            axes.tick_params(labelleft=column == 0)
+    return grid.legend(_families(curves), *_rivals(positions))
+
+
+def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: str) -> None:
+    scale = _MEASURES[measure][1]
+    lines(axes, rows, _probes(rows), y=measure, by="probe", scale=scale, band=0.15, markersize=3.5)
+    if measure == "accuracy":
+        _reference(axes.axhline, rows)
+    here = (positions["dataset"] == rows["dataset"].iloc[0]) & positions["grid"].isin(rows["grid"])
+    for value in positions.loc[here, measure].dropna():
+        axes.axhline(scale * value, **_POSITION)
+    ticks = rows.drop_duplicates("layer").sort_values("x")
+    axes.set_xticks(ticks["x"].to_numpy(float), ticks["layer"].astype(str))
+
+
+_SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
+          "quadratic", "quadratic_position")  # fmt: skip
+
+
+@figure(partial(read_shown, schema=SAME_OBJECT_SCHEMA))
+def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Accuracy of each model at its best layer."""
+    rows, positions = at_best_layers(table), of_positions(table)
+    rows = rows[rows["family"].isin(_SHOWN)]
+    quadratic = rows[rows["family"] == "quadratic"]
+    some(quadratic, "No quadratic probe was fitted to tokens of a model.")
+    datasets = list(dict.fromkeys(rows["dataset"]))
+    heights = [rows.loc[rows["dataset"] == name, "group"].nunique() for name in datasets]
+    height = 0.9 + 0.42 * (sum(heights) + 2 * len(heights))
+    grid = wrapped(datasets, 1, (height, 0), sharex=True, height_ratios=heights)
+    for dataset, axes in grid.panels.items():
+        part = rows[rows["dataset"] == dataset]
+        _models(axes, part, [name for name in models if name in set(part["group"])])
+        for value in positions.loc[positions["dataset"] == dataset, "accuracy"].dropna():
+            axes.axvline(100 * value, **_POSITION)
+        axes.set_title(dataset, fontsize=8)
+    grid.bottom[0].set_xlabel("accuracy at the layer with the lowest validation loss, %")
+    entries = {name: {**look, "linewidth": 1, "markersize": 4.5}
+               for name, look in _families(rows).items()}  # fmt: skip
+    return grid.legend(entries, *_rivals(positions), per_row=4)
+
+
+def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
+    families = sorted(rows["family"].unique(), key=family_order)
+    for _, row in rows[rows["group"].isin(order)].iterrows():
+        look = family_shown(str(row["family"])).look
+        shift = 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
+        at = order.index(row["group"]) + shift
+        value, low, high = (100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high"))
+        axes.plot([low, high], [at, at], color=look["color"], linewidth=1)
+        axes.plot(value, at, **look, markersize=4.5)
+        if row["family"] == "quadratic":
+            axes.annotate(
+                f"layer {row['layer']}", (high, at), xytext=(6, 0), fontsize=7,
+                textcoords="offset points", va="center", color=GREY,
+            )  # fmt: skip
+    _reference(axes.axvline, rows)
+    axes.set_yticks(range(len(order)), order)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    values_along_x(axes)
+
+
+_BY_DISTANCE = ("quadratic", "quadratic_position", "diagonal", "class_position", "class_pointwise",
+                "cosine")  # fmt: skip
+SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
+
+
+def _read_strata(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the layers that validation prefers for the quadratic probe."""
+    scores = read_shown(inputs, SAME_OBJECT_SCHEMA, "scores")["table"]
+    return {**read_shown(inputs, STRATA_SCHEMA), "layers": best_layers(fitted(scores))}
+
+
+@figure(_read_strata)
+def same_object_strata(
+    table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()
+) -> Figure:
+    """Pairs of one class, by distance: whether a probe tells two objects of it apart.
+
+    Areas under the ROC curve within images at the best layers, a panel per model, with a mean over
+    models, and the same pairs told from positions alone.
+    """
+    table = table[(table["same_class"] == "same") & (table["size"] == "all")]
+    table = table[table["distance"] != "all"]
+    rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
+    rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
+    # A score that parts same from different needs both among the pairs of a bin.
+    rows = _by_panel(some(
+        rows[rows["auc_within"].notna() & (rows["n_pairs"] >= SMALLEST_PAIRS)],
+        "No scene has two objects of one class at a distance that two patches of one object also "
+        "have: there is nothing to tell apart within a class.",
+    ), models)  # fmt: skip
+    positions = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
+    positions = positions[positions["auc_within"].notna()]
+    bins = sorted(rows["distance"].unique(), key=bin_start)
+    rows = rows.assign(x=rows["distance"].map(bins.index))
+    shown = positions[positions["distance"].isin(bins)]
+    shown = shown.assign(x=shown["distance"].map(bins.index))
+    grid = wrapped(dict.fromkeys(rows["panel"]), _COLUMNS, (0.9, 1.9), sharex=True, sharey=True)
+    facets(rows, _probes(rows), grid, "panel", y="auc_within", by="probe", band=0.15,
+           markersize=3.5, title=str)  # fmt: skip
+    for panel, axes in grid.panels.items():
+        dataset = rows.loc[rows["panel"] == panel, "dataset"].iloc[0]
+        base = shown[shown["dataset"] == dataset]
+        lines(axes, base, dict.fromkeys(base["grid"], _POSITION), y="auc_within", by="grid")
+        axes.axhline(0.5, color=GREY, linewidth=0.8)
+    grid.label("distance in patches", "area under ROC within images,\npairs of one class")
+    for axes in grid.bottom:
+        axes.set_xticks(range(len(bins)), bins, fontsize=7)
+    alone = [handle("position alone", **_POSITION)] if len(positions) else []
+    return grid.legend(_families(rows), *alone, handle("chance", color=GREY, linewidth=0.8))
+
+
+Spectra = Mapping[tuple[str, str, str], NDArray[np.float32]]
+
+
+def _read_ranks(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, and the eigenvalues of every quadratic form by dataset, model and layer."""
+    spectra = {}
+    for given in inputs.of("fits"):
+        with safe_open(given.files["weights"], "numpy") as weights:
+            for layer in given.names["layers"].split("-"):
+                name = f"{weights_name(layer, 0, 0)}.eigenvalues"
+                place = (given.names["dataset"], given.names["model"], layer)
+                spectra[place] = weights.get_tensor(name)
+    return {**read_shown(inputs, SAME_OBJECT_SCHEMA), "spectra": spectra}
+
+
+@figure(_read_ranks)
+def same_object_ranks(table: pd.DataFrame, spectra: Spectra, models: Sequence[str] = ()) -> Figure:
+    """How many directions tell same from different: accuracy by rank, and the form's spectrum.
+
+    Truncated forms at the layer that validation prefers for the quadratic probe, with the accuracy
+    of full rank.
+    """
+    if not (table["rank"] > 0).any():
+        raise NothingToDrawError(
+            "No quadratic probe has `ranks`, so that no truncated form was measured."
+        )
+    rows = fitted(table)
+    best = best_layers(rows)
+    place = ["dataset", "group", "layer"]
+    ranks = with_layer_places(table[table["rank"] > 0]).merge(best, on=place)
+    ranks = over_models(ranks, [*place, "probe", "rank"])
+    full = over_models(rows[rows["family"] == "quadratic"].merge(best, on=place), place)
+    full = full.set_index(["dataset", "group"])
+    several = ranks["dataset"].nunique() > 1
+    ranks["line"] = ranks["group"] + (", " + ranks["dataset"] if several else "")
+    look = looks(list(dict.fromkeys(ranks["line"])))
+    canvas = new_figure(2.9)
+    left, right = canvas.subplots(1, 2)
+    lines(left, ranks, look, x="rank", y="accuracy", scale=100, markersize=3.5)
+    for dataset, group, line in ranks.drop_duplicates("line")[["dataset", "group", "line"]].values:
+        colour, whole = look[line]["color"], full.loc[(dataset, group)]
+        dashes: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.9}
+        left.axhline(100 * whole["accuracy"], color=colour, **dashes)
+        of_group = (rows["dataset"] == dataset) & (rows["group"] == group)
+        member = rows.loc[of_group, "model"].iloc[0]
+        values = spectra.get((dataset, member, str(whole["layer"])), np.empty(0))
+        sizes, negative = np.abs(values), values < 0
+        right.plot(np.arange(1, len(sizes) + 1), sizes, color=colour)
+        at = np.flatnonzero(negative) + 1
+        right.plot(at, sizes[negative], "x", color=colour, markersize=3)
+    left.set(xlabel="rank of the form", ylabel="accuracy, %")
+    right.set(xlabel="eigenvalue, by size", ylabel="|eigenvalue|", yscale="log")
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+    grey = "#444444"
+    entries = [handle(name, **style, markersize=4) for name, style in look.items()]
+    entries.append(handle("full rank", color=grey, **dashes))
+    entries.append(handle("negative", color=grey, marker="x", linestyle="none", markersize=4))
+    legend_below(canvas, entries, 5)
+    return canvas
