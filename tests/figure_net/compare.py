@@ -24,6 +24,9 @@ def canonical(figure):
     figure["size"] = [round(float(inches), 9) for inches in figure["size"]]
     for axes in figure["axes"]:
         for kind in ORDERLESS:
+            for one in axes[kind]:  # nobody sees the colour of an edge without a width
+                if kind == "collections" and not one["hatch"] and set(one["width"]) <= {"0.0", 0}:
+                    one["edge"] = None
             there = [one for one in axes[kind] if seen(one, kind)]
             axes[kind] = sorted(there, key=lambda one: json.dumps(one, sort_keys=True))
     return figure

@@ -3,12 +3,18 @@
 import json
 
 import numpy as np
+from drawing import reason
 from safetensors.numpy import save_file
 from sample_tables import GROUPS, given, make_row, make_table, words
 
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_information.figures import breakdown
-from bindscope.studies.binding_information.figures.assumed import DAGGER
+from bindscope.studies.binding_information.figures.breakdown import (
+    Breakdown,
+    breakdown,
+    choose_fits,
+    gains,
+)
+from bindscope.studies.binding_information.figures.shared import DAGGER
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.tables.write import write_table
 
@@ -16,12 +22,12 @@ from bindscope.tables.write import write_table
 def test_breakdown_subtracts_the_fit_from_the_prior_head_by_head():
     fit = {f"{seed}.chained_loss_bits": np.arange(11) / 10 for seed in (0, 1)}
     fit |= {f"{seed}.chained_prior_bits": np.ones(11) for seed in (0, 1)}
-    gained = breakdown.gains(fit, {}, (2, 3))
+    gained = gains(fit, {}, (2, 3))
     assert gained.given == "features"
     np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
     np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
     counted = {"0.chained_loss_bits": np.arange(13) / 10, "0.chained_prior_bits": np.ones(13)}
-    gained = breakdown.gains(counted, {}, (2, 3))
+    gained = gains(counted, {}, (2, 3))
     assert gained.given == "counts"
     np.testing.assert_allclose(gained.objects, 1 - np.arange(7, 13) / 10)
 
@@ -29,18 +35,18 @@ def test_breakdown_subtracts_the_fit_from_the_prior_head_by_head():
 def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     plain = {"0.object_loss_bits": np.zeros(6), "0.feature_loss_bits": np.full(5, 2.0)}
     nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)}
-    gained = breakdown.gains(plain, nothing, (2, 3))
+    gained = gains(plain, nothing, (2, 3))
     assert gained.given == ""
     np.testing.assert_allclose(gained.features, -1)
-    assert breakdown.gains(plain, {}, (2, 3)) is None
+    assert gains(plain, {}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
     assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
-    assert breakdown.available({})
+    assert reason(breakdown, {})
 
 
 def test_breakdown_takes_more_than_two_groups():
     groups = [*GROUPS, ("size", ("small", "large"))]
-    part = breakdown.Breakdown(np.zeros(12), np.zeros(7), "features")
+    part = Breakdown(np.zeros(12), np.zeros(7), "features")
     assert "cross large" in words(breakdown.draw(dict.fromkeys("abcd", part), groups))
 
 
@@ -54,7 +60,7 @@ def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():
         ("d", "m2", "cls", "quadratic"): "quadratic",
     }
     home = {"m": "group", "m2": "group"}
-    assert breakdown.choose_fits(families, ("n", "m", "m2"), home) == [
+    assert choose_fits(families, ("n", "m", "m2"), home) == [
         ("d", "n", "mean", "dnn"),
         ("d", "m", "cls", "quadratic"),
     ]

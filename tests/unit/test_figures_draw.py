@@ -1,14 +1,13 @@
 """Every figure draws what is there, says what is not, reads no other figure; same bytes."""
 
 import json
-from importlib import import_module
-from inspect import signature
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 from safetensors.numpy import save_file
 from sample_tables import (
     curve_table,
@@ -28,22 +27,24 @@ from sample_tables import (
 )
 from zoo_tables import ENTROPIES, parts_row
 
+from bindscope.core.graph import roots
 from bindscope.core.interfaces import Inputs
 from bindscope.core.keys import closure
-from bindscope.core.registries import studies
+from bindscope.core.registries import resolve, studies
 from bindscope.figures import style
+from bindscope.figures.figure import Figure
 from bindscope.figures.job import make_figure
 from bindscope.studies.binding_information.attention_maps import attention_share
-from bindscope.studies.binding_information.figures import (
-    attention,
-    calibration,
+from bindscope.studies.binding_information.figures.attention import attention
+from bindscope.studies.binding_information.figures.bars import tokens
+from bindscope.studies.binding_information.figures.curves import (
     complexity,
     layers,
     occlusion,
     resolution,
-    structure,
-    tokens,
 )
+from bindscope.studies.binding_information.figures.structure import paper_cost, structure
+from bindscope.studies.binding_information.figures.truth import calibration
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
 from bindscope.studies.binding_information.scene_losses import SceneLosses
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
@@ -98,19 +99,18 @@ def attention_arrays(n_scenes=2, n_objects=3):
 @pytest.mark.parametrize("module", FROM_TABLE)
 def test_what_is_missing_is_said(module):
     table = default_table()
-    assert module.available(table) is None
-    assert module.available(table.iloc[:0]).endswith(".")
+    assert reason(module, table.iloc[:0]).endswith(".")
     failed = table.assign(status="failed", reason="diverged")
-    assert module.available(failed).endswith(".")
+    assert reason(module, failed).endswith(".")
     shuffled = table.assign(control="shuffled_labels")
-    assert module.available(shuffled).endswith(".")
+    assert reason(module, shuffled).endswith(".")
 
 
 def test_known_answers_and_models_are_not_mixed():
     table = default_table()
     known = table[table["model_kind"] == "known-answer"]
-    assert tokens.available(known)
-    assert calibration.available(table[table["model_kind"] != "known-answer"])
+    assert reason(tokens, known)
+    assert reason(calibration, table[table["model_kind"] != "known-answer"])
     assert "cipher" not in " ".join(words(tokens.draw(table)))
 
 
@@ -164,7 +164,7 @@ def test_layers_leave_single_layers_out_and_mark_the_last_norm():
     assert "single" not in words(figure)
     assert "after the last norm" in words(figure)
     assert points(figure)[:, 0].max() >= 5
-    assert layers.available(make_table([make_row()]))
+    assert reason(layers, make_table([make_row()]))
 
 
 def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
@@ -183,7 +183,7 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     assert np.isnan(found[0, 1])  # K = 1
     np.testing.assert_allclose(found[1], [4, 50.0])
     np.testing.assert_allclose(bits.lines[0].get_xydata()[:2], [[1, 0.0], [4, 0.65]])
-    assert complexity.available(make_table(rows[:1]), cells)
+    assert reason(complexity, make_table(rows[:1]), cells)
     assert "monotonically" in " ".join(words(figure))
 
 
@@ -205,8 +205,8 @@ def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
     for row in trends[trends["study"] == "occlusion"].itertuples():
         assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in said
     assert "Not comparable with this run" in said
-    assert occlusion.available(make_table(rows[:1]), statistics)
-    assert occlusion.available(make_table(rows), statistics_table((("low", 0.6, 0.4),)))
+    assert reason(occlusion, make_table(rows[:1]), statistics)
+    assert reason(occlusion, make_table(rows), statistics_table((("low", 0.6, 0.4),)))
 
 
 def test_orders_follow_the_configuration():
@@ -240,8 +240,8 @@ def test_resolution_draws_families_against_the_side_of_the_input(trends):
     assert "47.7 %" in text
     assert "Not comparable" in text
     assert not len(stars(figure))
-    assert "families" in resolution.available(make_table(rows), {}, sides)
-    assert "two input sizes" in resolution.available(make_table(rows), families, {})
+    assert "families" in reason(resolution, make_table(rows), {}, sides)
+    assert "two input sizes" in reason(resolution, make_table(rows), families, {})
 
 
 @pytest.mark.parametrize(("cells", "n_stars"), [(49, 2), (36, 0)])
@@ -289,7 +289,7 @@ def test_structure_shows_the_cost_of_sharing(published):
     for name in ("binding_bits", "binding_bits_low", "binding_bits_high"):
         shared[name] -= 2.0
     shared["loss_object_bits"] += 2.0
-    number = structure.paper_cost(published)
+    number = paper_cost(published)
     costs = costs_of(slug(number["model"]), 2.0, slug(number["dataset"]))
     figure = structure.draw(pd.concat([both, shared]), published, (), costs)
     assert "Not comparable" not in " ".join(words(figure))
@@ -333,7 +333,7 @@ def test_attention_draws_present_objects_and_the_share():
     more = arrays | {"share": np.array([0.5, 1.0]), "baseline": np.array([0.1, 0.1])}
     assert "75 %" in words(attention.draw({"one": more}))
     assert {"one", "two"} <= set(words(attention.draw({"one": arrays, "two": more})))
-    assert attention.available({})
+    assert reason(attention, {})
 
 
 def test_files_are_the_same_bytes_and_hold_no_date(tmp_path, published):
@@ -452,12 +452,9 @@ def test_structure_reads_the_losses_of_scenes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_every_figure_is_a_module_with_a_title_and_a_caption(name):
+def test_every_figure_has_a_title_and_a_caption(name):
     entry = ENTRIES[name]
-    module = import_module(entry.implementation)
-    assert list(signature(module.read).parameters) == ["inputs"]
-    assert callable(module.available)
-    assert callable(module.draw)
+    assert isinstance(resolve(entry.implementation), Figure)
     assert entry.title
     caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text()
     assert "{{" not in caption
@@ -465,7 +462,7 @@ def test_every_figure_is_a_module_with_a_title_and_a_caption(name):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_an_edit_of_a_figure_redraws_no_other(name):
-    used = closure((ENTRIES[name].implementation,))[0]
-    figures = {entry.implementation for entry in ENTRIES.values()}
-    assert figures & set(used) == {ENTRIES[name].implementation}
+def test_an_edit_of_a_figure_redraws_those_of_its_study_alone(name):
+    used = closure(roots({"runs": [ENTRIES[name].implementation]}))[0]
+    (study,) = {part.split(".")[2] for part in used if ".figures" in part and "studies" in part}
+    assert name in {entry.name for entry in studies()[study].figures}

@@ -9,16 +9,15 @@ import pytest
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
 from bindscope.figures import style
-from bindscope.studies.binding_information.figures import (
+from bindscope.studies.binding_information.figures.bars import natural, tokens
+from bindscope.studies.binding_information.figures.curves import (
     complexity,
     layers,
-    natural,
     occlusion,
     resolution,
-    structure,
-    tokens,
 )
-from bindscope.studies.binding_information.figures.assumed import DAGGER
+from bindscope.studies.binding_information.figures.shared import DAGGER
+from bindscope.studies.binding_information.figures.structure import structure
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
 from bindscope.studies.binding_information.views import (
     assumed_prior,
@@ -160,7 +159,7 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     assert "47.0 %" in said
     assert "Not comparable with this run" in said
     assert not len(at(figure.axes[0], "*"))
-    named = trends[trends["study"] == natural.STUDY].assign(
+    named = trends[trends["study"] == "natural images"].assign(
         dataset="photos", model="some/vit-objects", cells="36"
     )
     paper = make_table([row | {"model_kind": "hf"} for row in rows_of("assumed_prior")])
@@ -171,8 +170,8 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
 def test_nothing_to_draw_is_said():
     table = make_table(rows_of(""))
     reason = "No model was measured on images that were read."
-    assert natural.available(table, []) == reason
-    assert natural.available(table, ["photos"]) is None
+    assert reason(natural, table, []) == why
+    assert reason(natural, table, ["photos"]) is None
 
 
 def test_rows_of_any_seed_make_one_mark():

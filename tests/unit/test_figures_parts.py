@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from drawing import reason
 from sample_tables import known_rows, make_row, make_table, paper_table, words
 from zoo_tables import (
     ENTROPIES,
@@ -22,16 +23,11 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures import style
 from bindscope.priors.entropies import entropies
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.binding_information.figures import (
-    calibration,
-    complexity,
-    histogram,
-    layers,
-    parts,
-    parts_layers,
-    structure,
-    tokens,
-)
+from bindscope.studies.binding_information.figures.bars import tokens
+from bindscope.studies.binding_information.figures.curves import complexity, layers
+from bindscope.studies.binding_information.figures.parts import parts, parts_layers
+from bindscope.studies.binding_information.figures.structure import structure
+from bindscope.studies.binding_information.figures.truth import calibration, histogram
 from bindscope.studies.binding_information.published import (
     beside,
     read_histograms,
@@ -155,16 +151,16 @@ def test_a_flagged_row_is_an_empty_box_that_names_the_flag(flag):
 
 def test_nothing_but_flagged_rows_still_makes_a_headline():
     table = make_table([parts_row("matching", "mine", flags="not_converged")])
-    assert parts.available(table) is None
+    assert reason(parts, table) is None
     assert "not quoted: not_converged" in words(parts.draw(table))
-    assert parts_layers.available(table).endswith(".")
+    assert reason(parts_layers, table).endswith(".")
 
 
 def test_without_best_rows_there_is_no_headline():
     table = make_table([make_row()])
     for module in (parts, parts_layers):
-        assert module.available(table).endswith(".")
-        assert module.available(table.iloc[:0]).endswith(".")
+        assert reason(module, table).endswith(".")
+        assert reason(module, table.iloc[:0]).endswith(".")
 
 
 def test_counts_that_are_not_told_apart_share_a_box_with_pairing():
@@ -214,7 +210,7 @@ def test_plain_estimates_that_were_not_fitted_are_left_out():
         for model in ("a", "b") for probe in ("linear", "quadratic", "best")
     ]  # fmt: skip
     table = make_table(rows)
-    assert structure.available(table).endswith(".")
+    assert reason(structure, table).endswith(".")
     for figure in (tokens.draw(table), parts.draw(table)):
         figure.draw_without_rendering()
 
@@ -267,12 +263,12 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
              if line.get_marker() == "*"]  # fmt: skip
     np.testing.assert_allclose(np.concatenate(stars)[:4], [0.8, 37.9, 42.4, 94.1])
     ours = beside(paper_table(), published)
-    ours = ours[ours["quantity"] == histogram.QUANTITY]
+    ours = ours[ours["quantity"] == "conditional_binding_ratio"]
     circles = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert len(circles) == len(ours) == 4
     alone = histogram.draw(zoo_table(), published, trends, histograms)
     assert "paper's estimate in this run" not in words(alone)
-    assert histogram.available(zoo_table()) is None
+    assert reason(histogram, zoo_table()) is None
 
 
 def test_a_curve_over_layers_holds_the_models_that_were_read_at_all_of_them():

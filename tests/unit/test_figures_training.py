@@ -1,8 +1,9 @@
 """F9 draws the training curves of models and probes, and no panel that has none."""
 
+from drawing import reason
 from sample_tables import history, words
 
-from bindscope.studies.binding_information.figures import training
+from bindscope.studies.binding_information.figures.training import ProbeHistory, training
 
 ORDER = ("vit-objects", "vit-features", "vit-random")
 
@@ -12,11 +13,11 @@ def test_training_draws_models_and_probes():
         {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
     ]
     probes = [
-        training.ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
-        training.ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
+        ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
+        ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
     ]
-    assert training.available({}, []) is not None
-    assert training.available({"vit-random": []}, []) is not None
+    assert reason(training, {}, []) is not None
+    assert reason(training, {"vit-random": []}, []) is not None
     for models in ({"vit-objects": model, "vit-random": []}, {}):
         figure = training.draw(models, probes, ORDER)
         assert {"linear", "step", "vit-random"} <= set(words(figure))
@@ -26,8 +27,8 @@ def test_training_draws_models_and_probes():
 def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
     """The first family has no plain target; the next panel has the row's numbers and name."""
     probes = [
-        training.ProbeHistory("a", "cls", "linear", history(targets=("chained",))),
-        training.ProbeHistory("a", "cls", "dnn", history(targets=("object", "chained"))),
+        ProbeHistory("a", "cls", "linear", history(targets=("chained",))),
+        ProbeHistory("a", "cls", "dnn", history(targets=("object", "chained"))),
     ]
     figure = training.draw({}, probes)
     plain, chained = (part.axes for part in figure.subfigs)

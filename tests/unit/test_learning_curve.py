@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from drawing import reason
 from known_answers import dataset, model
 
 from bindscope.codes.sampling import sample_codes
@@ -15,7 +16,7 @@ from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_information.config import Information, LinearProbe
 from bindscope.studies.binding_information.estimates import gains
-from bindscope.studies.binding_information.figures import learning_curve as figure
+from bindscope.studies.binding_information.figures.training import learning_curve as figure
 from bindscope.studies.binding_information.learning_curve import (
     code_lengths,
     learning_curve,
@@ -187,11 +188,11 @@ def test_a_curve_becomes_a_valid_table_and_a_figure():
     assert growing["n_train_scenes"].tolist() == [100, 200, 400, 800]
     end = growing["asymptote_bits"].iloc[0]
     assert growing["lower_bound_bits"].iloc[-1] < end < prior["h_object_bits"]
-    assert figure.available(table) is None
+    assert reason(figure, table) is None
     drawn = figure.draw(table, ["erasure"])
     titles = [axes.get_title("left") or axes.get_title() for axes in drawn.axes]
     assert titles == ["what occurs", "how many", "what goes with what"]
-    assert figure.available(table[table["control"] == "shuffled_labels"])
+    assert reason(figure, table[table["control"] == "shuffled_labels"])
 
 
 def test_few_shares_have_a_reason_instead_of_an_end():

@@ -180,9 +180,12 @@ class FigureEntry:
     resources: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, module: str, name: str, title: str, request: Any, *resources: str) -> FigureEntry:
-        """Return the entry of a figure that has its name in a module."""
-        return cls(name, title, f"{module}:{name}", request, resources)
+    def of(
+        cls, study: str, reference: str, title: str, request: Any, *resources: str
+    ) -> FigureEntry:
+        """Return the entry of ``"module:figure"`` in a study, under the figure's own name."""
+        name = reference.partition(":")[2]
+        return cls(name, title, f"{study}.{reference}", request, resources)
 
 
 @dataclass(frozen=True)

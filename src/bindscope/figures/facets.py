@@ -7,7 +7,7 @@ it is, its value and the ends of its interval. `grid` makes panels for what is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Grid:
     bottom: Sequence[Axes]
 
     def label(self, x: str = "", y: str | Sequence[str] = "", **style: Any) -> None:
-        """Name the axes of the lowest and of the leftmost panels, the latter alike or row by row."""
+        """Name the axes of the lowest and of the leftmost panels; `y` may differ row by row."""
         for axes in self.bottom if x else ():
             axes.set_xlabel(x, **style)
         names = [y] * len(self.left) if isinstance(y, str) else y
@@ -101,7 +101,6 @@ def facets(
     title: Callable[[Any], str] | None = None,
     xlim: tuple[float, float] | None = None,
     ylim: tuple[float, float] | None = None,
-    references: Mapping[float, Look] | None = None,
     **how: Any,
 ) -> Grid:
     """Draw lines into panels.
@@ -120,20 +119,16 @@ def facets(
         Of a panel by its key.
     xlim, ylim
         Ends of the axes.
-    references
-        By height the look of a horizontal line in all panels.
     how
         See `lines`.
     """
     names = [panel] if isinstance(panel, str) else list(panel)
     for key, axes in grid.panels.items():
         wanted = (key,) if isinstance(panel, str) else key
-        own = rows[
-            np.logical_and.reduce([rows[n] == k for n, k in zip(names, wanted, strict=True)])
-        ]
+        own = rows
+        for name, value in zip(names, wanted, strict=True):
+            own = own[own[name] == value]
         lines(axes, own, looks, **how)
-        for height, look in (references or {}).items():
-            axes.axhline(height, **look)
         if title:
             axes.set_title(title(key), fontsize=8)
         axes.set(**{name: ends for name, ends in (("xlim", xlim), ("ylim", ylim)) if ends})
@@ -152,6 +147,7 @@ def lines(
     apart: float = 0.0,
     band: float = 0.0,
     bars: float = 0.0,
+    area: Callable[[pd.DataFrame, str], Look] | None = None,
     **style: Any,
 ) -> None:
     """Draw the lines of one panel.
@@ -169,29 +165,24 @@ def lines(
         How far lines are moved sideways from each other, where they often agree.
     band, bars
         Opacity of the interval as an area, or width of its bars; 0: none are drawn.
+    area
+        From a line's rows and its colour what else its interval's area looks like.
     style
         For all lines, over `looks`.
     """
-    for shift, own, look in _each(rows, looks, by, apart):
-        own = own.sort_values(x, kind="stable")
-        at = own[x].to_numpy(float) + shift
+    for i, (name, look) in enumerate(looks.items()):
+        own = rows[rows[by] == name].sort_values(x, kind="stable")
+        if not len(own):
+            continue
+        at = own[x].to_numpy(float) + apart * (i - (len(looks) - 1) / 2)
         if band or bars:
             low, high = (scale * own[f"{y}_{end}"].to_numpy(float) for end in ("low", "high"))
         if band:
-            axes.fill_between(at, low, high, color=look["color"], alpha=band, linewidth=0)
+            more = area(own, look["color"]) if area else {}
+            axes.fill_between(at, low, high, facecolor=look["color"], alpha=band, lw=0, **more)
         if bars:
             axes.vlines(at, low, high, color=look["color"], linewidth=bars)
         axes.plot(at, scale * own[y].to_numpy(float), **{**look, **style})
-
-
-def _each(
-    rows: pd.DataFrame, looks: Mapping[str, Look], by: str, apart: float
-) -> Iterator[tuple[float, pd.DataFrame, Look]]:
-    """Yield how far each line is moved, its rows and its look, of the lines that have rows."""
-    for i, (name, look) in enumerate(looks.items()):
-        own = rows[rows[by] == name]
-        if len(own):
-            yield apart * (i - (len(looks) - 1) / 2), own, look
 
 
 def stacked(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:

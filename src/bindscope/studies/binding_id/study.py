@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bindscope.core.graph import Graph, Product
@@ -15,7 +16,7 @@ from bindscope.studies.binding_id.toys_products import add_named_toy
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
-_MAPS, _CURVES = f"{_HERE}.figures.heat_maps", f"{_HERE}.figures.curves"
+_figure = partial(FigureEntry.of, _HERE)
 
 
 def _rows(table: str) -> Any:
@@ -80,19 +81,19 @@ STUDY = Study(
         TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
-        FigureEntry.of(_MAPS, "binding_id", "Binding IDs: replaced activations",
+        _figure("figures.heat_maps:binding_id", "Binding IDs: replaced activations",
                        _table_of("binding_id", "factorizability")),
-        FigureEntry.of(_MAPS, "binding_id_mean", "Binding IDs: mean interventions",
+        _figure("figures.heat_maps:binding_id_mean", "Binding IDs: mean interventions",
                        _table_of("binding_id", "mean", "nulls", "signatures")),
-        FigureEntry.of(_CURVES, "binding_id_sweeps", "Binding IDs: by layer and by dose",
+        _figure("figures.curves:binding_id_sweeps", "Binding IDs: by layer and by dose",
                        _table_of("binding_id", "layers", "doses")),
-        FigureEntry.of(_CURVES, "binding_id_subspaces", "Binding IDs: subspaces",
+        _figure("figures.curves:binding_id_subspaces", "Binding IDs: subspaces",
                        _table_of("binding_id", "subspaces")),
-        FigureEntry.of(_CURVES, "binding_id_positions", "Binding IDs: moved keys",
+        _figure("figures.curves:binding_id_positions", "Binding IDs: moved keys",
                        _table_of("binding_id_positions", "positions")),
-        FigureEntry.of(_MAPS, "binding_id_heads", "Binding IDs: single heads",
+        _figure("figures.heat_maps:binding_id_heads", "Binding IDs: single heads",
                        _table_of("binding_id_heads", "heads")),
-        FigureEntry.of(_CURVES, "binding_id_mixture", "Binding IDs: mixtures of accounts",
+        _figure("figures.curves:binding_id_mixture", "Binding IDs: mixtures of accounts",
                        _table_of("binding_id_mixture", "mixture")),
     ),
     trains={"toy": add_named_toy},

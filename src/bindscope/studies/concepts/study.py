@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bindscope.core.graph import Graph
@@ -75,9 +76,7 @@ def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request 
     return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
 
 
-def _figure(name: str, title: str, request: Any) -> FigureEntry:
-    return FigureEntry(name, title, f"{_HERE}.figures:{name}", request)
-
+_figure = partial(FigureEntry.of, _HERE)
 
 STUDY = Study(
     name="concepts",
@@ -106,14 +105,16 @@ STUDY = Study(
         ),
     ),
     figures=(
-        _figure("concept_coverage", "Concepts: from how many objects on", _generalization),
-        _figure("concept_models", "Concepts: what goes with naming new combinations", _models),
+        _figure("figures:concept_coverage", "Concepts: from how many objects on", _generalization),
+        _figure(
+            "figures:concept_models", "Concepts: what goes with naming new combinations", _models
+        ),
         *(
-            _figure(name, f"Concepts: {title}", _table_of(name))
+            _figure(f"figures:{name}", f"Concepts: {title}", _table_of(name))
             for name, title in EMBEDDING_TABLES.items()
         ),
-        _figure("concept_picture", "Concepts: a picture of embeddings", _pictures),
-        _figure("dual_complexity", "Concepts: approximators of dual encoders", _duals),
+        _figure("figures:concept_picture", "Concepts: a picture of embeddings", _pictures),
+        _figure("figures:dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",

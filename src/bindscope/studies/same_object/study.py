@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bindscope.config.grid import depth
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
@@ -111,9 +113,7 @@ def _about_attention(graph: Graph, shared: Shared, section: PairSection) -> Requ
     return _about_table(graph, shared, section, "same_object_attention")
 
 
-_PROBES, _GEOMETRY, _EFFECTS, _SCORE_MAPS = (
-    f"{_HERE}.figures.{name}" for name in ("probes", "geometry", "effects", "score_maps")
-)
+_figure = partial(FigureEntry.of, _HERE)
 
 STUDY = Study(
     name="same_object",
@@ -136,31 +136,35 @@ STUDY = Study(
         TableEntry("same_object_attention", f"{_HERE}.effects.tables:ATTENTION", _attention),
     ),
     figures=(
-        FigureEntry.of(_PROBES, "same_object_layers", "Same object: layer by layer", _measured),
-        FigureEntry.of(_PROBES, "same_object_models", "Same object: model by model", _measured),
-        FigureEntry.of(_PROBES, "same_object_strata", "Same object: two of one class", _by_stratum),
-        FigureEntry.of(_PROBES, "same_object_ranks", "Same object: how many directions", _ranks),
-        FigureEntry.of(
-            _SCORE_MAPS, "same_object_maps", "Same object: what a patch is said to go with", _maps
+        _figure("figures.probes:same_object_layers", "Same object: layer by layer", _measured),
+        _figure("figures.probes:same_object_models", "Same object: model by model", _measured),
+        _figure("figures.probes:same_object_strata", "Same object: two of one class", _by_stratum),
+        _figure("figures.probes:same_object_ranks", "Same object: how many directions", _ranks),
+        _figure(
+            "figures.score_maps:same_object_maps",
+            "Same object: what a patch is said to go with",
+            _maps,
         ),
-        FigureEntry.of(
-            _GEOMETRY,
-            "same_object_geometry",
+        _figure(
+            "figures.geometry:same_object_geometry",
             "Same object: what scores and tokens are like",
             _geometry,
         ),
-        FigureEntry.of(
-            _GEOMETRY, "same_object_distance", "Same object: how it falls with distance", _geometry
+        _figure(
+            "figures.geometry:same_object_distance",
+            "Same object: how it falls with distance",
+            _geometry,
         ),
-        FigureEntry.of(
-            _GEOMETRY, "same_object_cross_layers", "Same object: across layers", _geometry
+        _figure(
+            "figures.geometry:same_object_cross_layers", "Same object: across layers", _geometry
         ),
-        FigureEntry.of(
-            _EFFECTS, "same_object_attention", "Same object: where attention goes", _about_attention
+        _figure(
+            "figures.effects:same_object_attention",
+            "Same object: where attention goes",
+            _about_attention,
         ),
-        FigureEntry.of(
-            _EFFECTS,
-            "same_object_edits",
+        _figure(
+            "figures.effects:same_object_edits",
             "Same object: edits of what the probe reads",
             _about_edits,
         ),

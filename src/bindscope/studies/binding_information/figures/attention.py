@@ -17,7 +17,8 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import BLUE, GREY, INK, ORANGE
-from bindscope.figures.style import handle, new_figure, styled, values_along_x
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import handle, new_figure, values_along_x
 
 Maps = Mapping[str, npt.NDArray[Any]]
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _CELL_IN = 1.2
 _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that uniform looks pale
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the first maps of each model; a fit with flags is called by them too."""
     found: dict[str, Maps] = {}
     drawn = set()
@@ -43,44 +44,32 @@ def read(inputs: Inputs) -> dict[str, Any]:
     return {"maps": found}
 
 
-def available(maps: Mapping[str, Maps]) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    return None if maps else "No attention probe was fitted to patch tokens."
+@figure(_read)
+def attention(maps: Mapping[str, Maps]) -> Figure:
+    """F7: where the attention probe's object queries read, over scenes (spec 1, section 5).
 
-
-@styled
-def draw(maps: Mapping[str, Maps]) -> Figure:
-    """Draw scenes with what the queries of some of their objects read.
-
-    Parameters
-    ----------
-    maps
-        Per label (a model) the arrays of `attention_maps.read_maps`.
-
-    Returns
-    -------
-    Figure
-        With one label three scenes, with several one scene each. Left: the scene and the outlines
-        of five of its objects; then per object the attention of its query, its own outline drawn.
-        Last panel: the share of attention on patches that the object touches, per label, against
-        a uniform query.
+    With one label (a model) three scenes, with several one scene each. Left: the scene and the
+    outlines of five of its objects; then per object the attention of its query, its own outline
+    drawn. Last panel: the share of attention on patches that the object touches, per label, against
+    a uniform query.
     """
+    some(maps, "No attention probe was fitted to patch tokens.")
     n_scenes = 3 if len(maps) == 1 else 1
     rows = [
         (label, arrays, scene)
         for label, arrays in maps.items()
         for scene in range(min(n_scenes, len(arrays["images"])))
     ]
-    figure = new_figure(_CELL_IN * len(rows) + 0.9 + 0.3 * len(maps) + 0.3)
+    canvas = new_figure(_CELL_IN * len(rows) + 0.9 + 0.3 * len(maps) + 0.3)
     heights = [_CELL_IN * len(rows) + 0.3, 0.9 + 0.3 * len(maps)]
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    above, below = canvas.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     grid = above.subplots(len(rows), 1 + OBJECTS, squeeze=False)
     for axes, (label, arrays, scene) in zip(grid, rows, strict=True):
         _scene(axes, arrays, scene)
         if scene == 0:
             axes[0].set_title(label, fontsize=8)
     _shares(below, maps)
-    return figure
+    return canvas
 
 
 def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:

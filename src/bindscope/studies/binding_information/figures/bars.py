@@ -1,77 +1,230 @@
-"""A lower bound as a bar, with its interval and the paper's estimate: what bar figures share."""
+"""Bounds as bars: [CLS] against the patches, and natural images (spec 1, sections 3 to 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from bindscope.figures.colours import INK
-from bindscope.figures.style import handle, legend_below, paper_entry
-from bindscope.studies.binding_information.figures.assumed import assumed_entry, hatched
-from bindscope.studies.binding_information.names import Shown
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY, INK
+from bindscope.figures.facets import crossed, wrapped
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import (
+    PAPER_MARK,
+    handle,
+    note_above,
+    reference_line,
+    values_along_x,
+    zero_line,
+)
+from bindscope.studies.binding_information.figures.curves import curve_rows
+from bindscope.studies.binding_information.figures.shared import (
+    bar_legend,
+    bound_bar,
+    marked,
+    read_binding,
+    rests_on_one,
+)
+from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
+from bindscope.studies.binding_information.published import (
+    beside,
+    read_papers_table,
+    read_trends,
+    table_note,
+    trend_of,
+)
+from bindscope.studies.binding_information.views import (
+    dataset_tokens,
+    family_order,
+    last_layers,
+    measured,
+    name_order,
+    over_seeds,
+    token_order,
+)
+from bindscope.tables.write import read_table
 
-_PAPER: dict[str, Any] = {
-    "marker": "D", "color": "white", "markeredgecolor": INK, "markersize": 3.8,
+_COLUMNS = 3
+_BAR = 0.8
+
+
+def _read_tokens(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the models' order and the paper's numbers."""
+    return {**read_binding(inputs), "published": read_papers_table(inputs)}
+
+
+@figure(_read_tokens)
+def tokens(
+    table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
+) -> Figure:
+    """F1: B_O in bits by model (panels), probe (rows) and token input (bars), last layer.
+
+    Bars: the lower bound with its 95 % interval; diamonds: the paper's estimate; crosses: the
+    paper's estimate of a probe with z = 0; stars: the paper's number, drawn only where dataset,
+    model, tokens and probe agree, otherwise quoted in words.
+    """
+    rows = over_seeds(last_layers(measured(table, known_answer=False)))
+    rows = rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
+    some(rows, "No model other than the known-answer encoders was measured.")
+    marks = beside(table, published) if published is not None else pd.DataFrame()
+    panels = {
+        (dataset, model): rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
+        for dataset in sorted(rows["dataset"].unique())
+        for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
+    }
+    ticks = {key: _ticks(part) for key, part in panels.items()}
+    counts = [len(found) for found in ticks.values()]
+    columns = min(_COLUMNS, len(panels))
+    most = [max(counts[i : i + columns]) for i in range(0, len(counts), columns)]
+    heights = [0.75 + 0.34 * n for n in most]
+    shared = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
+    grid = wrapped(panels, columns, (1.0 + sum(heights), 0), **shared)
+    for i, ((dataset, model), axes) in enumerate(grid.panels.items()):
+        part, probes = panels[dataset, model], ticks[dataset, model]
+        _tokens(axes, part, list(probes))
+        for mark in marks.to_dict("records"):
+            if (mark["our_dataset"], mark["our_model"], mark["quantity"]) == (
+                dataset, model, "binding_bits",
+            ):  # fmt: skip
+                slot = _slots(part, mark["our_probe"])[mark["tokens"]]
+                axes.plot(mark["value"], list(probes).index(mark["our_probe"]) + slot, **PAPER_MARK)
+        several = rows["dataset"].nunique() > 1
+        axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
+        entropy = marked("H(O)", rests_on_one(part))
+        reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
+        axes.set_yticks(range(len(probes)), list(probes.values()))
+        axes.set_ylim(most[i // columns] - 0.4, -0.6)
+    grid.label("B_O, bits per scene")
+    without = handle("same, probe without input", marker="x", color=GREY, linestyle="none")
+    further = [without] if rows["null_loss_object_bits"].notna().any() else []
+    bar_legend(grid.figure, rows, map(tokens_shown, token_order(rows["tokens"])), further, marks)
+    if published is not None:
+        note_above(grid.figure, table_note(published, marks, "binding_bits"))
+    return grid.figure
+
+
+def _ticks(part: pd.DataFrame) -> dict[str, str]:
+    """Return each probe's name under its row: its family's, or its own where several share that."""
+    family_of = dict(zip(part["probe"], part["family"], strict=True))
+    found = {}
+    for family in family_order(family_of.values()):
+        same = sorted(probe for probe, of in family_of.items() if of == family)
+        found |= {probe: family_tick(family) if len(same) == 1 else probe for probe in same}
+    return found
+
+
+def _slots(part: pd.DataFrame, probe: str) -> dict[str, float]:
+    """Offset of each token input's bar within its probe's row."""
+    inputs = token_order(part.loc[part["probe"] == probe, "tokens"])
+    height = _BAR / max(2, len(inputs))
+    return {token: (i - (len(inputs) - 1) / 2) * height for i, token in enumerate(inputs)}
+
+
+def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
+    values_along_x(axes)
+    zero_line(axes, vertical=True)
+    for i, probe in enumerate(probes):
+        slots = _slots(part, probe)
+        row: Any
+        for row in part[part["probe"] == probe].itertuples():
+            y, height = i + slots[row.tokens], 0.9 * _BAR / max(2, len(slots))
+            bound_bar(axes, row, y, height, tokens_shown(row.tokens).colour, "binding")
+            without_input = row.h_object_bits - row.null_loss_object_bits
+            axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
+
+
+_ASSIGNED: dict[str, Any] = {
+    "marker": "s", "color": "white", "markeredgecolor": INK, "markersize": 4.2,
     "linestyle": "none", "zorder": 4,
 }  # fmt: skip
+_QUANTITIES = ("β*, %", "B*, bits per scene", "B_O, bits per scene")
 
 
-def bound_bar(
-    axes: Axes, row: Any, y: float, height: float, colour: str, quantity: str, scale: float = 1.0
-) -> None:
-    """Draw a horizontal bar.
+def _read_natural(inputs: Inputs) -> dict[str, Any]:
+    """Read this study's table and that of priors, which datasets it is about, the paper's words."""
+    priors = read_table(inputs.paths("priors")[0])
+    found = read_binding(inputs, "datasets", "cells")
+    return {**found, "priors": priors, "trends": read_trends(inputs)}
 
-    Parameters
-    ----------
-    axes, y, height, colour
-        Where, and how it looks.
-    row
-        A row of `views.over_seeds`, by attributes.
-    quantity
-        `binding` or `conditional_binding`.
-    scale
-        What bits are multiplied with.
+
+@figure(_read_natural)
+def natural(
+    table: pd.DataFrame,
+    priors: pd.DataFrame,
+    datasets: Collection[str],
+    cells: Mapping[str, int],
+    models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """F5: beta*, B* and B_O of every model's last layer on natural images.
+
+    A row of three panels per dataset and token input; in each a group of bars per model, a bar per
+    probe: the lower bound with its 95 % interval, hatched where the prior is estimated. Diamonds:
+    the paper's estimate; squares: the same with the paper's own prior, in which the attributes of
+    an image are re-assigned to its objects, instead of H(O|F); stars: the paper's numbers, where
+    dataset and model agree, else in words.
     """
-    names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
-    bound, low, high = (scale * float(getattr(row, name)) for name in names)
-    look = hatched(bool(row.assumed_prior))
-    axes.barh(y, bound, height, color=colour, alpha=0.85, linewidth=0, **look)
-    axes.plot([low, high], [y, y], color=INK, linewidth=1, marker="|", markersize=4)
-    axes.plot(scale * float(getattr(row, f"{quantity}_bits")), y, **_PAPER)
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(list(datasets))]
+    some(rows, "No model was measured on images that were read.")
+    test = priors[priors["split"] == "test"].set_index("dataset")
+    assigned = rows["dataset"].map(test["assignment_bits"]).astype(float)
+    left = rows["loss_object_bits"] - rows["loss_feature_bits"]
+    rows = rows.assign(assignment_bits=assigned, with_assignments=assigned - left)
+    marks, note = trend_of("natural images", trends, table, cells)
+    names = name_order(rows["model"], models)
+    lines, families = dataset_tokens(rows), family_order(rows["family"])
+    # No panel is lower than its title and axis.
+    height = 0.75 + max(0.9, 0.13 * len(names) * len(families))
+    grid = crossed(lines, _QUANTITIES, (1.1, height), sharex="col", sharey=True)
+    for dataset, token in lines:
+        panels = [grid.panels[(dataset, token), name] for name in _QUANTITIES]
+        part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
+        _natural(panels, part, names, families)
+        head = marked(dataset, rests_on_one(part))
+        panels[0].set_title(f"{head}, {tokens_shown(token).name}", pad=14)
+        if token == "cls" and len(marks):
+            for mark in marks[marks["our_dataset"] == dataset].to_dict("records"):
+                place = names.index(mark["our_model"])
+                panels[0].plot(100.0 * mark["value"], place, **PAPER_MARK)
+    grid.left[0].set_yticks(range(len(names)), names)
+    grid.left[0].set_ylim(len(names) - 0.5, -0.5)
+    for axes, label in zip(grid.bottom, _QUANTITIES, strict=True):
+        axes.set_xlabel(label)
+    squares = [handle("same, over the paper's prior", **_ASSIGNED)]
+    further = squares if rows["assignment_bits"].notna().any() else []
+    bar_legend(grid.figure, rows, map(family_shown, families), further, marks)
+    note_above(grid.figure, note)
+    return grid.figure
 
 
-def bar_legend(
-    figure: Figure,
-    rows: pd.DataFrame,
-    bars: Iterable[Shown],
-    further: Iterable[Line2D],
-    marks: pd.DataFrame,
+def _natural(
+    panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str], families: Sequence[str]
 ) -> None:
-    """Put the legend of a bar figure below it.
-
-    Parameters
-    ----------
-    figure, rows
-        The figure, and all rows that it shows.
-    bars
-        What the bars' colours mean.
-    further
-        Entries for what this figure alone draws.
-    marks
-        The paper's numbers that are drawn.
-    """
-    entries = [
-        *(Patch(color=shown.colour, alpha=0.85, label=shown.name) for shown in bars),
-        handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *([handle("paper's estimate", **_PAPER)] if rows["binding_bits"].notna().any() else []),
-        *further,
-        *paper_entry(marks),
-        *assumed_entry(rows),
-    ]
-    legend_below(figure, entries, 4)
+    assumed = rests_on_one(part)
+    given, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
+    share = 100.0 / given if given > 0 else float("nan")
+    for axes in panels:
+        values_along_x(axes)
+        zero_line(axes, vertical=True)
+    reference_line(panels[1], given, marked("H(O|F)", assumed), vertical=True)
+    reference_line(panels[2], whole, marked("H(O)", assumed), vertical=True)
+    part = part.assign(place=part["family"].map(families.index))
+    for i, model in enumerate(models):
+        probes = part[part["model"] == model].sort_values(["place", "probe"], kind="stable")
+        height = _BAR / max(2, len(probes))
+        row: Any
+        for k, row in enumerate(probes.itertuples()):
+            y = i + (k - (len(probes) - 1) / 2) * height
+            look = (y, 0.9 * height, family_shown(row.family).colour)
+            bound_bar(panels[0], row, *look, "conditional_binding", share)
+            bound_bar(panels[1], row, *look, "conditional_binding")
+            bound_bar(panels[2], row, *look, "binding")
+            if row.assignment_bits > 0:
+                own = 100.0 * row.with_assignments / row.assignment_bits
+                panels[0].plot(own, y, **_ASSIGNED)
+                panels[1].plot(row.with_assignments, y, **_ASSIGNED)

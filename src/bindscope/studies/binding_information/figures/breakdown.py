@@ -19,9 +19,9 @@ from safetensors.numpy import load_file
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.figures.colours import BLUE, ORANGE
-from bindscope.figures.style import WIDTH_IN, new_figure, styled, values_along_x, zero_line
-from bindscope.studies.binding_information.figures.assumed import marked
-from bindscope.studies.binding_information.figures.reading import read_binding
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import WIDTH_IN, new_figure, values_along_x, zero_line
+from bindscope.studies.binding_information.figures.shared import marked, read_binding
 from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.views import (
     assumed_prior,
@@ -113,7 +113,7 @@ def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str
     return {target: np.mean(losses, axis=0) for target, losses in found.items()}
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read(inputs: Inputs) -> dict[str, Any]:
     """Read what the fits of last layers gained over knowing the prior alone, head by head.
 
     Returns
@@ -192,35 +192,21 @@ def _n_objects(groups: Sequence[Group]) -> int:
     return prod(len(values) for _, values in groups)
 
 
-def available(breakdowns: Mapping[str, Breakdown], **_: object) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    return None if breakdowns else "No fit of the chain, or with a null probe beside it, was given."
+@figure(_read)
+def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
+    """F10: which objects (heat map) and features (bars) are known, in bits over the prior.
 
-
-@styled
-def draw(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
-    """Draw the bits gained per object (heat map) and per feature value (bars).
-
-    Parameters
-    ----------
-    breakdowns
-        Per label (a model, say) the gains.
-    groups
-        (name, names of the values) per feature group; the first one makes the rows of the heat
-        map, all others together its columns.
-
-    Returns
-    -------
-    Figure
-        A column of panels per label.
+    A column of panels per label (a model, say). The first feature group, (name, names of the
+    values), makes the rows of the heat map, all others together its columns.
     """
+    some(breakdowns, "No fit of the chain, or with a null probe beside it, was given.")
     labels = list(breakdowns)
     blocks = [labels[i : i + COLUMNS] for i in range(0, len(labels), COLUMNS)]
     n_rows, n_features = len(groups[0][1]), sum(len(values) for _, values in groups)
     height = 1.0 + 0.27 * n_rows + 0.13 * n_features
     width = min(COLUMNS, len(labels))
-    figure = new_figure(0.3 + height * len(blocks), WIDTH_IN if width > 1 else 0.6 * WIDTH_IN)
-    parts = figure.subfigures(len(blocks), 1, squeeze=False)[:, 0]
+    canvas = new_figure(0.3 + height * len(blocks), WIDTH_IN if width > 1 else 0.6 * WIDTH_IN)
+    parts = canvas.subfigures(len(blocks), 1, squeeze=False)[:, 0]
     top = max(float(np.nanmax(np.abs(b.objects))) for b in breakdowns.values())
     top = max(top, _SMALLEST_TOP_BITS)
     reach = [float(f(b.features)) for b in breakdowns.values() for f in (np.nanmin, np.nanmax)]
@@ -240,7 +226,7 @@ def draw(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure
         bar = part.colorbar(image, ax=list(grid[0]), pad=0.01, aspect=18)
         bar.outline.set_visible(False)
         bar.set_label("bits gained", fontsize=7.5)
-    return figure
+    return canvas
 
 
 def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -> Any:

@@ -1,46 +1,60 @@
-"""beta* and B* against a number: what the figures that sweep something share."""
+"""Bounds against a number: layers, possible objects, pixels, and what is hidden (spec 1, sec. 5).
+
+Solid: the lower bound with its 95 % interval as a band; dashed: the paper's estimate. Means over
+probe seeds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
+from bindscope.figures.facets import Grid, Look, coloured, crossed, facets, wrapped
+from bindscope.figures.figure import NothingToDrawError, figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
-    legend_below,
     looks,
-    new_figure,
     note_above,
     paper_entry,
+    reference_line,
     zero_line,
 )
-from bindscope.studies.binding_information.figures.assumed import (
+from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     hatched,
     marked,
+    read_binding,
     rests_on_one,
 )
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.published import read_trends, trend_of
 from bindscope.studies.binding_information.views import (
+    dataset_tokens,
     family_order,
     last_layers,
+    layer_places,
     measured,
+    name_order,
     over_seeds,
+    read_alike,
     token_order,
 )
+from bindscope.tables.write import read_table
 
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
 COUNTS = "h_counts_given_feature_bits"
-_DASHES = (0, (3, 1.5))
+_DASHES: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "linewidth": 1}
+_ENTROPY: dict[str, Any] = {"color": GREY, "linestyle": ":"}
 _COUNTING: dict[str, Any] = {"color": INK, "linestyle": "-.", "linewidth": 1.0, "zorder": 1}
-Look = Mapping[str, Any]
 
 
 def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
@@ -49,7 +63,7 @@ def curve_rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows[rows[BOUND].notna()].copy()
 
 
-def with_several(rows: pd.DataFrame) -> pd.DataFrame:
+def _with_several(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep curves (`line`, tokens, probe) with two values of `x` or more, in the order of `x`."""
     curve = ["line", "tokens", "probe"]
     if len(rows):
@@ -57,153 +71,264 @@ def with_several(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values([*curve, "x", "dataset"], kind="stable")
 
 
-def draw_curves(
-    rows: pd.DataFrame,
-    lines: Sequence[str],
-    x_label: str,
-    note: str,
-    marks: pd.DataFrame,
-    place: str,
-) -> Figure:
-    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
-
-    Parameters
-    ----------
-    rows
-        What `with_several` returned: the columns of `views.over_seeds`, the curve's name `line`
-        and its place `x`.
-    lines
-        Names of the curves in the order of the legend.
-    x_label
-        What `x` is.
-    note
-        What stands above the panels.
-    marks, place
-        The paper's numbers, `value` (a share) at what its column `place` says; drawn in the panels
-        of [CLS].
-
-    Returns
-    -------
-    Figure
-        Solid: the lower bound with its 95 % interval; dashed: the paper's estimate; dotted:
-        H(O|F), all there is to find, and H(M|F), the part of it that counting alone reaches. No
-        point on the left where H(O|F) is 0.
-    """
-    look = looks(lines)
-    places = marks[place].astype(float) if len(marks) else ()
-    figure, pairs = panel_pairs(rows, sharex=True, sharey="col")
-    for pair, token, part in pairs:
-        _pair(pair, part, look)
-        pair[1].set_ylabel("B*, bits per scene")
-        if token == "cls" and len(marks):
-            pair[0].plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
-    sizes = sorted({*rows["x"], *places})
-    for axes in pairs[-1][0]:
-        axes.set_xlabel(x_label)
-        axes.set_xscale("log")
-        axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
-        axes.minorticks_off()
-    entries = [
-        *curve_entries(look, rows),
-        *assumed_entry(rows),
-        handle(marked("H(O|F)", rests_on_one(rows)), color=GREY, linestyle=":"),
-        *counting_entry(rows),
-        *paper_entry(marks),
-    ]
-    legend_below(figure, entries, 4)
-    note_above(figure, note)
-    return figure
+def _in(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """Add what is drawn, in `bits` or as a `share` of H(O|F) in percent, NaN where that is 0."""
+    given = rows["h_object_given_feature_bits"].to_numpy(float)
+    scale = 100.0 / np.where(given > 0, given, np.nan) if unit == "share" else np.ones(len(rows))
+    ends = {f"value{end}": rows[f"{BOUND}{end}"] * scale for end in ("", "_low", "_high")}
+    counts = rows[COUNTS].to_numpy(float) * scale if COUNTS in rows else np.nan
+    return rows.assign(unit=unit, paper=rows[PAPER] * scale, counting=counts, **ends)
 
 
-def _pair(pair: Sequence[Axes], part: pd.DataFrame, looks: Mapping[str, Look]) -> None:
-    for (line, _, _), curve in part.groupby(["line", "dataset_line", "probe"], sort=False):
-        for axes, scale in zip(pair, (percent(curve), np.ones(len(curve))), strict=True):
-            bound_curve(axes, curve, scale, looks[str(line)])
-            paper_curve(axes, curve, scale, looks[str(line)])
-    for _, known in part.groupby("dataset_line", sort=False):
-        known = known.drop_duplicates("x").sort_values("x")
-        pair[1].plot(known["x"], known["h_object_given_feature_bits"], ":", color=GREY)
-        if COUNTS in known:
-            for axes, scale in zip(pair, (percent(known), np.ones(len(known))), strict=True):
-                axes.plot(known["x"], known[COUNTS].to_numpy(float) * scale, **_COUNTING)
-    for axes in pair:
+def _curves(
+    grid: Grid, rows: pd.DataFrame, panel: Any, look: Mapping[str, Look], **style: Any
+) -> None:
+    """Draw bounds and the paper's estimates, a curve per `line`, `dataset_line` and probe."""
+    rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
+    each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
+    facets(rows, each, grid, panel, by="curve", band=0.2, **style,
+           area=lambda own, colour: hatched(rests_on_one(own), colour))  # fmt: skip
+    facets(rows, coloured(each, **_DASHES), grid, panel, by="curve", y="paper")
+    for axes in grid.panels.values():
         zero_line(axes)
 
 
-def panel_pairs(
-    rows: pd.DataFrame, **shared: Any
-) -> tuple[Figure, list[tuple[Sequence[Axes], str, pd.DataFrame]]]:
-    """Make a figure with two panels per token input and probe family, the left one for beta*.
+def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
+    """Return the legend's entries of what solid and dashed lines mean."""
+    solid = handle("lower bound, 95 % interval", color=INK)
+    dashed = handle("paper's estimate", color=INK, **_DASHES)
+    return [solid, dashed] if rows[PAPER].notna().any() else [solid]
 
-    Returns
-    -------
-    figure, pairs
-        And per pair its panels, its token input and its rows.
-    """
-    parts = [
-        (token, family, rows[(rows["tokens"] == token) & (rows["family"] == family)])
+
+def _pairs(rows: pd.DataFrame, columns: Sequence[str], **shared: Any) -> tuple[Grid, pd.DataFrame]:
+    """Make two panels per token input and probe family, and name the `pair` of each row."""
+    keys = {
+        f"{token}, {family}": f"{tokens_shown(token).name}, {family_shown(family).name}\nβ*, %"
         for token in token_order(rows["tokens"])
         for family in family_order(rows.loc[rows["tokens"] == token, "family"])
+    }
+    grid = crossed(keys, columns, (1.3, 1.9), **shared)
+    grid.label(y=list(keys.values()))
+    return grid, rows.assign(pair=rows["tokens"] + ", " + rows["family"])
+
+
+# --- By layer -----------------------------------------------------------------------------------
+
+_COLUMNS = 4
+_SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curves together
+
+
+@figure(read_binding)
+def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """F2: beta* by layer, a panel per dataset, token input and probe family, a curve per model."""
+    curve = ["dataset", "model", "tokens", "probe"]
+    rows = over_seeds(read_alike(measured(table, known_answer=False)))
+    rows = rows[rows[BOUND].notna()]
+    if len(rows):
+        rows = rows[rows.groupby(curve)["layer"].transform("nunique") > 1]
+    some(rows, "No model was measured at more than one layer.")
+    rows = rows.assign(x=layer_places(rows), line=rows["model"], dataset_line="")
+    rows = _in(rows.sort_values([*curve, "x"], kind="stable"), "share")
+    look = looks(name_order(rows["model"], models))
+    where = ["dataset", "tokens", "family"]
+    panels = [
+        (dataset, token, family)
+        for dataset, token in dataset_tokens(rows)
+        for family in family_order(
+            rows.loc[(rows["dataset"] == dataset) & (rows["tokens"] == token), "family"]
+        )
     ]
-    figure = new_figure(1.3 + 1.9 * len(parts))
-    grid = figure.subplots(len(parts), 2, squeeze=False, **shared)
-    for axes, (token, family, _) in zip(grid[:, 0], parts, strict=True):
-        axes.set_ylabel(f"{tokens_shown(token).name}, {family_shown(family).name}\nβ*, %")
-    return figure, [(pair, t, part) for pair, (t, _, part) in zip(grid, parts, strict=True)]
+    grid = wrapped(panels, _COLUMNS, (0.9, 1.9), sharex=True, sharey=True)
+    _curves(grid, rows, where, look, markersize=3.5)
+    hollow = {"markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
+    final = rows[rows["layer"] == "final"]
+    facets(final, look, grid, where, **hollow)
+    assumed = {tuple(key) for key in rows.loc[rows["assumed_prior"], where].to_numpy()}
+    high, n_columns = grid.left[0].get_ylim()[1], min(_COLUMNS, len(panels))
+    for i, ((dataset, token, family), axes) in enumerate(grid.panels.items()):
+        name = f"{tokens_shown(token).name}, {family_shown(family).name}"
+        head = f"{dataset}\n{name}" if rows["dataset"].nunique() > 1 else name
+        axes.set_title(marked(head, (dataset, token, family) in assumed), fontsize=8)
+        if high >= _SHOW_WHOLE_FROM:
+            last = i % n_columns == n_columns - 1
+            reference_line(axes, 100.0, marked("H(O|F)", rests_on_one(rows)) if last else "")
+    deepest = int(rows.loc[rows["layer"] != "final", "x"].max())
+    for axes in grid.bottom:
+        axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 8))))
+    grid.label("layer", "β*, % of H(O|F)")
+    mark = {"marker": "o", "markerfacecolor": "white", "linestyle": "none", "color": INK}
+    norm = [handle("after the last norm", **mark)] if len(final) else []
+    return grid.legend(look, *_solid_and_dashed(rows), *norm, *assumed_entry(rows))
 
 
-def percent(curve: pd.DataFrame) -> np.ndarray:
-    """Return what turns bits into percent of H(O|F); NaN where that is 0: beta* has no value."""
-    given = curve["h_object_given_feature_bits"].to_numpy(float)
-    return np.asarray(100.0 / np.where(given > 0, given, np.nan))
+# --- By what varies from dataset to dataset, or from model to model ------------------------------
 
 
-def bound_curve(
-    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, look: Look, x: str = "x"
-) -> None:
-    """Draw a lower bound with its interval.
+def _against(
+    rows: pd.DataFrame,
+    lines: Sequence[str],
+    x_label: str,
+    marks: pd.DataFrame,
+    place: str,
+    note: str,
+) -> Figure:
+    """Draw beta* (left) and B* (right), a row of panels per token input and probe family.
 
-    Parameters
-    ----------
-    axes
-        Where.
-    curve
-        Rows of one line, in the order of `x`.
-    scale
-        Per row, what its bits are multiplied with.
-    look
-        The line's `color` and `marker`.
-    x
-        Column of the horizontal axis.
+    Dotted: H(O|F), all there is to find, and H(M|F), the part of it that counting alone reaches;
+    no point on the left where H(O|F) is 0. `marks` are the paper's numbers, `value` (a share) at
+    what their column `place` says, drawn in the panels of [CLS].
     """
-    value, low, high = (
-        curve[f"{BOUND}{end}"].to_numpy(float) * scale for end in ("", "_low", "_high")
-    )
-    places, colour = curve[x].to_numpy(float), look["color"]
-    band = hatched(rests_on_one(curve), colour)
-    axes.fill_between(places, low, high, facecolor=colour, alpha=0.2, lw=0, **band)
-    axes.plot(places, value, **look)
+    look = looks(lines)
+    units = ("share", "bits")
+    grid, rows = _pairs(rows, units, sharex=True, sharey="col")
+    both = pd.concat([_in(rows, unit) for unit in units])
+    where = ["pair", "unit"]
+    _curves(grid, both, where, look)
+    known = both.drop_duplicates([*where, "dataset_line", "x"])
+    for own, y, style in (
+        (known[known["unit"] == "bits"], "h_object_given_feature_bits", _ENTROPY),
+        (known, "counting", _COUNTING),
+    ):
+        facets(own, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line",
+               y=y)  # fmt: skip
+    places = marks[place].astype(float) if len(marks) else ()
+    sizes = sorted({*rows["x"], *places})
+    for (pair, unit), axes in grid.panels.items():
+        if unit == "bits":
+            axes.set_ylabel("B*, bits per scene")
+        elif pair.startswith("cls, ") and len(marks):
+            axes.plot(places, 100.0 * marks["value"], linestyle="none", **PAPER_MARK)
+    for axes in grid.bottom:
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+        axes.minorticks_off()
+    grid.label(x_label)
+    counted = COUNTS in rows and rows[COUNTS].notna().any()
+    further = [
+        *assumed_entry(rows),
+        handle(marked("H(O|F)", rests_on_one(rows)), **_ENTROPY),
+        *([handle("counting alone, H(M|F)", **_COUNTING)] if counted else []),
+        *paper_entry(marks),
+    ]
+    grid.legend(look, *_solid_and_dashed(rows), *further, per_row=4)
+    note_above(grid.figure, note)
+    return grid.figure
 
 
-def paper_curve(
-    axes: Axes, curve: pd.DataFrame, scale: np.ndarray, look: Look, x: str = "x"
-) -> None:
-    """Draw the paper's estimate, dashed; the arguments are those of `bound_curve`."""
-    places, value = curve[x].to_numpy(float), curve[PAPER].to_numpy(float) * scale
-    axes.plot(places, value, color=look["color"], linestyle=_DASHES, linewidth=1)
+def _read_cells(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the numbers of possible objects, and what the paper reports of trends."""
+    return {**read_binding(inputs, "cells"), "trends": read_trends(inputs)}
 
 
-def counting_entry(rows: pd.DataFrame) -> list[Any]:
-    """Return the legend's entry of what counting alone reaches, where that is known."""
-    known = COUNTS in rows and rows[COUNTS].notna().any()
-    return [handle("counting alone, H(M|F)", **_COUNTING)] if known else []
+@figure(_read_cells)
+def complexity(
+    table: pd.DataFrame,
+    cells: Mapping[str, int],
+    models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """F3: binding against the size of the feature space, of models read on two sizes or more.
+
+    The paper reports no numbers for this curve, and is quoted in words.
+    """
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(list(cells))]
+    places = rows["dataset"].map(cells).astype(float)
+    rows = _with_several(rows.assign(line=rows["model"], dataset_line="", x=places))
+    some(rows, "No model was measured on feature spaces of two sizes or more.")
+    marks, note = trend_of("complexity", trends, table, cells)
+    lines = name_order(rows["model"], models)
+    return _against(rows, lines, "number of possible objects, K", marks, "cells", note)
 
 
-def curve_entries(looks: Mapping[str, Look], rows: pd.DataFrame) -> list[Any]:
-    """Return the legend's entries: the lines by name, and what solid and dashed mean."""
-    entries = [handle(name, **look) for name, look in looks.items()]
-    entries.append(handle("lower bound, 95 % interval", color=INK))
-    if rows[PAPER].notna().any():
-        style: dict[str, Any] = {"color": INK, "linestyle": _DASHES, "linewidth": 1}
-        entries.append(handle("paper's estimate", **style))
-    return entries
+def _read_resolution(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the families, and the side of each model's input off its activations."""
+    found = _read_cells(inputs)
+    del found["models"]
+    families = {f["name"]: f["models"] for f in inputs.content["families"]}
+    return {**found, "families": families, "input_px": dict(_sides(inputs))}
+
+
+def _sides(inputs: Inputs) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield (dataset, model) and the side of the grid of patches in pixels."""
+    for given in inputs.of("indexes"):
+        token_map = json.loads(Path(given.path).read_text())["attributes"]["token_map"]
+        if token_map:
+            names = given.names["dataset"], given.names["model"]
+            yield names, token_map["grid"][0] * token_map["patch_px"]
+
+
+@figure(_read_resolution)
+def resolution(
+    table: pd.DataFrame,
+    families: Mapping[str, Sequence[str]],
+    input_px: Mapping[tuple[str, str], int],
+    cells: Mapping[str, int],
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """F6: binding against the side of the input image, the same scenes, a curve per family.
+
+    A model may stand in several families and is in the rows once for each. The paper's numbers are
+    stars where they are comparable, words where not.
+    """
+    if not families:
+        raise NothingToDrawError(
+            "No entry of families names models that are one family at several input sizes."
+        )
+    rows = curve_rows(table)
+    names = zip(rows["dataset"], rows["model"], strict=True)
+    rows = rows.assign(x=[float(input_px.get(name, "nan")) for name in names])
+    several = rows["dataset"].nunique() > 1
+    parts = {
+        (family, f"{family} ({dataset})" if several else family, dataset): part
+        for family, models in families.items()
+        for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
+    }
+    found = [part.assign(line=line, dataset_line=of) for (_, line, of), part in parts.items()]
+    some(found, "No family of models was measured at two input sizes or more.")
+    rows = pd.concat(found)
+    rows = _with_several(rows[rows["x"].notna()])
+    some(rows, "No family of models was measured at two input sizes or more.")
+    lines = [line for line in dict.fromkeys(line for _, line, _ in parts)
+             if line in set(rows["line"])]  # fmt: skip
+    marks, note = trend_of("resolution", trends, table, cells)
+    return _against(rows, lines, "side of the input image, pixels", marks, "axis_value", note)
+
+
+def _read_occlusion(inputs: Inputs) -> dict[str, Any]:
+    """Read this study's table and that of scene statistics, and the paper's numbers."""
+    return {**_read_cells(inputs), "statistics": read_table(inputs.paths("statistics")[0])}
+
+
+@figure(_read_occlusion)
+def occlusion(
+    table: pd.DataFrame,
+    statistics: pd.DataFrame,
+    cells: Mapping[str, int],
+    models: Sequence[str] = (),
+    trends: pd.DataFrame | None = None,
+) -> Figure:
+    """F4: beta* against the camera's height, and against how much of the objects is hidden.
+
+    A row per token input and probe family. The paper names no model for its numbers, so that they
+    are quoted in words.
+    """
+    test = statistics[statistics["split"] == "test"].set_index("dataset")
+    test = test[test["camera_height"].notna()]  # scenes that a camera sees
+    rows = curve_rows(table)
+    rows = rows[rows["dataset"].isin(test.index)]
+    height = rows["dataset"].map(test["camera_height"]).astype(float)
+    rows = _with_several(rows.assign(line=rows["model"], dataset_line="", x=height))
+    some(rows, "No model was measured at two camera heights or more.")
+    look = looks(name_order(rows["model"], models))
+    grid, rows = _pairs(rows, ("height", "hidden"), sharex="col", sharey="row")
+    rows = _in(rows, "share")
+    hidden = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)
+    both = pd.concat([rows.assign(by="height"), rows.assign(by="hidden", x=hidden)])
+    _curves(grid, both, ["pair", "by"], look)
+    left, right = grid.bottom
+    left.set_xlabel("camera height, scene units")
+    right.set_xlabel("hidden share of an object, mean, %")
+    grid.legend(look, *_solid_and_dashed(rows), *assumed_entry(rows), per_row=4)
+    note_above(grid.figure, trend_of("occlusion", trends, table, cells)[1])
+    return grid.figure

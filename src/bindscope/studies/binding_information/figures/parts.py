@@ -1,8 +1,10 @@
-"""The headline: what occurs, how many, what goes with what, by model and token input."""
+"""The headline: what occurs, how many, what goes with what, by model and layer by layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +14,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bindscope.figures.colours import GREY, INK
-from bindscope.figures.style import handle, legend_below, new_figure, styled
+from bindscope.figures.facets import Look, facets, wrapped
+from bindscope.figures.figure import NothingToDrawError, figure, some
+from bindscope.figures.style import handle, legend_below, zero_line
 from bindscope.report.chapter import number
-from bindscope.studies.binding_information.figures.assumed import (
+from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     hatched,
     marked,
+    read_binding,
     rests_on_one,
 )
-from bindscope.studies.binding_information.figures.reading import read_parts
 from bindscope.studies.binding_information.names import tokens_shown
 from bindscope.studies.binding_information.quotes import (
     PLACE,
@@ -32,7 +36,7 @@ from bindscope.studies.binding_information.quotes import (
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.views import name_order, token_order
+from bindscope.studies.binding_information.views import layer_places, name_order, token_order
 
 _GAP = 0.035  # between two parts, of all there is to know
 _BAR = 0.74
@@ -44,6 +48,11 @@ _SEED: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _read(inputs: Any) -> dict[str, Any]:
+    """Read the table, and the configuration's order of models and datasets."""
+    return read_binding(inputs, "datasets")
+
+
 class _Box(NamedTuple):
     """Where a part is drawn: its left end and its width, bits."""
 
@@ -52,43 +61,26 @@ class _Box(NamedTuple):
     bits: float
 
 
-read = read_parts
+@figure(_read)
+def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
+    """The three parts of what a representation says about the objects, as bars in boxes.
 
-
-def available(table: pd.DataFrame, **_: object) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    found = quotes(table)
-    if len(found.rows) or len(found.refused):
-        return None
-    return "No model other than the known-answer encoders has a best row (chained probes)."
-
-
-@styled
-def draw(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
-    """Draw the three parts of what a representation says about the objects, as bars in boxes.
-
-    Parameters
-    ----------
-    table, models, datasets
-        As `read_parts` returns them.
-
-    Returns
-    -------
-    Figure
-        A panel per dataset, a block of rows per token input, a row per model or group of models:
-        last layer, rows `probe = best`. A box is all there is to know of a part, the bar in it the
-        lower bound on what was read of it. On the last part the seeds of a group as dots and the
-        95 % interval over them. A row whose fits may not be quoted is an empty box with the flag.
+    A panel per dataset, a block of rows per token input, a row per model or group of models: last
+    layer, rows `probe = best`. A box is all there is to know of a part, the bar in it the lower
+    bound on what was read of it. On the last part the seeds of a group as dots and the 95 %
+    interval over them. A row whose fits may not be quoted is an empty box with the flag.
     """
     found = quotes(table, models)
+    if not len(found.rows) and not len(found.refused):
+        raise NothingToDrawError(
+            "No model other than the known-answer encoders has a best row (chained probes)."
+        )
     names = name_order([*found.rows["dataset"], *found.refused["dataset"]], datasets)
-    heights = [_HEAD_IN + _ROW_IN * _n_lines(_of(found, name)) for name in names]
-    figure = new_figure(sum(heights) + 0.45)
-    grid = figure.subplots(
-        len(names), 1, squeeze=False, gridspec_kw={"height_ratios": heights}
-    )[:, 0]  # fmt: skip
-    for axes, name in zip(grid, names, strict=True):
-        _panel(axes, name, _of(found, name), table, models)
+    of = {name: Quotes(*(rows[rows["dataset"] == name] for rows in found)) for name in names}
+    heights = [_HEAD_IN + _ROW_IN * _n_lines(of[name]) for name in names]
+    grid = wrapped(names, 1, (sum(heights) + 0.45, 0), gridspec_kw={"height_ratios": heights})
+    for name, axes in grid.panels.items():
+        _panel(axes, name, of[name], table, models)
     entries: list[Any] = [
         Patch(label="all there is to know", **_OUTLINE),
         Patch(color=GREY, label="at least so much was read (≥)"),
@@ -97,12 +89,8 @@ def draw(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str
         entries.append(handle("one training seed", **_SEED))
         entries.append(handle("95 % interval over them", color=INK, linewidth=1.2))
     entries += assumed_entry(found.rows) if len(found.rows) else []
-    legend_below(figure, entries, 4)
-    return figure
-
-
-def _of(found: Quotes, dataset: str) -> Quotes:
-    return Quotes(*(rows[rows["dataset"] == dataset] for rows in found))
+    legend_below(grid.figure, entries, 4)
+    return grid.figure
 
 
 def _n_lines(found: Quotes) -> int:
@@ -119,9 +107,8 @@ def _unquoted(found: Quotes) -> pd.DataFrame:
 def _panel(
     axes: Axes, dataset: str, found: Quotes, table: pd.DataFrame, models: Sequence[str]
 ) -> None:
-    like: Record = (
-        found.rows if len(found.rows) else table[table["dataset"] == dataset]
-    ).iloc[0].to_dict()  # fmt: skip
+    of_any = found.rows if len(found.rows) else table[table["dataset"] == dataset]
+    like: Record = of_any.iloc[0].to_dict()
     boxes = _boxes(like)
     assumed = len(found.rows) > 0 and rests_on_one(found.rows)
     _head(axes, marked(dataset, assumed), like, boxes)
@@ -153,37 +140,34 @@ def _panel(
 
 def _boxes(like: Record) -> list[_Box]:
     """Place the parts side by side; one of which there is none has no box."""
-    parts = [(part, float(like[part.entropy])) for part in parts_of(like)]
-    gap = _GAP * sum(bits for _, bits in parts)
+    all_parts = [(part, float(like[part.entropy])) for part in parts_of(like)]
+    gap = _GAP * sum(bits for _, bits in all_parts)
     boxes, left = [], 0.0
-    for part, bits in parts:
+    for part, bits in all_parts:
         if bits > SMALLEST_BITS:
             boxes.append(_Box(part, left, bits))
             left += bits + gap
-    return boxes or [_Box(parts[-1][0], 0.0, 1.0)]
+    return boxes or [_Box(all_parts[-1][0], 0.0, 1.0)]
 
 
 def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None:
     """Name the dataset and the parts above their boxes, with the bits that there are."""
     whole = number(like["h_object_bits"])
     axes.set_title(f"{dataset}: {whole} bits say which objects a scene has", pad=29)
+    above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
     without = [part.shown for part in parts_of(like) if part not in drawn]
     note = "".join(f"{part.name}: 0 bits, what occurs implies it" for part in without)
-    axes.annotate(
-        note, (1, 1), xycoords="axes fraction", xytext=(0, 30), textcoords="offset points",
-        ha="right", fontsize=7.5, color="#444444",
-    )  # fmt: skip
+    above(note, (1, 1), xycoords="axes fraction", xytext=(0, 30), ha="right", fontsize=7.5,
+          color="#444444")  # fmt: skip
     for part, left, bits in boxes:
-        axes.annotate(
-            f"{part.shown.name}\n", (left, 1), xycoords=("data", "axes fraction"), fontsize=8,
-            xytext=(0, 3), textcoords="offset points", fontweight="bold", color=part.shown.colour,
-        )  # fmt: skip
-        axes.annotate(
-            f"{part.shown.entropy} = {number(bits)} bits", (left, 1), xytext=(0, 3),
-            xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=7.5,
-            color="#444444",
-        )  # fmt: skip
+        place: dict[str, Any] = {
+            "xy": (left, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
+        }  # fmt: skip
+        name, colour = part.shown.name, part.shown.colour
+        above(f"{name}\n", **place, fontsize=8, fontweight="bold", color=colour)
+        words = f"{part.shown.entropy} = {number(bits)} bits"
+        above(words, **place, fontsize=7.5, color="#444444")
 
 
 def _bars(axes: Axes, y: float, row: Record, boxes: Sequence[_Box]) -> None:
@@ -231,3 +215,106 @@ def _label(name: str, quoted: pd.DataFrame, found: Quotes, token: str) -> str:
         return f"{name} ({n} of {n + out} seeds)"
     is_group = name not in set(found.single["model"])
     return f"{name} (1 seed)" if is_group and n == 1 else name
+
+
+# --- Layer by layer -----------------------------------------------------------------------------
+
+_COLUMNS = 7
+_NAME_WIDTH = 13  # characters of a panel's name in a line
+_DASHES = {"what occurs": "-", "how many": (0, (4, 1.5))}
+
+
+def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
+    """Return the share of each part that was read, in percent, and how the parts are shown.
+
+    The last part, which the study is about, has the widest line.
+    """
+    tidy, look = [], {}
+    for _, curve in rows.groupby(["dataset", "model", "tokens"], sort=False):
+        first = curve.iloc[0].to_dict()
+        for part in parts_of(first):
+            name, bits = part.shown.name, float(first[part.entropy])
+            if bits <= SMALLEST_BITS:
+                continue
+            look[name] = {
+                "color": part.shown.colour, "linewidth": 1.1 if name in _DASHES else 2.0,
+                "linestyle": _DASHES.get(name, "-"),
+            }  # fmt: skip
+            several = curve["n_models"] > 1
+            ends = {f"value_{end}": (100.0 / bits * curve[f"{part.bound}_{end}"]).where(several)
+                    for end in ("low", "high")}  # fmt: skip
+            value = 100.0 / bits * curve[part.bound]
+            tidy.append(curve.assign(line=name, value=value, bound=part.bound, bits=bits, **ends))
+    return pd.concat(tidy), look
+
+
+@figure(_read)
+def parts_layers(
+    table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()
+) -> Figure:
+    """The share of each part that is read from every layer.
+
+    A panel per model or group of models (columns), dataset and token input (rows), rows `probe =
+    best`: the lower bound over what there is of each part, its training seeds as dots and the 95 %
+    interval over them as a band. A layer whose fits may not be quoted has no point.
+    """
+    found = quotes(table, models, last=False)
+    rows = found.rows
+    if len(rows):
+        curves = rows.groupby(["dataset", "model", "tokens"])
+        rows = rows[curves["layer"].transform("nunique") > 1]
+    some(rows, "No model has best rows (chained probes) at more than one layer.")
+    places = layer_places(rows)
+    tidy, look = _shares(rows.assign(x=places, line_of=rows["dataset"] + "\n" + rows["tokens"]))
+    lines = {
+        f"{dataset}\n{token}": (dataset, token)
+        for dataset in name_order(rows["dataset"], datasets)
+        for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
+    }
+    names = name_order(rows["model"], models)
+    columns = min(_COLUMNS, len(names))
+    blocks = [names[i : i + columns] for i in range(0, len(names), columns)]
+    keys = [
+        (line, name, n)
+        for n, block in enumerate(blocks)
+        for line in lines
+        for name in [*block, *range(columns - len(block))]  # numbers: places without a panel
+    ]
+    grid = wrapped(keys, columns, (0.75, 1.45), sharex=True, sharey=True)
+    tidy["block"] = tidy["model"].map(lambda name: names.index(name) // columns)
+    facets(tidy, look, grid, ("line_of", "model", "block"), band=0.18)
+    for (line, name, _), axes in grid.panels.items():
+        own = tidy[(tidy["line_of"] == line) & (tidy["model"] == name)]
+        if isinstance(name, int):
+            axes.set_axis_off()
+        elif len(own):
+            _dots(axes, own, found.single, look)
+        if line == next(iter(lines)) and not isinstance(name, int):
+            axes.set_title(fill(name, _NAME_WIDTH), fontsize=8)
+    heads = [
+        f"{marked(dataset, rests_on_one(tidy[tidy['line_of'] == line]))}\n"
+        f"{tokens_shown(token).name}\nread at least, %"
+        for line, (dataset, token) in lines.items()
+    ]
+    grid.label(y=heads * len(blocks), fontsize=7.5)
+    deepest = int(places.max())
+    for axes in grid.bottom:
+        axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 4))))
+    grid.label("layer")
+    seeds = handle("seeds; band: 95 % over them", marker=".", color=INK, linestyle="")
+    return grid.legend(look, *([seeds] if (rows["n_models"] > 1).any() else []), per_row=4)
+
+
+def _dots(axes: Axes, tidy: pd.DataFrame, single: pd.DataFrame, look: Mapping[str, Look]) -> None:
+    """Draw the training seeds of a panel's lines, where a model has several, and 0 and 100 %."""
+    first = tidy.iloc[0]
+    same = (single["dataset"] == first["dataset"]) & (single["tokens"] == first["tokens"])
+    for line, curve in tidy.groupby("line", sort=False):
+        each = single[same & (single["group"] == first["model"])]
+        each = each.merge(curve[["layer", "x"]], on="layer")
+        if len(each) > len(curve):
+            share, bound = 100.0 / curve["bits"].iloc[0], str(curve["bound"].iloc[0])
+            colour = look[str(line)]["color"]
+            axes.plot(each["x"], share * each[bound], ".", color=colour, markersize=2)
+    zero_line(axes)
+    axes.axhline(100, color=INK, linewidth=0.7, linestyle=(0, (4, 2)))

@@ -13,26 +13,26 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
+from bindscope.figures.facets import wrapped
+from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
     legend_below,
     looks,
-    lowest_panels,
     new_figure,
     note_above,
     paper_entry,
     reference_line,
-    styled,
     values_along_x,
     zero_line,
 )
-from bindscope.studies.binding_information.figures.assumed import (
+from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     marked,
+    read_binding,
     rests_on_one,
 )
-from bindscope.studies.binding_information.figures.reading import read_binding
 from bindscope.studies.binding_information.names import PAPERS, family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.rules import family_of
@@ -61,7 +61,7 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     return rows[count > 1] if len(rows) else rows
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the table, the models' order, the paper's numbers, and the cost of sharing."""
     fits = []
     for given in inputs.of("fits"):
@@ -74,42 +74,23 @@ def read(inputs: Inputs) -> dict[str, Any]:
     return {**read_binding(inputs), "published": read_papers_table(inputs), "costs": costs}
 
 
-def available(table: pd.DataFrame, **_: object) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    return (
-        None
-        if len(_seeds(table))
-        else "No model was probed with more than one family at its last layer."
-    )
-
-
-@styled
-def draw(
+@figure(_read)
+def structure(
     table: pd.DataFrame,
     published: pd.DataFrame | None = None,
     models: Sequence[str] = (),
     costs: pd.DataFrame | None = None,
 ) -> Figure:
-    """Draw the test loss of O by family, from linear to neural net, and the cost of sharing.
+    """F8: the test loss of O by family, from linear to neural net, and the cost of sharing.
 
-    Parameters
-    ----------
-    table, models
-        As `read_binding` returns them.
-    published
-        The paper's numbers: stars where dataset, model, tokens and probe agree, else in words.
-    costs
-        What `sharing_costs` returned.
-
-    Returns
-    -------
-    Figure
-        A panel per dataset and token input. Full markers: the probe with its 95 % interval, small
-        ones its seeds; open grey ones: the same probe with z = 0; dashed line: H(O), the loss of
-        knowing the prior alone. Below, where the shared quadratic probe was fitted too: how many
-        bits more it loses than the quadratic one.
+    A panel per dataset and token input. Full markers: the probe with its 95 % interval, small ones
+    its seeds; open grey ones: the same probe with z = 0; stars: the paper's numbers, where dataset,
+    model, tokens and probe agree, else in words; dashed line: H(O), the loss of knowing the prior
+    alone. Below, where the shared quadratic probe was fitted too: how many bits more it loses than
+    the quadratic one (`sharing_costs`).
     """
     seeds = _seeds(table)
+    some(seeds, "No model was probed with more than one family at its last layer.")
     rows = over_seeds(seeds)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
@@ -122,22 +103,22 @@ def draw(
     heights = [0.5 + 2.5 * -(-len(panels) // 2)]
     if len(cost):
         heights.append(0.8 + 0.22 * len(cost))
-    figure = new_figure(sum(heights) + 0.5)
-    parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    canvas = new_figure(sum(heights) + 0.5)
+    parts = canvas.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     _losses(parts[0], panels, rows, seeds, look, marks)
     if len(cost):
         number = paper_cost(published)
         cost["paper"] = _beside(cost, number, marks)
         _cost(parts[1], cost, look, several=rows["dataset"].nunique() > 1)
-        note_above(figure, paper_words(number, bool(cost["paper"].notna().any())))
+        note_above(canvas, paper_words(number, bool(cost["paper"].notna().any())))
     without_input = handle(
         "probe without input", marker="o", markerfacecolor="white", markeredgecolor=GREY,
         linestyle="none",
     )  # fmt: skip
     models_shown = [handle(name, **look[name]) for name in names]
     entries = [*models_shown, without_input, *paper_entry(marks), *assumed_entry(rows)]
-    legend_below(figure, entries, 4)
-    return figure
+    legend_below(canvas, entries, 4)
+    return canvas
 
 
 def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
@@ -180,25 +161,20 @@ def _losses(
     marks: pd.DataFrame,
 ) -> None:
     families = family_order(rows["family"])
-    columns = min(2, len(panels))
-    grid = part.subplots(
-        -(-len(panels) // columns), columns, sharex=True, sharey="row", squeeze=False
-    )
     several = rows["dataset"].nunique() > 1
-    for axes, (dataset, token) in zip(grid.flat, panels, strict=False):
-        here = (rows["dataset"] == dataset) & (rows["tokens"] == token)
+    grid = wrapped(panels, 2, (0, 0), part, sharex=True, sharey="row")
+    for (dataset, token), axes in grid.panels.items():
+        here = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         each = seeds[(seeds["dataset"] == dataset) & (seeds["tokens"] == token)]
-        _panel(axes, rows[here], each, looks, families)
+        _panel(axes, here, each, looks, families)
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
         name = tokens_shown(token).name
         axes.set_title(f"{dataset}, {name}" if several else name)
-        entropy = marked("H(O)", rests_on_one(rows[here]))
-        reference_line(axes, rows.loc[here, "h_object_bits"].iloc[0], entropy)
-    lowest_panels(grid, len(panels))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("test loss of O, bits per scene")
+        entropy = marked("H(O)", rests_on_one(here))
+        reference_line(axes, here["h_object_bits"].iloc[0], entropy)
+    grid.label(y="test loss of O, bits per scene")
 
 
 def _panel(

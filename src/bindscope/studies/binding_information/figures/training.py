@@ -1,4 +1,4 @@
-"""F9: training curves of the controlled models and of the probes (spec 1, section 5)."""
+"""Curves of training, and how far a bound is a matter of the number of training scenes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -14,10 +14,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.figures.colours import INK
-from bindscope.figures.style import handle, legend_below, looks, new_figure, styled
+from bindscope.figures.colours import GREY, INK
+from bindscope.figures.facets import Look, crossed, facets
+from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
+from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
 from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.studies.binding_information.views import (
     family_order,
     home_of,
@@ -29,11 +32,11 @@ from bindscope.studies.binding_information.views import (
 from bindscope.tables.rows import read_rows
 
 Rows = Sequence[Mapping[str, Any]]
-TARGET_NAMES = {
+TARGETS = {
     "object": "O, the paper's probe",
     "chained": "F, counts, O: chained, anchored",
 }
-_DASHES = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # by token input; others are solid
+_OF_TOKENS = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # others are solid
 
 
 class ProbeHistory(NamedTuple):
@@ -48,7 +51,7 @@ class ProbeHistory(NamedTuple):
     rows: Rows
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read_histories(inputs: Inputs) -> dict[str, Any]:
     """Read the histories of models and of fits."""
     home = home_of(inputs.content["model_groups"])
     probes = []
@@ -68,90 +71,72 @@ def _history(given: Given) -> Rows:
     return rows
 
 
-def available(
-    models: Mapping[str, Rows], probes: Sequence[ProbeHistory], **_: object
-) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    if not any(map(len, models.values())) and not any(len(probe.rows) for probe in probes):
-        return "No training history was given."
-    return None
-
-
-@styled
-def draw(
+@figure(_read_histories)
+def training(
     models: Mapping[str, Rows],
     probes: Sequence[ProbeHistory],
     order: Sequence[str] = (),
     home: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
-    """Draw training curves.
+    """F9: training curves of the controlled models and of the probes (spec 1, section 5).
 
-    Parameters
-    ----------
-    models
-        Per controlled model its history: `{step, split, loss_bits}`.
-    probes
-        Histories of fits.
-    order
-        Names of models and groups in the configuration's order.
-    home
-        Per model that is in a group the group's name; a group has one colour.
-
-    Returns
-    -------
-    Figure
-        First row: models; thin lines are the training loss, thick ones the validation loss. Below:
-        a row per target and a column per probe family that has it, validation loss only, one
-        line per model and token input (attention reads patches).
+    First row: models (`{step, split, loss_bits}`); thin lines are the training loss, thick ones the
+    validation loss. Below: a row per target and a column per probe family that has it, validation
+    loss only, one line per model and token input (attention reads patches). A group of models
+    (`home`) has one colour.
     """
     probes = [probe for probe in probes if probe.rows]
     models = {name: rows for name, rows in models.items() if rows}
+    if not models and not probes:
+        raise NothingToDrawError("No training history was given.")
     trained = [home.get(name, name) for name in models]
     names = name_order([*trained, *(probe.model for probe in probes)], order)
     colour = {name: look["color"] for name, look in looks(names).items()}
     families = family_order([probe.family for probe in probes])
-    targets = [t for t in TARGET_NAMES if any(_of(p, t).size for p in probes)]
+    losses = _losses(probes)
+    targets = [target for target in TARGETS if (losses["target"] == target).any()]
     n_rows = bool(models) + len(targets)
-    figure = new_figure(0.9 + 1.75 * n_rows)
-    parts = figure.subfigures(n_rows, 1, squeeze=False)[:, 0]
+    canvas = new_figure(0.9 + 1.75 * n_rows)
+    parts = canvas.subfigures(n_rows, 1, squeeze=False)[:, 0]
     if models:
         _models(parts[0].subplots(), models, {n: colour[home.get(n, n)] for n in models})
     untitled = set(families)
     for part, target in zip(parts[bool(models) :], targets, strict=True):
-        drawn = [probe for probe in probes if _of(probe, target).size]
-        shown = [family for family in families if family in {probe.family for probe in drawn}]
-        row = dict(zip(families, part.subplots(1, len(families), sharey=True, squeeze=False)[0],
-                       strict=True))  # fmt: skip
-        for probe in drawn:
-            _probe(row[probe.family], probe, target, colour[probe.model])
-        for family, axes in row.items():
-            _dress(axes, family_tick(family) if family in untitled else "", family in shown)
-        untitled -= set(shown)
-        first = row[shown[0]]
+        own = losses[losses["target"] == target]
+        grid = crossed((target,), families, (0, 0), part, sharey=True)
+        drawn = [family for family in families if (own["family"] == family).any()]
+        for (_, family), axes in grid.panels.items():
+            for _, curve in own[own["family"] == family].groupby(["fit", "seed"]):
+                dashes = _OF_TOKENS.get(curve["tokens"].iloc[0], "-")
+                look = {"color": colour[curve["model"].iloc[0]], "linestyle": dashes}
+                axes.plot(curve["step"], curve["loss_bits"], linewidth=1.0, **look)
+            if family not in drawn:  # a panel without lines is not shown
+                axes.set_axis_off()
+                continue
+            axes.set_title(family_tick(family) if family in untitled else "", fontsize=8)
+            axes.set_xlabel("step")
+            axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+        untitled -= set(drawn)
+        first = grid.panels[target, drawn[0]]
         first.tick_params(labelleft=True)
-        first.set_ylabel(f"{TARGET_NAMES[target]}\nloss, bits per scene", fontsize=7.5)
+        first.set_ylabel(f"{TARGETS[target]}\nloss, bits per scene", fontsize=7.5)
     entries = [handle(name, color=colour[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
-        dashes = _DASHES.get(token, "-")
+        dashes = _OF_TOKENS.get(token, "-")
         entries.append(handle(tokens_shown(token).name, color=INK, linestyle=dashes, linewidth=1))
-    legend_below(figure, entries, 6)
-    return figure
+    legend_below(canvas, entries, 6)
+    return canvas
 
 
-def _dress(axes: Axes, title: str, drawn: bool) -> None:
-    """Name a panel and its axis; one without lines is not shown."""
-    if not drawn:
-        axes.set_axis_off()
-        return
-    axes.set_title(title, fontsize=8)
-    axes.set_xlabel("step")
-    axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-
-
-def _of(probe: ProbeHistory, target: str) -> pd.DataFrame:
-    """Return one target's validation rows."""
-    rows = pd.DataFrame(list(probe.rows))
-    return rows[(rows["target"] == target) & (rows["split"] == "val")]
+def _losses(probes: Sequence[ProbeHistory]) -> pd.DataFrame:
+    """Return the validation losses of all fits, in one table."""
+    rows = pd.DataFrame(
+        [{**row, "fit": i, "model": probe.model, "tokens": probe.tokens, "family": probe.family}
+         for i, probe in enumerate(probes) for row in probe.rows],
+        columns=["fit", "model", "tokens", "family", "seed", "target", "step", "split",
+                 "loss_bits"],
+    )  # fmt: skip
+    return rows[rows["split"] == "val"]
 
 
 def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -> None:
@@ -159,9 +144,8 @@ def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -
         frame = pd.DataFrame(list(rows))
         for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
             curve = frame[frame["split"] == split]
-            axes.plot(
-                curve["step"], curve["loss_bits"], color=colour[name], linewidth=width, alpha=alpha
-            )
+            style: dict[str, Any] = {"color": colour[name], "linewidth": width, "alpha": alpha}
+            axes.plot(curve["step"], curve["loss_bits"], **style)
     axes.set_title("models: training loss (thin) and validation loss (thick)")
     axes.set_xlabel("step")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -169,7 +153,101 @@ def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -
     axes.set_ylim(bottom=0)
 
 
-def _probe(axes: Axes, probe: ProbeHistory, target: str, colour: str) -> None:
-    dashes = _DASHES.get(probe.tokens, "-")
-    for _, curve in _of(probe, target).groupby("seed", sort=True):
-        axes.plot(curve["step"], curve["loss_bits"], color=colour, linestyle=dashes, linewidth=1.0)
+_DASHES: Final = (0, (4, 2))
+_CURVE = ["dataset", "model", "layer", "tokens", "probe"]
+# The chain's parts; what is the sum of the last two stands in for them where they are not told
+# apart.
+_PARTS = {
+    "feature": "what occurs",
+    "counts": "how many",
+    "pairing": "what goes with what",
+    "conditional": "how many, and what with what",
+}
+_SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
+
+
+@figure(table_of(CURVE_SCHEMA))
+def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Bits against training scenes, and where the curve would end.
+
+    A row of panels per dataset and a column per part of the chain. Solid: the lower bound with its
+    95 % interval; dashed: where the curve would end, with its interval at the right; a cross: what
+    the prequential code saves; dotted: the part's entropy.
+    """
+    rows = some(_parts(table), "No probe was fitted on several numbers of scenes.")
+    rows["line"] = _line_names(rows)
+    order = name_order(rows["model"], models)
+    lines = [line for model in order for line in rows.loc[rows["model"] == model, "line"].unique()]
+    look = looks(lines)
+    datasets = sorted(rows["dataset"].unique())
+    quantities = [name for name in _PARTS if name in set(rows["quantity"])]
+    grid = crossed(datasets, quantities, (1.1 + 0.12 * len(lines), 2.1), sharex=True)
+    facets(rows, look, grid, ("dataset", "quantity"), x="n_train_scenes", y="lower_bound_bits",
+           band=0.2)  # fmt: skip
+    for (dataset, quantity), axes in grid.panels.items():
+        part = rows[(rows["dataset"] == dataset) & (rows["quantity"] == quantity)]
+        if len(part):
+            _ends(axes, part, look)
+            axes.set_title(_PARTS[quantity], fontsize=8.5)
+        else:
+            axes.set_axis_off()
+    several = len(datasets) > 1
+    of_rows = [
+        f"{dataset}\nbits per scene" if several else "bits per scene" for dataset in datasets
+    ]
+    grid.label("training scenes", of_rows)
+    marks = [
+        handle("lower bound, 95 % interval", color=INK),
+        handle("extrapolated to scenes without end", color=INK, linestyle=_DASHES, linewidth=1),
+        handle("saved by the prequential code", color=INK, **_SAVED),
+        handle("entropy: all there is", color=GREY, linestyle=":"),
+    ]
+    return grid.legend(look, *marks, per_row=3)
+
+
+def _parts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the chain's parts, means over seeds; an end only where every seed has one."""
+    rows = table[table["quantity"].isin(list(_PARTS)) & (table["control"] == "none")]
+    rows = rows[rows["lower_bound_bits"].notna()]
+    apart = set(rows.loc[rows["quantity"] == "pairing", "dataset"])
+    rows = rows[(rows["quantity"] != "conditional") | ~rows["dataset"].isin(apart)]
+    numbers = [c.name for c in CURVE_SCHEMA.columns if c.kind == "float64"]
+    groups = rows.groupby([*_CURVE, "quantity", "n_train_scenes"], sort=False, observed=True)
+    means = groups[numbers].mean()
+    ends = [name for name in numbers if name.startswith("asymptote_bits")]
+    means[ends] = means[ends].where(groups["asymptote_bits"].count() == groups.size())
+    return means.reset_index()
+
+
+def _line_names(rows: pd.DataFrame) -> pd.Series[str]:
+    """Name each curve by its model and token input, and by what else tells curves apart."""
+    tokens = rows["tokens"].map(lambda token: tokens_shown(token).name)
+    names = rows["model"] + ", " + tokens
+    for column in ("layer", "probe"):
+        told_apart = rows.groupby(["model", "tokens"])[column].transform("nunique") > 1
+        if told_apart.any() or (column == "probe" and rows["probe"].nunique() > 1):
+            names = names + ", " + ("layer " if column == "layer" else "") + rows[column]
+    return names
+
+
+def _ends(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
+    """Draw what the prequential code saves, and where each curve would end."""
+    counts = sorted(part["n_train_scenes"].unique())
+    right = counts[-1] * (counts[-1] / counts[0]) ** 0.22
+    n_lines = max(part["line"].nunique(), 2)
+    for i, (line, curve) in enumerate(part.groupby("line", sort=False)):
+        last, colour = curve.sort_values("n_train_scenes").iloc[-1], look[str(line)]["color"]
+        at, saved = last["n_train_scenes"], last["prior_code_bits"] - last["prequential_bits"]
+        axes.plot(at, saved, color=colour, **_SAVED)
+        if pd.notna(last["asymptote_bits"]):
+            end = last["asymptote_bits"]
+            place = right * (right / counts[-1]) ** (0.5 * i / (n_lines - 1))
+            way = [at, place], [last["lower_bound_bits"], end]
+            axes.plot(*way, color=colour, linestyle=_DASHES, linewidth=1)
+            ends = [[end - last["asymptote_bits_low"]], [last["asymptote_bits_high"] - end]]
+            axes.errorbar([place], [end], ends, color=colour, fmt="_", capsize=2, lw=1)
+    axes.axhline(part["entropy_bits"].iloc[0], color=GREY, linestyle=":")
+    zero_line(axes)
+    axes.set_xscale("log")
+    axes.set_xticks(counts, [f"{n:,.0f}" for n in counts], rotation=30)
+    axes.minorticks_off()

@@ -1,0 +1,114 @@
+"""What the study's figures share: what they read, estimated priors, and bars of bounds.
+
+Nobody knows the law of scenes whose prior is estimated (flag `assumed_prior`): entropies are
+estimates, and a difference from one is neither a bound nor free of that error. Bars and bands of
+such numbers are hatched; names of entropies, datasets and panels that rest on one carry a dagger;
+the legend says what both mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import GREY, INK
+from bindscope.figures.style import handle, legend_below, paper_entry
+from bindscope.studies.binding_information.names import Shown
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.views import shown_models, with_groups
+from bindscope.tables.write import read_table
+
+DAGGER: Final = " \u2020"
+_HATCH: Final = "/////"
+_PAPER: dict[str, Any] = {
+    "marker": "D", "color": "white", "markeredgecolor": INK, "markersize": 3.8,
+    "linestyle": "none", "zorder": 4,
+}  # fmt: skip
+
+
+def read_binding(inputs: Inputs, *further: str) -> dict[str, Any]:
+    """Read what every figure about the table takes, and `further` parts of the request's content.
+
+    Returns
+    -------
+    table
+        `binding_information`, and the `group` of each model.
+    models
+        Names of groups, and of models that are in none, in the configuration's order.
+    """
+    table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
+    models, groups = inputs.content["models"], inputs.content["model_groups"]
+    found = {"table": with_groups(table, groups), "models": shown_models(models, groups)}
+    return found | {name: inputs.content[name] for name in further}
+
+
+def rests_on_one(rows: pd.DataFrame) -> bool:
+    """Whether any of some rows (of `views.measured` or `views.over_seeds`) is flagged."""
+    return bool(rows["assumed_prior"].any())
+
+
+def marked(text: str, assumed: bool) -> str:
+    """Return a name, with a dagger where it rests on an estimated prior."""
+    return f"{text}{DAGGER}" if assumed and text else text
+
+
+def hatched(assumed: bool, colour: str = "white") -> dict[str, Any]:
+    """Return the style of a bar or band whose number rests on an estimated prior."""
+    return {"hatch": _HATCH, "edgecolor": colour} if assumed else {}
+
+
+def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
+    """Return the legend's entry where any row is flagged, else nothing."""
+    label = f"hatched,{DAGGER}: prior estimated, no bound"
+    patch = Patch(facecolor="white", edgecolor=GREY, hatch=_HATCH, linewidth=0.5, label=label)
+    return [patch] if rests_on_one(rows) else []
+
+
+def bound_bar(
+    axes: Axes, row: Any, y: float, height: float, colour: str, quantity: str, scale: float = 1.0
+) -> None:
+    """Draw a lower bound as a bar that lies, with its interval and the paper's estimate.
+
+    Parameters
+    ----------
+    axes, y, height, colour
+        Where, and how it looks.
+    row
+        A row of `views.over_seeds`, by attributes.
+    quantity
+        `binding` or `conditional_binding`.
+    scale
+        What bits are multiplied with.
+    """
+    names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
+    bound, low, high = (scale * float(getattr(row, name)) for name in names)
+    look = hatched(bool(row.assumed_prior))
+    axes.barh(y, bound, height, color=colour, alpha=0.85, linewidth=0, **look)
+    axes.plot([low, high], [y, y], color=INK, linewidth=1, marker="|", markersize=4)
+    axes.plot(scale * float(getattr(row, f"{quantity}_bits")), y, **_PAPER)
+
+
+def bar_legend(
+    figure: Figure,
+    rows: pd.DataFrame,
+    bars: Iterable[Shown],
+    further: Iterable[Line2D],
+    marks: pd.DataFrame,
+) -> None:
+    """Put the legend of such bars below: what their colours mean, and what else is drawn."""
+    entries = [
+        *(Patch(color=shown.colour, alpha=0.85, label=shown.name) for shown in bars),
+        handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
+        *([handle("paper's estimate", **_PAPER)] if rows["binding_bits"].notna().any() else []),
+        *further,
+        *paper_entry(marks),
+        *assumed_entry(rows),
+    ]
+    legend_below(figure, entries, 4)

@@ -1,0 +1,218 @@
+"""Estimates beside what is known exactly: closed forms, and what counting alone reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.core.interfaces import Inputs
+from bindscope.figures.colours import AMBER, BLUE, INK
+from bindscope.figures.facets import crossed, wrapped
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import (
+    PAPER_MARK,
+    handle,
+    legend_below,
+    values_along_x,
+    zero_line,
+)
+from bindscope.studies.binding_information.figures.shared import read_binding
+from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.published import (
+    beside,
+    read_histograms,
+    read_papers_table,
+    read_trends,
+    slug,
+)
+from bindscope.studies.binding_information.views import (
+    family_order,
+    measured,
+    name_order,
+    over_seeds,
+)
+
+# Truth, the paper's estimate (there is none of the parts of B*), our lower bound.
+Names = tuple[str, str | None, str]
+QUANTITIES: Mapping[str, Names] = {
+    "B_O, objects": ("truth_bits", "binding_bits", "binding_lower_bound_bits"),
+    "B*, given features": (
+        "truth_conditional_bits", "conditional_binding_bits",
+        "conditional_binding_lower_bound_bits",
+    ),
+    "how many": ("truth_count_bits", None, "count_lower_bound_bits"),
+    "what goes with what": ("truth_pairing_bits", None, "pairing_lower_bound_bits"),
+}  # fmt: skip
+_TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
+
+
+@figure(read_binding)
+def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """Estimates of B_O, of B* and of its two parts against the closed forms of known answers.
+
+    Above: estimate against truth with the diagonal, a column per quantity that has a truth. Below:
+    estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with
+    its 95 % interval. Colour: probe family. Means over probe seeds.
+    """
+    rows = over_seeds(measured(table, known_answer=True))
+    rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
+    some(rows, "No known-answer encoder with a closed form was measured.")
+    input_note = rows["tokens"].map(lambda token: "" if token == "cls" else f" ({token})")
+    rows = rows.assign(encoder=rows["model"] + input_note)
+    shown = {name: of for name, of in QUANTITIES.items()
+             if of[0] in rows and rows[of[0]].notna().any()}  # fmt: skip
+    encoders = name_order(rows["encoder"], models)
+    families = family_order(rows["family"])
+    tall = 0.27 * len(encoders)
+    ratios = {"height_ratios": [2.7, 0.5 + tall]}
+    grid = crossed(("scatter", "errors"), shown, (3.9 + tall, 0), sharey="row", gridspec_kw=ratios)
+    for name, of in shown.items():
+        known = rows[rows[of[0]].notna()]
+        above, below = grid.panels["scatter", name], grid.panels["errors", name]
+        _scatter(above, known, families, of)
+        above.set_title(name, fontsize=8.5)
+        above.set_xlabel("truth, bits")
+        _errors(below, known, encoders, families, of)
+    grid.label("minus truth, bits", ("estimate, bits per scene", "estimate"))
+    grid.left[1].set_yticks(range(len(encoders)), encoders)
+    grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
+    circle = {"marker": "o", "color": INK, "linestyle": "none"}
+    entries = {family_shown(f).name: {"marker": "s", "color": family_shown(f).colour,
+                                      "linestyle": "none"} for f in families}  # fmt: skip
+    entries["paper's estimate"] = {"markerfacecolor": "white", **circle}
+    return grid.legend({**entries, "our lower bound": circle, "the truth": _TRUE}, per_row=7)
+
+
+def _scatter(axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names) -> None:
+    truth, paper, ours = names
+    if not len(rows):
+        return
+    span = np.ptp(rows[truth]) or 1.0
+    top = float(rows[truth].max()) + 0.08 * span
+    axes.plot([0, top], [0, top], **_TRUE)
+    zero_line(axes)
+    for i, family in enumerate(families):
+        part = rows[rows["family"] == family]
+        x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
+        for column in (paper, ours):
+            if column:
+                _marks(axes, x, part[column], family, column == ours)
+
+
+def _errors(
+    axes: Axes, rows: pd.DataFrame, encoders: Sequence[str], families: Sequence[str], names: Names
+) -> None:
+    truth, paper, ours = names
+    values_along_x(axes)
+    axes.axvline(0, **_TRUE)
+    for i, family in enumerate(families):
+        part = rows[rows["family"] == family]
+        offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
+        y = part["encoder"].map(encoders.index).astype(float) + offset
+        low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
+        axes.hlines(y, low, high, color=family_shown(family).colour, linewidth=1.2)
+        for column in (paper, ours):
+            if column:
+                _marks(axes, part[column] - part[truth], y, family, column == ours)
+    for k in range(1, len(encoders), 2):
+        axes.axhspan(k - 0.5, k + 0.5, color="#F5F5F5", zorder=0, linewidth=0)
+
+
+def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
+    colour = family_shown(family).colour
+    axes.plot(
+        np.asarray(x, float), np.asarray(y, float), "o", markersize=4, zorder=4 if full else 3,
+        markerfacecolor=colour if full else "white", markeredgecolor=colour, markeredgewidth=1.1,
+    )  # fmt: skip
+
+
+_RATIO = "conditional_binding_ratio"
+_OURS: dict[str, Any] = {
+    "marker": "o", "markerfacecolor": "white", "markeredgecolor": BLUE, "markersize": 5,
+    "linestyle": "none", "zorder": 4,
+}  # fmt: skip
+
+
+def _read_histogram(inputs: Inputs) -> dict[str, Any]:
+    """Read the table, the paper's numbers, and what a histogram reaches."""
+    return {
+        "table": read_binding(inputs)["table"],
+        "published": read_papers_table(inputs),
+        "trends": read_trends(inputs),
+        "histograms": read_histograms(inputs),
+    }
+
+
+@figure(_read_histogram)
+def histogram(
+    table: pd.DataFrame, published: pd.DataFrame, trends: pd.DataFrame, histograms: pd.DataFrame
+) -> Figure:
+    """The paper's beta* as stars, beside what counting alone reaches on its data sets (spec 1, 8).
+
+    A panel per data set that the paper reports numbers of, a row per number. Circles: the paper's
+    estimate in this run, where dataset, model, token input and probe agree.
+    """
+    some(table, "There is no row to stand beside the paper's numbers.")
+    numbers = paper_numbers(published, trends)
+    marks = beside(table, published)
+    ours = marks[marks["quantity"] == _RATIO]
+    names = [name for name in histograms["dataset"] if (numbers["dataset"] == name).any()]
+    heights = [0.42 + 0.21 * int((numbers["dataset"] == name).sum()) for name in names]
+    ratios = {"height_ratios": heights}
+    grid = wrapped(names, 1, (sum(heights) + 1.0, 0), sharex=True, gridspec_kw=ratios)
+    about = histograms.set_index("dataset")
+    for name, axes in grid.panels.items():
+        own = ours[ours["dataset"] == name]
+        _numbers(axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], own)
+    grid.label("β*, share of H(O|F): counts and what goes with what together, %")
+    grid.bottom[0].set_xlim(-2, 102)
+    entries = [
+        handle("the paper's number", linestyle="none", **PAPER_MARK),
+        handle("counting alone, exact", color=AMBER, linewidth=2),
+        *([handle("paper's estimate in this run", **_OURS)] if len(ours) else []),
+    ]
+    legend_below(grid.figure, entries)
+    return grid.figure
+
+
+def paper_numbers(published: pd.DataFrame, trends: pd.DataFrame) -> pd.DataFrame:
+    """Return the paper's beta*: `dataset`, `value`, `tokens`, `probe`, and a `label` of each."""
+    rows = [
+        (row["dataset"], row["value"], row["tokens"], row["probe"],
+         f"{tokens_shown(row['tokens']).name}, {family_shown(row['probe']).name}")
+        for row in published[published["quantity"] == _RATIO].to_dict("records")
+    ] + [
+        (row["dataset"], row["value"], "", "",
+         f"{row['axis']} {row['axis_value']}".strip() or row["note"].partition(" on ")[0])
+        for row in trends[trends["quantity"] == _RATIO].to_dict("records")
+    ]  # fmt: skip
+    found = pd.DataFrame(rows, columns=["dataset", "value", "tokens", "probe", "label"])
+    return found[found["value"].notna()]
+
+
+def _numbers(
+    axes: Axes, name: str, about: Mapping[Any, Any], numbers: pd.DataFrame, ours: pd.DataFrame
+) -> None:
+    values_along_x(axes)
+    places = range(len(numbers))
+    axes.set_title(f"{slug(name)}: {about['title']}", fontsize=8.5, pad=5)
+    axes.plot(100 * numbers["value"], places, linestyle="none", **PAPER_MARK)
+    for row in ours.to_dict("records"):
+        same = (numbers["tokens"] == row["tokens"]) & (numbers["probe"] == row["probe"])
+        axes.plot(100 * row["ours"], int(same.to_numpy().argmax()), **_OURS)
+    words, look = about["note"], {"color": INK, "fontstyle": "italic"}
+    if pd.notna(about["share"]):
+        share = 100 * float(about["share"])
+        axes.axvline(share, color=AMBER, linewidth=2)
+        words, look = f"counting alone: {share:.0f} %", {"color": "#8A5A00", "fontweight": "bold"}
+    axes.annotate(
+        words, (102, 1), xycoords=("data", "axes fraction"), xytext=(0, 6), ha="right",
+        textcoords="offset points", fontsize=7.5, annotation_clip=False, **look,
+    )  # fmt: skip
+    axes.set_yticks(list(places), list(numbers["label"]))
+    axes.set_ylim(len(numbers) - 0.4, -0.6)
