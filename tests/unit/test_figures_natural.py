@@ -169,7 +169,7 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
 
 def test_nothing_to_draw_is_said():
     table = make_table(rows_of(""))
-    reason = "No model was measured on images that were read."
+    why = "No model was measured on images that were read."
     assert reason(natural, table, []) == why
     assert reason(natural, table, ["photos"]) is None
 

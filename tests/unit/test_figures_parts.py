@@ -268,7 +268,6 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
     assert len(circles) == len(ours) == 4
     alone = histogram.draw(zoo_table(), published, trends, histograms)
     assert "paper's estimate in this run" not in words(alone)
-    assert reason(histogram, zoo_table()) is None
 
 
 def test_a_curve_over_layers_holds_the_models_that_were_read_at_all_of_them():

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawing import reason
 from sample_tables import given, sheet, write_sheet
 
 from bindscope.config.loading import load_file
@@ -11,7 +12,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.job import make_figure
 from bindscope.sources.records import write_records
 from bindscope.studies.build import build
-from bindscope.studies.datasets.figures import scenes
+from bindscope.studies.datasets import figures
 
 ROOT = Path(__file__).parents[2]
 Groups = tuple[tuple[str, tuple[str, ...]], ...]
@@ -21,14 +22,14 @@ NUMBERED: Groups = (("a", ("0", "1")), ("b", ("0", "1", "2")))
 
 def test_objects_are_named_by_their_values() -> None:
     cells = np.array([0, 5, 4, -1])
-    assert scenes.describe(cells, GROUPS) == ["red circle", "blue star", "blue square"]
-    assert scenes.describe(cells, NUMBERED) == ["a 0, b 0", "a 1, b 2", "a 1, b 1"]
-    assert scenes.describe(cells[3:], GROUPS) == []
+    assert figures.describe(cells, GROUPS) == ["red circle", "blue star", "blue square"]
+    assert figures.describe(cells, NUMBERED) == ["a 0, b 0", "a 1, b 2", "a 1, b 1"]
+    assert figures.describe(cells[3:], GROUPS) == []
 
 
 def test_pixels_boxes_and_names_are_those_of_the_scenes() -> None:
     shown = sheet()
-    figure = scenes.draw({"d": shown}, {"d": GROUPS})
+    figure = figures.scenes.draw({"d": shown}, {"d": GROUPS})
     for axes, image in zip(figure.axes, shown.images, strict=True):
         assert np.array_equal(axes.images[0].get_array(), image)
         (box,) = axes.patches
@@ -37,7 +38,7 @@ def test_pixels_boxes_and_names_are_those_of_the_scenes() -> None:
 
 
 def test_large_images_shrink_and_long_lists_end() -> None:
-    figure = scenes.draw({"d": sheet(1, side=400, n_objects=20)}, {"d": GROUPS})
+    figure = figures.scenes.draw({"d": sheet(1, side=400, n_objects=20)}, {"d": GROUPS})
     axes = figure.axes[0]
     assert axes.images[0].get_array().shape[0] < 400
     assert axes.images[0].get_extent() == [0, 400, 400, 0]
@@ -51,15 +52,15 @@ def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path)
     shard = given(write_sheet(tmp_path, shown), {"dataset": "d", "split": "test"})
     content = [{"name": name, "values": list(values)} for name, values in groups]
     inputs = Inputs({"scenes": [shard]}, {"groups": {"d": content}})
-    found = scenes.read(inputs)
-    assert np.array_equal(found["sheets"]["d"].images, shown.images[: scenes.COLUMNS])
+    found = figures.scenes.read(inputs)
+    assert np.array_equal(found["sheets"]["d"].images, shown.images[: figures.COLUMNS])
     assert found["sheets"]["d"].split == "test"
     assert found["groups"] == {"d": list(groups)}
     png, svg = tmp_path / "a.png", tmp_path / "a.svg"
-    make_figure(scenes.__name__, inputs, png, svg)
+    make_figure(f"{figures.__name__}:scenes", inputs, png, svg)
     assert png.stat().st_size > 1000
     assert b"<image" in svg.read_bytes()
-    assert scenes.available({}) == "No dataset has images."
+    assert reason(figures.scenes, {}) == "No dataset has images."
 
 
 def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one() -> None:
@@ -79,7 +80,7 @@ def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path)
     records = tmp_path / "records-0.parquet"
     write_records(records, "photos", {}, named, {})
     inputs = Inputs({"records": [given(records, {"dataset": "natural"})]}, {"groups": {}})
-    assert scenes.read(inputs)["groups"] == {"natural": list(named.items())}
+    assert figures.scenes.read(inputs)["groups"] == {"natural": list(named.items())}
     graph = build(load_file(ROOT / "config" / "presets" / "natural_small.yaml"))
     (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
     read = {p.wildcards["dataset"] for p in figure.inputs["records"]}

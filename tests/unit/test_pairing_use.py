@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+from drawing import reason
 from sample_tables import KEYS, given
 
 from bindscope.config.loading import load_config
@@ -179,7 +180,7 @@ def test_figure_and_report_say_it_of_every_toy(tmp_path: Path, asked: list[dict[
     words = dict(points)
     assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
     assert words["colour (toy)"].startswith("read and used: input of decoder layer 0")
-    assert figure.available(table.iloc[:0])
+    assert reason(figure, table.iloc[:0])
 
 
 def test_layers_have_names() -> None:

@@ -14,7 +14,7 @@ from bindscope.core.errors import StoreError
 from bindscope.core.store.writer import write_arrays
 from bindscope.scenes.palette import COLOURS, SHAPES
 from bindscope.scenes.statistics import scene_statistics
-from bindscope.studies.datasets.figures.scenes import describe, read
+from bindscope.studies.datasets.figures import describe, scenes
 from bindscope.studies.datasets.tables import SCENE_STATISTICS
 from bindscope.tables.write import read_table
 
@@ -112,7 +112,7 @@ def test_clutter_has_statistics_and_a_contact_sheet(tmp_path: Path) -> None:
     assert table["camera_height"].isna().all()
     assert (table["mean_occlusion"] > 0.1).all()
     assert (tmp_path / sheet.path()).stat().st_size > 10_000
-    drawn = read(job_by_hand(sheet, tmp_path).inputs)
+    drawn = scenes.read(job_by_hand(sheet, tmp_path).inputs)
     words = describe(drawn["sheets"]["cluttered"].cells[0], drawn["groups"]["cluttered"])
     assert set(" ".join(words).split()) <= {*COLOURS, *SHAPES}
     assert len(words) >= 7  # six objects or more and a copy; neither bar nor stuff

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 import yaml
+from drawing import reason
 from sample_tables import KEYS, given, words
 
 from bindscope.config.loading import load_config
@@ -238,7 +239,7 @@ def test_networks_of_different_depth_are_compared_at_equal_depth(joined):
 def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
     table = seeds(joined, {f"g{i}": (float(i + 1), 0.005 * i) for i in range(6)})
     data = {"groups": [f"g{i}" for i in range(6)], "bootstrap_samples": 100, "bootstrap_seed": 0}
-    assert figure.available(table, **data) is None
+    assert reason(figure, table, **data) is None
     drawn = figure.draw(table, **data)
     text = " ".join(words(drawn))
     for part in ("g0", "g5", "all there is", "18 models in 6 groups: holds"):
@@ -252,7 +253,7 @@ def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
 
 def test_without_a_point_the_figure_says_so(joined):
     table = joined([bits("a", 1.0, flags="collapsed")], [positions(), told("a", 0.0)], {"a": "a"})
-    assert "No model" in figure.available(table)
+    assert "No model" in reason(figure, table)
 
 
 def test_the_report_says_the_verdict_and_who_is_left_out(small):

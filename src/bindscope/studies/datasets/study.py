@@ -52,8 +52,6 @@ STUDY = Study(
         TableEntry("priors", f"{_HERE}.tables:PRIORS", _priors),
         TableEntry("scene_statistics", f"{_HERE}.tables:SCENE_STATISTICS", _scene_statistics),
     ),
-    figures=(
-        FigureEntry("scenes", "What the scenes look like", f"{_HERE}.figures.scenes", _scenes),
-    ),
+    figures=(FigureEntry.of(_HERE, "figures:scenes", "What the scenes look like", _scenes),),
     findings=f"{_HERE}.findings:chapter",
 )

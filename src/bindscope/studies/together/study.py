@@ -87,11 +87,12 @@ STUDY = Study(
         TableEntry("pairing_use", f"{_HERE}.use:PAIRING_USE", _use_table),
     ),
     figures=(
-        FigureEntry(
-            "together", "What goes with what, and IsSameObject", f"{_HERE}.figures.together",
-            _figure,
+        FigureEntry.of(
+            _HERE, "figures:together", "What goes with what, and IsSameObject", _figure
         ),
-        FigureEntry.of(_HERE, "pairing_use", "What can be read, and what is used", _use_figure),
+        FigureEntry.of(
+            _HERE, "figures:pairing_use", "What can be read, and what is used", _use_figure
+        ),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",

@@ -264,13 +264,14 @@ def parts_layers(
         curves = rows.groupby(["dataset", "model", "tokens"])
         rows = rows[curves["layer"].transform("nunique") > 1]
     some(rows, "No model has best rows (chained probes) at more than one layer.")
-    places = layer_places(rows)
-    tidy, look = _shares(rows.assign(x=places, line_of=rows["dataset"] + "\n" + rows["tokens"]))
+    rows = rows.assign(x=layer_places(rows), line_of=rows["dataset"] + "\n" + rows["tokens"])
     lines = {
         f"{dataset}\n{token}": (dataset, token)
         for dataset in name_order(rows["dataset"], datasets)
         for token in token_order(rows.loc[rows["dataset"] == dataset, "tokens"])
     }
+    places = {line: i for i, line in enumerate(lines)}
+    tidy, look = _shares(rows.sort_values("line_of", key=lambda of: of.map(places), kind="stable"))
     names = name_order(rows["model"], models)
     columns = min(_COLUMNS, len(names))
     blocks = [names[i : i + columns] for i in range(0, len(names), columns)]
@@ -297,7 +298,7 @@ def parts_layers(
         for line, (dataset, token) in lines.items()
     ]
     grid.label(y=heads * len(blocks), fontsize=7.5)
-    deepest = int(places.max())
+    deepest = int(rows["x"].max())
     for axes in grid.bottom:
         axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 4))))
     grid.label("layer")

@@ -18,7 +18,8 @@ from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.figures.colours import INK
-from bindscope.figures.style import WIDTH_IN, new_figure, styled
+from bindscope.figures.figure import figure, some
+from bindscope.figures.style import WIDTH_IN, new_figure
 from bindscope.sources.metadata import read_about
 
 COLUMNS = 6
@@ -75,7 +76,7 @@ def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> li
     return lines
 
 
-def read(inputs: Inputs) -> dict[str, Any]:
+def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the first scenes of a shard per dataset, and what its values are called.
 
     Values of datasets that are read have the names that their records say.
@@ -92,44 +93,32 @@ def read(inputs: Inputs) -> dict[str, Any]:
     return {"sheets": sheets, "groups": groups}
 
 
-def available(sheets: Mapping[str, Sheet], **_: object) -> str | None:
-    """Return why the figure cannot be drawn, or None."""
-    return None if sheets else "No dataset has images."
-
-
-@styled
-def draw(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> Figure:
-    """Draw a row of scenes per dataset, each object's box, and below each scene its objects.
-
-    Parameters
-    ----------
-    sheets
-        Scenes by dataset.
-    groups
-        Feature groups by dataset.
-    """
+@figure(_read)
+def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -> Figure:
+    """A row of scenes per dataset, each object's box, and below each scene its objects."""
+    some(sheets, "No dataset has images.")
     lines = {
         name: [describe(cells, groups[name]) for cells in sheet.cells]
         for name, sheet in sheets.items()
     }
     longest = [max(map(len, map(_shown, found)), default=0) for found in lines.values()]
     heights = [_TITLE_IN + _SIDE_IN + _LINE_IN * (n + 1) for n in longest]
-    figure = new_figure(sum(heights))
-    figure.set_layout_engine("none")
+    canvas = new_figure(sum(heights))
+    canvas.set_layout_engine("none")
     top = sum(heights)
     for height, (name, sheet) in zip(heights, sheets.items(), strict=True):
         title = f"{name} ({sheet.split}, {sheet.images.shape[1]} px)"
         y = (top - 0.6 * _TITLE_IN) / sum(heights)
-        figure.text(_GAP_IN / WIDTH_IN, y, title, fontsize=9, fontweight="bold", va="center")
+        canvas.text(_GAP_IN / WIDTH_IN, y, title, fontsize=9, fontweight="bold", va="center")
         for i, image in enumerate(sheet.images):
             # Placed by hand: a layout engine gives squares with text below them uneven room.
             corner = _GAP_IN + i * (_SIDE_IN + _GAP_IN), top - _TITLE_IN - _SIDE_IN
             x, y = corner[0] / WIDTH_IN, corner[1] / sum(heights)
-            axes = figure.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
+            axes = canvas.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
             _scene(axes, image, sheet.boxes[i])
             axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=5.5, labelpad=2)
         top -= height
-    return figure
+    return canvas
 
 
 def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integer[Any]]) -> None:

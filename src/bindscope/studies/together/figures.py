@@ -1,0 +1,129 @@
+"""What can be read beside what is used, and each model's numbers of two studies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bindscope.figures.colours import GREY, PALETTE
+from bindscope.figures.facets import Look, crossed, facets, stacked, wrapped
+from bindscope.figures.figure import figure, some, table_of
+from bindscope.figures.style import handle, looks, reference_line, zero_line
+from bindscope.studies.together.claims import CHANGED, READABLE, judged
+from bindscope.studies.together.sides import ENDS
+from bindscope.studies.together.table import SCHEMA
+from bindscope.studies.together.use import PAIRING_USE_SCHEMA
+from bindscope.studies.together.views import BITS, LEAD, over_groups, points
+from bindscope.studies.together.words import in_short
+
+# What a row of panels shows of IsSameObject: column -> the axis.
+_LEADS: Final = {
+    LEAD: "IsSameObject: ahead of\npositions alone, points",
+    "class_position_lead": "IsSameObject: ahead of\nclass and position, points",
+}
+
+
+@figure(table_of(SCHEMA))
+def together(
+    table: pd.DataFrame,
+    groups: Sequence[str] = (),
+    bootstrap_samples: int = 1000,
+    bootstrap_seed: int = 0,
+) -> Figure:
+    """Each model's bits of what goes with what in [CLS] against IsSameObject of its patches.
+
+    A point per model, and the mean of each group with its intervals; a column of panels per
+    dataset, a row per lead that was measured.
+    """
+    shown = some(points(table), "No model has a number of both studies.")
+    leads = [name for name in _LEADS if shown[name].notna().any()]
+    look = looks([name for name in groups if name in set(shown["group"])])
+    verdicts = {one.dataset: one for one in judged(shown, bootstrap_samples, bootstrap_seed)}
+    grid = crossed(leads, dict.fromkeys(shown["dataset"]), (1.0, 2.9), sharex="col")
+    for (lead, dataset), axes in grid.panels.items():
+        _points(axes, shown[shown["dataset"] == dataset], lead, look)
+        axes.set_ylabel(_LEADS[lead])
+        if lead == leads[0]:
+            axes.set_title(f"{dataset}: {in_short(verdicts[dataset])}", pad=14)
+    grid.label("what goes with what in [CLS], at least, bits per scene")
+    marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
+    single = handle("one model", marker="o", color=GREY, linestyle="none", markersize=2.5)
+    return grid.legend(marks, single, per_row=4)
+
+
+def _points(axes: Axes, part: pd.DataFrame, lead: str, look: Mapping[str, Look]) -> None:
+    """Draw models small, groups large, and what no model can be beyond."""
+    part = part[part[lead].notna()]
+    small: dict[str, Any] = {"linestyle": "none", "markersize": 2.5, "alpha": 0.6}
+    large: dict[str, Any] = {"linestyle": "none", "markersize": 6.5, "markeredgecolor": "white"}
+    for _, row in part.iterrows():
+        axes.plot(row[BITS], 100 * row[lead], **look[str(row["group"])], **small)
+    for _, row in over_groups(part).iterrows():
+        style = look[str(row["group"])]
+        x = [float(row[f"{BITS}{end}"]) for end in ENDS]
+        y = [100 * float(row[f"{lead}{end}"]) for end in ENDS]
+        axes.plot(x[1:], [y[0], y[0]], color=style["color"], linewidth=1)
+        axes.plot([x[0], x[0]], y[1:], color=style["color"], linewidth=1)
+        axes.plot(x[0], y[0], **style, **large)
+    zero_line(axes)
+    zero_line(axes, vertical=True)
+    reference_line(axes, part["pairing_entropy_bits"].iloc[0], "all there is", vertical=True)
+    if lead == LEAD:  # the rival is one for all models, so that what is above it is too
+        rival = (part["same_object_accuracy"] - part[lead]).mean()
+        reference_line(axes, 100 * (1 - rival), "all\npairs")
+
+
+# How much can be read, and what is used from a layer on, and at it alone: legend, column, look.
+_LINES: Final[dict[str, tuple[str, Look]]] = {
+    "can be read, at least": ("share", {"color": PALETTE[0], "marker": "o"}),
+    "used from here on, by text or question": (
+        "anew_from", {"color": PALETTE[1], "marker": "s"}
+    ),
+    "used from here on, by the question": ("frozen_from", {"color": PALETTE[2], "marker": "^"}),
+    "used here, by the question": (
+        "frozen_at",
+        {"color": PALETTE[2], "marker": "^", "linestyle": "none", "markerfacecolor": "none"},
+    ),
+}  # fmt: skip
+_SHORT = {"tower": "tower", "after the last decoder layer": "end"}
+
+
+@figure(table_of(PAIRING_USE_SCHEMA))
+def pairing_use(table: pd.DataFrame) -> Figure:
+    """Layer by layer of a toy: how much of what goes with what can be read, and what is used.
+
+    A panel per toy, task and suite; bits as a share of all that there is.
+    """
+    some(table, "No layer of a toy was both read and asked.")
+    names = table["model"] + " (toy)"
+    for key in ("dataset", "suite", "task"):
+        if table[key].nunique() > 1:
+            names = names + "\n" + table[key]
+    rows = table.assign(panel=names).sort_values("layer")
+    rows["x"] = rows.groupby("panel").cumcount()
+    for end in ENDS:
+        rows[f"share{end}"] = rows[f"patches_pairing_bits{end}"] / rows["pairing_entropy_bits"]
+    grid = wrapped(dict.fromkeys(names), 3, (0.9, 2.2), sharey=True)
+    for axes in grid.panels.values():
+        for height in (READABLE, CHANGED):
+            axes.axhline(height, color=GREY, linewidth=0.6, linestyle=":")
+    look = {}
+    for i, (words, (column, style)) in enumerate(_LINES.items()):
+        if rows[column].notna().any() or i == 0:
+            look[words] = style
+        tidy = stacked(rows, {words: column})
+        tidy["x"] += 0.08 * i
+        facets(tidy, {words: style}, grid, "panel", bars=0.9, linewidth=1, markersize=4)
+    for panel, axes in grid.panels.items():
+        places = rows.loc[rows["panel"] == panel, "place"]
+        words = [_SHORT.get(place, place.rpartition(" ")[2]) for place in places]
+        axes.set_xticks(range(len(places)), words)
+        axes.set_xlabel("tower; input of decoder layer; output of the last (end)", fontsize=7.5)
+        axes.set_ylim(-0.08, 1.08)
+        axes.set_title(panel)
+    grid.label(y="share of H(O|M), or of answers", fontsize=7.5)
+    return grid.legend(look, per_row=2)
