@@ -41,7 +41,7 @@ def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     assert gains(plain, {}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
     assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
-    assert reason(breakdown, {})
+    assert reason(breakdown, {}, [])
 
 
 def test_breakdown_takes_more_than_two_groups():

@@ -205,8 +205,8 @@ def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
     for row in trends[trends["study"] == "occlusion"].itertuples():
         assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in said
     assert "Not comparable with this run" in said
-    assert reason(occlusion, make_table(rows[:1]), statistics)
-    assert reason(occlusion, make_table(rows), statistics_table((("low", 0.6, 0.4),)))
+    assert reason(occlusion, make_table(rows[:1]), statistics, cells)
+    assert reason(occlusion, make_table(rows), statistics_table((("low", 0.6, 0.4),)), cells)
 
 
 def test_orders_follow_the_configuration():
@@ -240,8 +240,8 @@ def test_resolution_draws_families_against_the_side_of_the_input(trends):
     assert "47.7 %" in text
     assert "Not comparable" in text
     assert not len(stars(figure))
-    assert "families" in reason(resolution, make_table(rows), {}, sides)
-    assert "two input sizes" in reason(resolution, make_table(rows), families, {})
+    assert "families" in reason(resolution, make_table(rows), {}, sides, {})
+    assert "two input sizes" in reason(resolution, make_table(rows), families, {}, {})
 
 
 @pytest.mark.parametrize(("cells", "n_stars"), [(49, 2), (36, 0)])

@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import reason
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
 from bindscope.figures import style
@@ -170,8 +171,8 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
 def test_nothing_to_draw_is_said():
     table = make_table(rows_of(""))
     why = "No model was measured on images that were read."
-    assert reason(natural, table, []) == why
-    assert reason(natural, table, ["photos"]) is None
+    assert reason(natural, table, assigned(10.0), [], CELLS) == why
+    assert reason(natural, table, assigned(10.0), ["photos"], CELLS) is None
 
 
 def test_rows_of_any_seed_make_one_mark():

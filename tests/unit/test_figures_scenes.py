@@ -60,7 +60,7 @@ def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path)
     make_figure(f"{figures.__name__}:scenes", inputs, png, svg)
     assert png.stat().st_size > 1000
     assert b"<image" in svg.read_bytes()
-    assert reason(figures.scenes, {}) == "No dataset has images."
+    assert reason(figures.scenes, {}, {}) == "No dataset has images."
 
 
 def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one() -> None:

@@ -45,11 +45,12 @@ def figure(read: Read) -> Callable[[Callable[P, Canvas]], Figure[P]]:
     return lambda draw: Figure(read, styled(draw))
 
 
-def table_of(schema: TableSchema | None = None) -> Read:
-    """Return a reader of the one `table` that a figure shows, and of its request's content."""
+def table_of(schema: TableSchema, *further: str) -> Read:
+    """Return a reader of the one `table` that a figure shows, and of parts of the content."""
 
     def read(inputs: Inputs) -> dict[str, Any]:
-        return {"table": read_table(inputs.paths("table")[0], schema), **inputs.content}
+        table = read_table(inputs.paths("table")[0], schema)
+        return {"table": table, **{name: inputs.content[name] for name in further}}
 
     return read
 

@@ -54,7 +54,7 @@ POOLS = {
 }
 
 
-@figure(table_of(GENERALIZATION_SCHEMA))
+@figure(table_of(GENERALIZATION_SCHEMA, "encoders"))
 def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
     """Held-out objects that dual encoders recognise, against the share of objects in training.
 
@@ -84,7 +84,7 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
     return grid.legend(look, *rivals, per_row=4)
 
 
-@figure(table_of(MODELS_SCHEMA))
+@figure(table_of(MODELS_SCHEMA, "encoders"))
 def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     """What goes with naming new combinations: a point per trained encoder, a panel per measure.
 

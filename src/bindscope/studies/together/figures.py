@@ -27,7 +27,7 @@ _LEADS: Final = {
 }
 
 
-@figure(table_of(SCHEMA))
+@figure(table_of(SCHEMA, "groups", "bootstrap_samples", "bootstrap_seed"))
 def together(
     table: pd.DataFrame,
     groups: Sequence[str] = (),

@@ -166,7 +166,7 @@ _PARTS = {
 _SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
 
 
-@figure(table_of(CURVE_SCHEMA))
+@figure(table_of(CURVE_SCHEMA, "models"))
 def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Bits against training scenes, and where the curve would end.
 
