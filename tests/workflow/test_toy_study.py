@@ -58,7 +58,7 @@ def test_an_edit_of_the_study_reruns_its_products_alone(finished: Clone, tmp_pat
     for module, rules in (
         ("work.py", {"lengths", "table", "figure", "report"}),
         ("tables.py", {"table", "figure", "report"}),
-        ("figures/lengths.py", {"figure", "report"}),
+        ("figures.py", {"figure", "report"}),
         ("findings.py", {"report"}),
     ):
         path = clone.path / "src/bindscope/studies/toy" / module

@@ -41,6 +41,6 @@ STUDY = Study(
         ),
     ),
     tables=(TableEntry("lengths", f"{_HERE}.tables:LENGTHS", _table),),
-    figures=(FigureEntry("lengths", "Length by layer", f"{_HERE}.figures.lengths", _figure),),
+    figures=(FigureEntry.of(_HERE, "figures:lengths", "Length by layer", _figure),),
     findings=f"{_HERE}.findings:chapter",
 )
