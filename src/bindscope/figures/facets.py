@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -24,7 +24,6 @@ from bindscope.figures.colours import INK
 from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure
 
 Look = Mapping[str, Any]
-Canvas = Figure | SubFigure
 Inches = tuple[float, float]
 """Of a figure without its rows of panels, and of one such row."""
 
@@ -43,7 +42,7 @@ class Grid:
         Those that name the vertical and the horizontal axes.
     """
 
-    figure: Any
+    figure: Figure
     panels: Mapping[Any, Axes]
     left: Sequence[Axes]
     bottom: Sequence[Axes]
@@ -63,13 +62,13 @@ class Grid:
 
 
 def wrapped(
-    keys: Iterable[Any], columns: int, inches: Inches, on: Canvas | None = None, **shared: Any
+    keys: Iterable[Any], columns: int, inches: Inches, on: Any = None, **shared: Any
 ) -> Grid:
     """Make a panel per key, at most `columns` in a row; see `crossed`."""
     names = list(keys)
     columns = min(columns, len(names))
     rows = -(-len(names) // columns)
-    figure = on or new_figure(inches[0] + inches[1] * rows)
+    figure: Figure = on or new_figure(inches[0] + inches[1] * rows)
     places = figure.subplots(rows, columns, squeeze=False, **shared)
     bottom = lowest_panels(places, len(names))
     panels = dict(zip(names, places.flat, strict=False))
@@ -80,12 +79,12 @@ def crossed(
     rows: Iterable[Any],
     columns: Iterable[Any],
     inches: Inches,
-    on: Canvas | None = None,
+    on: Any = None,
     **shared: Any,
 ) -> Grid:
     """Make a table of panels, in a figure of its own or `on` one; `shared` goes to `subplots`."""
     down, across = list(rows), list(columns)
-    figure = on or new_figure(inches[0] + inches[1] * len(down))
+    figure: Figure = on or new_figure(inches[0] + inches[1] * len(down))
     places = figure.subplots(len(down), len(across), squeeze=False, **shared)
     keys = [(one, other) for one in down for other in across]
     panels = dict(zip(keys, places.flat, strict=True))

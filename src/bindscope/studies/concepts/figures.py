@@ -95,9 +95,9 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     grid = wrapped(MEASURES, len(MEASURES), (0, 3.3), sharey=True)
     for (measure, axes), words in zip(grid.panels.items(), MEASURES.values(), strict=True):
         for (name, coverage), own in table.groupby(["encoder", "coverage"], sort=False):
-            shade = 0.25 + 0.75 * float(coverage)
-            points = {**look[str(name)], "linestyle": "none", "alpha": shade}
-            axes.plot(own[measure], own[OUTCOME], **points)
+            shade = 0.25 + 0.75 * float(str(coverage))
+            style: Look = {**look[str(name)], "linestyle": "none", "alpha": shade}
+            axes.plot(own[measure], own[OUTCOME], **style)
         overall = correlated(table, measure)[:1]
         axes.set_title(_correlation(overall[0]) if overall else "too few models", fontsize=7.5)
         axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
@@ -106,7 +106,7 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
         reference_line(axes, table["bag_of_concepts_floor"].mean(), last)
     grid.label(y="held-out pairs recognised")
     grid.left[0].set_ylim(-0.03, 1.03)
-    points = {name: {**style, "linestyle": "none"} for name, style in look.items()}
+    points = {name: {**color, "linestyle": "none"} for name, color in look.items()}
     return grid.legend(points, per_row=4)
 
 

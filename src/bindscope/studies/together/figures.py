@@ -120,8 +120,8 @@ def pairing_use(table: pd.DataFrame) -> Figure:
         facets(tidy, {words: style}, grid, "panel", bars=0.9, linewidth=1, markersize=4)
     for panel, axes in grid.panels.items():
         places = rows.loc[rows["panel"] == panel, "place"]
-        words = [_SHORT.get(place, place.rpartition(" ")[2]) for place in places]
-        axes.set_xticks(range(len(places)), words)
+        marks = [_SHORT.get(place, place.rpartition(" ")[2]) for place in places]
+        axes.set_xticks(range(len(places)), marks)
         axes.set_xlabel("tower; input of decoder layer; output of the last (end)", fontsize=7.5)
         axes.set_ylim(-0.08, 1.08)
         axes.set_title(panel)

@@ -81,8 +81,8 @@ def tokens(
     columns = min(_COLUMNS, len(panels))
     most = [max(counts[i : i + columns]) for i in range(0, len(counts), columns)]
     heights = [0.75 + 0.34 * n for n in most]
-    shared = {"sharex": True, "gridspec_kw": {"height_ratios": heights}}
-    grid = wrapped(panels, columns, (1.0 + sum(heights), 0), **shared)
+    inches = (1.0 + sum(heights), 0)
+    grid = wrapped(panels, columns, inches, sharex=True, height_ratios=heights)
     for i, ((dataset, model), axes) in enumerate(grid.panels.items()):
         part, probes = panels[dataset, model], ticks[dataset, model]
         _tokens(axes, part, list(probes))
@@ -110,7 +110,7 @@ def tokens(
 def _ticks(part: pd.DataFrame) -> dict[str, str]:
     """Return each probe's name under its row: its family's, or its own where several share that."""
     family_of = dict(zip(part["probe"], part["family"], strict=True))
-    found = {}
+    found: dict[str, str] = {}
     for family in family_order(family_of.values()):
         same = sorted(probe for probe, of in family_of.items() if of == family)
         found |= {probe: family_tick(family) if len(same) == 1 else probe for probe in same}

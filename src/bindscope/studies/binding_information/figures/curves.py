@@ -140,7 +140,7 @@ def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     ]
     grid = wrapped(panels, _COLUMNS, (0.9, 1.9), sharex=True, sharey=True)
     _curves(grid, rows, where, look, markersize=3.5)
-    hollow = {"markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
+    hollow: Look = {"markersize": 4.5, "markerfacecolor": "white", "linestyle": "none"}
     final = rows[rows["layer"] == "final"]
     facets(final, look, grid, where, **hollow)
     assumed = {tuple(key) for key in rows.loc[rows["assumed_prior"], where].to_numpy()}

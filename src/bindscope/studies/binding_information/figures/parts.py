@@ -229,7 +229,7 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
 
     The last part, which the study is about, has the widest line.
     """
-    tidy, look = [], {}
+    tidy, look = [], dict[str, Look]()
     for _, curve in rows.groupby(["dataset", "model", "tokens"], sort=False):
         first = curve.iloc[0].to_dict()
         for part in parts_of(first):

@@ -108,7 +108,7 @@ def training(
         for (_, family), axes in grid.panels.items():
             for _, curve in own[own["family"] == family].groupby(["fit", "seed"]):
                 dashes = _OF_TOKENS.get(curve["tokens"].iloc[0], "-")
-                look = {"color": colour[curve["model"].iloc[0]], "linestyle": dashes}
+                look: Look = {"color": colour[curve["model"].iloc[0]], "linestyle": dashes}
                 axes.plot(curve["step"], curve["loss_bits"], linewidth=1.0, **look)
             if family not in drawn:  # a panel without lines is not shown
                 axes.set_axis_off()

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import AMBER, BLUE, INK
-from bindscope.figures.facets import crossed, wrapped
+from bindscope.figures.facets import Look, crossed, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
@@ -205,7 +205,8 @@ def _numbers(
     for row in ours.to_dict("records"):
         same = (numbers["tokens"] == row["tokens"]) & (numbers["probe"] == row["probe"])
         axes.plot(100 * row["ours"], int(same.to_numpy().argmax()), **_OURS)
-    words, look = about["note"], {"color": INK, "fontstyle": "italic"}
+    look: Look = {"color": INK, "fontstyle": "italic"}
+    words = about["note"]
     if pd.notna(about["share"]):
         share = 100 * float(about["share"])
         axes.axvline(share, color=AMBER, linewidth=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import pandas as pd
@@ -98,6 +98,7 @@ def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
     lowest = pd.concat(rows[rows["x"] == rows["x"].min()] for rows in own.values())
     lowest = lowest.assign(layer="labels, all pairs")
     rows = pd.concat(own.values())
+    style: Any
     for shown, looked, quantity, style in (
         (rows, look, "same_by_distance", {"marker": "o", "markersize": 3}),
         (rows, look, "all_by_distance", {"linestyle": (0, (4, 1.5)), "linewidth": 0.8}),
