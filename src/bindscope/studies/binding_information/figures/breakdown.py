@@ -71,15 +71,14 @@ def gains(
     null: Mapping[str, npt.NDArray[Any]],
     sizes: Sequence[int],
 ) -> Breakdown | None:
-    """Subtract a fit's losses per head from those of the prior, or of its null probe.
+    """Subtract a fit's mean test losses per head from those of the prior, or of its null probe.
 
     Parameters
     ----------
     details
-        `<seed>.<target>_loss_bits`, float (heads,): mean test loss per head, and
-        `<seed>.<target>_prior_bits`, that of the exact prior; seeds are averaged. `chained` is
-        used where it was fitted (n feature heads, those of counts where there are some, K object
-        heads), else `object` and `feature`.
+        `<seed>.<target>_loss_bits`, float (heads,), and `<seed>.<target>_prior_bits`, that of the
+        exact prior; seeds are averaged. `chained` is used where it was fitted (n feature heads,
+        those of counts where there are some, K object heads), else `object` and `feature`.
     null
         Losses of the null probe; empty where there is none.
     sizes
@@ -88,8 +87,7 @@ def gains(
     Returns
     -------
     Breakdown or None
-        Bits gained; negative where the probe does worse than without input. None where there is
-        nothing to compare with.
+        Negative where the probe does worse than without input; None without a thing to compare.
     """
     n, n_objects = sum(sizes), prod(sizes)
     fit, prior = (_by_target(details, suffix) for suffix in ("_loss_bits", "_prior_bits"))
@@ -116,12 +114,8 @@ def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str
 def _read(inputs: Inputs) -> dict[str, Any]:
     """Read what the fits of last layers gained over knowing the prior alone, head by head.
 
-    Returns
-    -------
-    dict
-        `breakdowns` by label, and the feature `groups` that all of them have. One fit stands for a
-        model, one model for those that differ in their seed (`choose_fits`). Of spaces that differ
-        the largest is shown, the first of several.
+    One fit stands for a model, one model for those that differ in their seed (`choose_fits`). Of
+    spaces that differ the largest is shown, the first of several.
     """
     spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
@@ -153,14 +147,8 @@ def choose_fits(
 ) -> list[Name]:
     """Choose one fit per dataset and model or group: quadratic on [CLS], or what comes nearest.
 
-    Parameters
-    ----------
-    families
-        Per fit its probe family.
-    models
-        Names of models in the configuration's order; the first of a group stands for it.
-    home
-        Per model that is in a group the group's name.
+    Families are by fit, `models` in the configuration's order (the first of a group stands for it),
+    and `home` has the group's name of a model that is in one.
     """
     order = name_order((name[1] for name in families), models)
     ranked = sorted(
@@ -219,9 +207,8 @@ def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> F
             image = _objects(axes[0], breakdowns[label], groups, top)
             axes[0].set_title(label)
             _features(axes[1], breakdowns[label], groups, reach)
-        for axes in grid.T[len(block) :]:
-            axes[0].set_axis_off()
-            axes[1].set_axis_off()
+        for axes in grid.T[len(block) :].flat:
+            axes.set_axis_off()
         _value_names(grid, groups)
         bar = part.colorbar(image, ax=list(grid[0]), pad=0.01, aspect=18)
         bar.outline.set_visible(False)
