@@ -6,7 +6,7 @@ import pytest
 from drawing import reason
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.facets import coloured, crossed, facets, heat_map, stacked, wrapped
+from bindscope.figures.facets import broken, coloured, crossed, facets, heat_map, stacked, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks, new_figure
 
@@ -55,6 +55,12 @@ def test_a_table_of_panels_is_keyed_by_row_and_column() -> None:
     assert [len(axes.lines) for axes in grid.panels.values()] == [2, 2, 0, 0]
     grid.label(y=("first", "second"))
     assert [axes.get_ylabel() for axes in grid.left] == ["first", "second"]
+
+
+def test_a_wide_table_of_panels_is_broken() -> None:
+    grid = broken("rs", "abc", 2, (0, 1))
+    assert list(grid.panels) == [(r, n) for names in ("ab", "c") for r in "rs" for n in names]
+    assert [axes.axison for axes in grid.figure.axes] == [True] * 5 + [False, True, False]
 
 
 def test_columns_become_lines_with_their_own_intervals() -> None:

@@ -64,15 +64,36 @@ class Grid:
 def wrapped(
     keys: Iterable[Any], columns: int, inches: Inches, on: Any = None, **shared: Any
 ) -> Grid:
-    """Make a panel per key, at most `columns` in a row; see `crossed`."""
+    """Make a panel per key, at most `columns` in a row; None: none there; see `crossed`."""
     names = list(keys)
     columns = min(columns, len(names))
     rows = -(-len(names) // columns)
     figure: Figure = on or new_figure(inches[0] + inches[1] * rows)
     places = figure.subplots(rows, columns, squeeze=False, **shared)
     bottom = lowest_panels(places, len(names))
-    panels = dict(zip(names, places.flat, strict=False))
+    panels = {}
+    for key, axes in zip(names, places.flat, strict=False):
+        if key is None:
+            axes.set_axis_off()
+        else:
+            panels[key] = axes
     return Grid(figure, panels, list(places[:, 0]), bottom)
+
+
+def broken(
+    rows: Iterable[Any], columns: Iterable[Any], most: int, inches: Inches, **shared: Any
+) -> Grid:
+    """Make a table of panels as `crossed` that is broken after `most` columns."""
+    down, across = list(rows), list(columns)
+    width = min(most, len(across))
+    across += [None] * (-len(across) % width)
+    keys = [
+        (row, name) if name is not None else None
+        for i in range(0, len(across), width)
+        for row in down
+        for name in across[i : i + width]
+    ]
+    return wrapped(keys, width, inches, **shared)
 
 
 def crossed(

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bindscope.figures.colours import GREY, INK
-from bindscope.figures.facets import Look, facets, wrapped
+from bindscope.figures.facets import Look, broken, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, figure, some
 from bindscope.figures.style import handle, legend_below, zero_line
 from bindscope.report.chapter import number
@@ -273,31 +273,20 @@ def parts_layers(
     places = {line: i for i, line in enumerate(lines)}
     tidy, look = _shares(rows.sort_values("line_of", key=lambda of: of.map(places), kind="stable"))
     names = name_order(rows["model"], models)
-    columns = min(_COLUMNS, len(names))
-    blocks = [names[i : i + columns] for i in range(0, len(names), columns)]
-    keys = [
-        (line, name, n)
-        for n, block in enumerate(blocks)
-        for line in lines
-        for name in [*block, *range(columns - len(block))]  # numbers: places without a panel
-    ]
-    grid = wrapped(keys, columns, (0.75, 1.45), sharex=True, sharey=True)
-    tidy["block"] = tidy["model"].map(lambda name: names.index(name) // columns)
-    facets(tidy, look, grid, ("line_of", "model", "block"), band=0.18)
-    for (line, name, _), axes in grid.panels.items():
+    grid = broken(lines, names, _COLUMNS, (0.75, 1.45), sharex=True, sharey=True)
+    facets(tidy, look, grid, ("line_of", "model"), band=0.18)
+    for (line, name), axes in grid.panels.items():
         own = tidy[(tidy["line_of"] == line) & (tidy["model"] == name)]
-        if isinstance(name, int):
-            axes.set_axis_off()
-        elif len(own):
+        if len(own):
             _dots(axes, own, found.single, look)
-        if line == next(iter(lines)) and not isinstance(name, int):
+        if line == next(iter(lines)):
             axes.set_title(fill(name, _NAME_WIDTH), fontsize=8)
     heads = [
         f"{marked(dataset, rests_on_one(tidy[tidy['line_of'] == line]))}\n"
         f"{tokens_shown(token).name}\nread at least, %"
         for line, (dataset, token) in lines.items()
     ]
-    grid.label(y=heads * len(blocks), fontsize=7.5)
+    grid.label(y=heads * len(grid.left), fontsize=7.5)
     deepest = int(rows["x"].max())
     for axes in grid.bottom:
         axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 4))))

@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY
-from bindscope.figures.facets import Look, facets, lines, wrapped
+from bindscope.figures.facets import Look, broken, facets, lines, wrapped
 from bindscope.figures.figure import NothingToDrawError, figure, some
 from bindscope.figures.style import (
     handle,
@@ -91,32 +91,22 @@ def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
     found = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
     curves = _by_panel(some(found, "No probe of pairs read tokens of a model."), models)
     positions = of_positions(table)
-    names = list(dict.fromkeys(curves["panel"]))
-    columns = min(_COLUMNS, len(names))
-    names += [""] * (-len(names) % columns)
-    bands = [names[i : i + columns] for i in range(0, len(names), columns)]
-    keys = [(name, measure, i) for band in bands for measure in _MEASURES
-            for i, name in enumerate(band)]  # fmt: skip
-    # The number keeps the keys of empty places apart.
-    keys = [(name, measure, i if name else n) for n, (name, measure, i) in enumerate(keys)]
-    grid = wrapped(keys, columns, (0.9, 1.7))
-    for (name, measure, column), axes in grid.panels.items():
-        if not name:
-            axes.set_axis_off()
-            continue
+    names = dict.fromkeys(curves["panel"])
+    grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
+    for (measure, name), axes in grid.panels.items():
         _layers(axes, curves[curves["panel"] == name], positions, measure)
-        if column == 0:
+        if axes in grid.left:
             axes.set_ylabel(_MEASURES[measure][0])
         if measure == "accuracy":
             axes.set_title(name, fontsize=8)
         else:
             axes.set_xlabel("layer")
     for measure in _MEASURES:  # one scale for all of its panels
-        own = {key: axes for key, axes in grid.panels.items() if key[0] and key[1] == measure}
-        ends = np.array([axes.get_ylim() for axes in own.values()])
-        for (_, _, column), axes in own.items():
+        own = [axes for key, axes in grid.panels.items() if key[0] == measure]
+        ends = np.array([axes.get_ylim() for axes in own])
+        for axes in own:
             axes.set_ylim(ends[:, 0].min(), ends[:, 1].max())
-            axes.tick_params(labelleft=column == 0)
+            axes.tick_params(labelleft=axes in grid.left)
     return grid.legend(_families(curves), *_rivals(positions))
 
 
