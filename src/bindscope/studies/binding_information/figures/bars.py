@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.facets import crossed, wrapped
 from bindscope.figures.figure import figure, some
@@ -24,10 +23,11 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.curves import curve_rows
 from bindscope.studies.binding_information.figures.shared import (
     bar_legend,
+    binding_and,
     bound_bar,
     marked,
-    read_binding,
     rests_on_one,
+    table_as,
 )
 from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
 from bindscope.studies.binding_information.published import (
@@ -46,18 +46,12 @@ from bindscope.studies.binding_information.views import (
     over_seeds,
     token_order,
 )
-from bindscope.tables.write import read_table
 
 _COLUMNS = 3
 _BAR = 0.8
 
 
-def _read_tokens(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the models' order and the paper's numbers."""
-    return {**read_binding(inputs), "published": read_papers_table(inputs)}
-
-
-@figure(_read_tokens)
+@figure(binding_and(published=read_papers_table))
 def tokens(
     table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
 ) -> Figure:
@@ -144,14 +138,7 @@ _ASSIGNED: dict[str, Any] = {
 _QUANTITIES = ("β*, %", "B*, bits per scene", "B_O, bits per scene")
 
 
-def _read_natural(inputs: Inputs) -> dict[str, Any]:
-    """Read this study's table and that of priors, which datasets it is about, the paper's words."""
-    priors = read_table(inputs.paths("priors")[0])
-    found = read_binding(inputs, "datasets", "cells")
-    return {**found, "priors": priors, "trends": read_trends(inputs)}
-
-
-@figure(_read_natural)
+@figure(binding_and("datasets", "cells", priors=table_as("priors"), trends=read_trends))
 def natural(
     table: pd.DataFrame,
     priors: pd.DataFrame,

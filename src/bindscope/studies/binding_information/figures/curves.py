@@ -7,7 +7,7 @@ probe seeds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ from bindscope.figures.style import (
 )
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
+    binding_and,
     hatched,
     marked,
     read_binding,
     rests_on_one,
+    table_as,
 )
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.published import read_trends, trend_of
@@ -48,7 +50,6 @@ from bindscope.studies.binding_information.views import (
     read_alike,
     token_order,
 )
-from bindscope.tables.write import read_table
 
 BOUND, PAPER = "conditional_binding_lower_bound_bits", "conditional_binding_bits"
 COUNTS = "h_counts_given_feature_bits"
@@ -215,12 +216,7 @@ def _against(
     return grid.figure
 
 
-def _read_cells(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the numbers of possible objects, and what the paper reports of trends."""
-    return {**read_binding(inputs, "cells"), "trends": read_trends(inputs)}
-
-
-@figure(_read_cells)
+@figure(binding_and("cells", trends=read_trends))
 def complexity(
     table: pd.DataFrame,
     cells: Mapping[str, int],
@@ -241,30 +237,29 @@ def complexity(
     return _against(rows, lines, "number of possible objects, K", marks, "cells", note)
 
 
-def _read_resolution(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the families, and the side of each model's input off its activations."""
-    found = _read_cells(inputs)
-    del found["models"]
-    families = {f["name"]: f["models"] for f in inputs.content["families"]}
-    return {**found, "families": families, "input_px": dict(_sides(inputs))}
+def _families(inputs: Inputs) -> dict[str, list[str]]:
+    return {family["name"]: family["models"] for family in inputs.content["families"]}
 
 
-def _sides(inputs: Inputs) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield (dataset, model) and the side of the grid of patches in pixels."""
+def _sides(inputs: Inputs) -> dict[tuple[str, str], int]:
+    """Read the side of the grid of patches, pixels, by dataset and model off the activations."""
+    found = {}
     for given in inputs.of("indexes"):
         token_map = json.loads(Path(given.path).read_text())["attributes"]["token_map"]
         if token_map:
             names = given.names["dataset"], given.names["model"]
-            yield names, token_map["grid"][0] * token_map["patch_px"]
+            found[names] = token_map["grid"][0] * token_map["patch_px"]
+    return found
 
 
-@figure(_read_resolution)
+@figure(binding_and("cells", families=_families, input_px=_sides, trends=read_trends))
 def resolution(
     table: pd.DataFrame,
     families: Mapping[str, Sequence[str]],
     input_px: Mapping[tuple[str, str], int],
     cells: Mapping[str, int],
     trends: pd.DataFrame | None = None,
+    **_: object,
 ) -> Figure:
     """F6: binding against the side of the input image, the same scenes, a curve per family.
 
@@ -295,12 +290,7 @@ def resolution(
     return _against(rows, lines, "side of the input image, pixels", marks, "axis_value", note)
 
 
-def _read_occlusion(inputs: Inputs) -> dict[str, Any]:
-    """Read this study's table and that of scene statistics, and the paper's numbers."""
-    return {**_read_cells(inputs), "statistics": read_table(inputs.paths("statistics")[0])}
-
-
-@figure(_read_occlusion)
+@figure(binding_and("cells", statistics=table_as("statistics"), trends=read_trends))
 def occlusion(
     table: pd.DataFrame,
     statistics: pd.DataFrame,

@@ -20,9 +20,9 @@ from bindscope.figures.style import handle, legend_below, zero_line
 from bindscope.report.chapter import number
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
+    binding_and,
     hatched,
     marked,
-    read_binding,
     rests_on_one,
 )
 from bindscope.studies.binding_information.names import tokens_shown
@@ -48,11 +48,6 @@ _SEED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _read(inputs: Any) -> dict[str, Any]:
-    """Read the table, and the configuration's order of models and datasets."""
-    return read_binding(inputs, "datasets")
-
-
 class _Box(NamedTuple):
     """Where a part is drawn: its left end and its width, bits."""
 
@@ -61,7 +56,7 @@ class _Box(NamedTuple):
     bits: float
 
 
-@figure(_read)
+@figure(binding_and("datasets"))
 def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
     """The three parts of what a representation says about the objects, as bars in boxes.
 
@@ -248,7 +243,7 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
     return pd.concat(tidy), look
 
 
-@figure(_read)
+@figure(binding_and("datasets"))
 def parts_layers(
     table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()
 ) -> Figure:

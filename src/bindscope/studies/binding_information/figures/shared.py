@@ -8,7 +8,7 @@ the legend says what both mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pandas as pd
@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
+from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.studies.binding_information.names import Shown
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
@@ -33,8 +34,8 @@ _PAPER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def read_binding(inputs: Inputs, *further: str) -> dict[str, Any]:
-    """Read what every figure about the table takes, and `further` parts of the request's content.
+def read_binding(inputs: Inputs) -> dict[str, Any]:
+    """Read what every figure about the table takes.
 
     Returns
     -------
@@ -45,8 +46,23 @@ def read_binding(inputs: Inputs, *further: str) -> dict[str, Any]:
     """
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     models, groups = inputs.content["models"], inputs.content["model_groups"]
-    found = {"table": with_groups(table, groups), "models": shown_models(models, groups)}
-    return found | {name: inputs.content[name] for name in further}
+    return {"table": with_groups(table, groups), "models": shown_models(models, groups)}
+
+
+def binding_and(*content: str, **readers: Callable[[Inputs], Any]) -> Read:
+    """Return a reader of the same, of parts of the request's content, and of what others read."""
+
+    def read(inputs: Inputs) -> dict[str, Any]:
+        parts = {name: inputs.content[name] for name in content}
+        others = {name: reader(inputs) for name, reader in readers.items()}
+        return {**read_binding(inputs), **parts, **others}
+
+    return read
+
+
+def table_as(role: str) -> Callable[[Inputs], pd.DataFrame]:
+    """Return a reader of another study's table."""
+    return lambda inputs: read_table(inputs.paths(role)[0])
 
 
 def rests_on_one(rows: pd.DataFrame) -> bool:

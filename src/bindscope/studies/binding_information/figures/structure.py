@@ -29,8 +29,8 @@ from bindscope.figures.style import (
 )
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
+    binding_and,
     marked,
-    read_binding,
     rests_on_one,
 )
 from bindscope.studies.binding_information.names import PAPERS, family_tick, tokens_shown
@@ -61,8 +61,8 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     return rows[count > 1] if len(rows) else rows
 
 
-def _read(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the models' order, the paper's numbers, and the cost of sharing."""
+def _costs(inputs: Inputs) -> pd.DataFrame:
+    """Read the cost of sharing off the losses of scenes."""
     fits = []
     for given in inputs.of("fits"):
         names = (given.names["dataset"], given.names["model"], given.names["tokens"])
@@ -70,11 +70,10 @@ def _read(inputs: Inputs) -> dict[str, Any]:
         family = protocol_family(family_of(row["options"]), row["protocol"])
         fits.append((names, family, from_arrays(load_file(given.files["details"]))))
     about = inputs.content["information"]
-    costs = sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
-    return {**read_binding(inputs), "published": read_papers_table(inputs), "costs": costs}
+    return sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
 
 
-@figure(_read)
+@figure(binding_and(published=read_papers_table, costs=_costs))
 def structure(
     table: pd.DataFrame,
     published: pd.DataFrame | None = None,

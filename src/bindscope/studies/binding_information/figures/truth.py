@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import AMBER, BLUE, INK
 from bindscope.figures.facets import Look, crossed, wrapped
 from bindscope.figures.figure import figure, some
@@ -21,7 +20,7 @@ from bindscope.figures.style import (
     values_along_x,
     zero_line,
 )
-from bindscope.studies.binding_information.figures.shared import read_binding
+from bindscope.studies.binding_information.figures.shared import binding_and, read_binding
 from bindscope.studies.binding_information.names import family_shown, tokens_shown
 from bindscope.studies.binding_information.published import (
     beside,
@@ -138,19 +137,13 @@ _OURS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _read_histogram(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, the paper's numbers, and what a histogram reaches."""
-    return {
-        "table": read_binding(inputs)["table"],
-        "published": read_papers_table(inputs),
-        "trends": read_trends(inputs),
-        "histograms": read_histograms(inputs),
-    }
-
-
-@figure(_read_histogram)
+@figure(binding_and(published=read_papers_table, trends=read_trends, histograms=read_histograms))
 def histogram(
-    table: pd.DataFrame, published: pd.DataFrame, trends: pd.DataFrame, histograms: pd.DataFrame
+    table: pd.DataFrame,
+    published: pd.DataFrame,
+    trends: pd.DataFrame,
+    histograms: pd.DataFrame,
+    **_: object,
 ) -> Figure:
     """The paper's beta* as stars, beside what counting alone reaches on its data sets (spec 1, 8).
 
