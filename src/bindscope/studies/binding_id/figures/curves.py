@@ -101,7 +101,7 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
 def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     """Draw windows of layers, with a frozen context and with one that is computed anew."""
     rows = rows[rows["layers"].str.match(r"[0-9]+( to [0-9]+)?$")]
-    places = sorted(set(rows["layers"]), key=lambda words: int(words.split()[0]))
+    places = sorted(set(rows["layers"]), key=lambda words: (int(words.split()[0]), words))
     rows = rows.assign(x=rows["layers"].map(places.index))
     how: dict[str, Any] = {"y": "share", "by": "name", "apart": 0.5 / max(len(look), 2)}
     lines(axes, rows[~rows["anew"]], look, **how)
