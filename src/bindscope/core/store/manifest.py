@@ -17,7 +17,6 @@ from typing import Any
 from bindscope import __version__
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import canonical_json, hash_file, parse_json, sha256
-from bindscope.core.store.dtypes import storage_dtype
 
 CHUNK_BYTES = 4 << 20
 _NAMED_KEY = re.compile(r"-([0-9a-f]{8})\.json$")  # as in bindscope.core.paths
@@ -27,6 +26,11 @@ _VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
 def remedy(manifest_path: Path | str) -> str:
     """Return the command that makes a damaged or foreign store anew."""
     return snakemake_command(f"--forcerun {manifest_path}")
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the bytes of one number, from the name of its type; a forecast loads no NumPy."""
+    return 1 if dtype == "bool" else int(re.sub(r"\D+", "", dtype)) // 8
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class ArrayLayout:
             raise ValueError(f"shape {shape} has no scenes along axis {sample_axis}")
         n = shape[sample_axis]
         rest = shape[sample_axis + 1 :]
-        layer_bytes = n * prod(rest) * storage_dtype(dtype).itemsize
+        layer_bytes = n * prod(rest) * item_bytes(dtype)
         rows = ceil(n / max(1, layer_bytes // CHUNK_BYTES))
         small = CHUNK_BYTES / 4
         layers = tuple(min(side, ceil(small / layer_bytes)) for side in shape[:sample_axis])
@@ -73,7 +77,7 @@ class ArrayLayout:
     @property
     def chunk_bytes(self) -> int:
         """Bytes of a chunk in memory."""
-        return prod(self.chunks) * storage_dtype(self.dtype).itemsize
+        return prod(self.chunks) * item_bytes(self.dtype)
 
     @property
     def stored_bytes(self) -> int:
