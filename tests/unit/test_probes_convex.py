@@ -10,6 +10,7 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import softplus
 
+from bindscope.fitting import lbfgs
 from bindscope.fitting.lbfgs import Regressions, descend, loss_and_slope
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import Average, HeadProblem, Vectors
@@ -108,7 +109,7 @@ def test_separable_data_without_ridge_stop_at_no_loss():
 def test_a_preconditioned_step_is_exact_per_column():
     """The inverse of a leading block, by one factor for all columns."""
     problem_ = regressions("object", noise=1.0)
-    inverse, mask = problem_.factor(0.1), problem_.mask()
+    inverse, mask = problem_.factor(0.1, problem_.gram), problem_.mask()
     g = torch.randn(mask.shape, dtype=mask.dtype) * mask
     found = mask * (inverse.t() @ (mask * (inverse @ g)))
     matrix = torch.linalg.inv(inverse)
@@ -116,6 +117,37 @@ def test_a_preconditioned_step_is_exact_per_column():
     for k, rows in enumerate(problem_.rows.tolist()):
         expected = torch.linalg.solve(matrix[:rows, :rows], g[:rows, k])
         torch.testing.assert_close(found[:rows, k], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_the_curvature_is_the_mean_hessian():
+    problem_ = regressions("object", noise=1.0)
+    w = torch.randn(problem_.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = problem_.curvature(w, torch.arange(w.shape[1]))
+
+    def loss(column, k):
+        x, sign, _ = problem_.data
+        return softplus(sign[:, k] * (x @ column)).mean()
+
+    hessians = [
+        torch.autograd.functional.hessian(lambda column, k=k: loss(column, k), w[:, k])
+        for k in range(w.shape[1])
+    ]
+    torch.testing.assert_close(found, torch.stack(hessians).mean(0))
+
+
+def test_weak_ridges_need_the_curvature_where_the_weights_are(monkeypatch):
+    """Where most scenes are told, the bound of the curvature is far above it."""
+    problem_ = regressions("object", noise=0.1, dim=40)
+    measured = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
+    monkeypatch.setattr(lbfgs, "REFRESH", 10_000)
+    bounded = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
+    assert measured.iterations < 0.6 * bounded.iterations < 1200
+    torch.testing.assert_close(
+        margins(problem_, measured.w).sigmoid(),
+        margins(problem_, bounded.w).sigmoid(),
+        rtol=0,
+        atol=1e-3,
+    )
 
 
 def test_iterations_are_bounded():

@@ -5,9 +5,10 @@ logits l = offset + X w_c, over the leading rows of w_c that the column may use.
 advance in the same matrix products, each with its own L-BFGS memory (Nocedal and Wright,
 *Numerical Optimization*, algorithms 7.4 and 7.5) and its own strong Wolfe step.  Three things make
 it fast: a line search costs no product, for logits are linear in the weights; the initial inverse
-Hessian is that of the bound X'X/4N + l2 (Boehning 1992), exact per column because columns use
-nested leading blocks of one Cholesky factor; converged columns leave the products.  SciPy's L-BFGS
-takes 20 times as long or more, in as many more iterations.
+Hessian is that of the bound X'X/4N + l2 (Boehning 1992), later of the mean curvature of the columns
+that are left, exact per column because columns use nested leading blocks of one Cholesky factor;
+converged columns leave the products.  SciPy's L-BFGS takes 20 times as long or more, in as many
+more iterations.
 
 Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
 a pass over blocks of it, in the same two products.
@@ -26,6 +27,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 MEMORY = 10
+REFRESH = 20  # iterations after which the curvature is measured anew; more often takes as long
 ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search
 JITTER = 1e-6
 
@@ -114,15 +116,24 @@ class Regressions:
             ]
         )
 
-    def factor(self, l2: float) -> Tensor:
-        """Return L^-1 (p, p), where L L' = X'X/4N + l2.
+    def curvature(self, w: Tensor, columns: Tensor) -> Tensor:
+        """Return the mean Hessian, without ridge, of columns at weights (p, C), float64 (p, p)."""
+        total, n = torch.zeros((), dtype=torch.float64), 0
+        for x, _, margins in self.margins(w, columns):
+            sigma = margins.sigmoid()
+            total = (x.t() @ (x * (sigma * (1 - sigma)).mean(1, keepdim=True))).double() + total
+            n += len(x)
+        return total / n
+
+    def factor(self, l2: float, curvature: Tensor) -> Tensor:
+        """Return L^-1 (p, p), where L L' = curvature + l2.
 
         The inverse of a leading block is L_k^-T L_k^-1 with L_k^-1 the leading block of L^-1, hence
         two products with a mask between them precondition all columns.
         """
         eye = torch.eye(len(self.gram), dtype=torch.float64, device=self.gram.device)
         jitter = JITTER * (1 + self.gram.diagonal().mean())
-        cholesky = torch.linalg.cholesky(self.gram + eye * (l2 * self.penalised.double() + jitter))
+        cholesky = torch.linalg.cholesky(curvature + eye * (l2 * self.penalised.double() + jitter))
         inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
         return inverse.to(self.penalised.dtype)
 
@@ -225,10 +236,14 @@ class _Columns:
 
     def __init__(self, problem: Regressions, l2: float, columns: Tensor) -> None:
         self.problem, self.ridge, self.live = problem, l2 * problem.penalised, columns
-        self.inverse, self.mask = problem.factor(l2), problem.mask()[:, columns]
+        self.inverse, self.mask = problem.factor(l2, problem.gram), problem.mask()[:, columns]
+        self.l2, self.lines = l2, 0
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         self.w, self.direction = w, direction
+        self.lines += 1
+        if self.lines % REFRESH == 0:
+            self.inverse = self.problem.factor(self.l2, self.problem.curvature(w, self.live))
 
     def keep(self, index: Tensor) -> None:
         self.live, self.mask = self.live[index], self.mask[:, index]
@@ -263,6 +278,7 @@ class _Held(_Columns):
         return loss, slope * self.mask
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
+        super().aim(w, direction)
         self.change = self.sign * (self.x @ direction)
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
