@@ -28,6 +28,7 @@ from torch.nn.functional import softplus
 
 MEMORY = 10
 REFRESH = 20  # iterations after which the curvature is measured anew; more often takes as long
+ROWS = 4096  # scenes at a time of which the curvature takes another copy
 ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search
 JITTER = 1e-6
 
@@ -90,11 +91,8 @@ class Regressions:
 
     def margins(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Iterator[Margins]:
         """Yield the margins of each block at weights (p, C) of some columns."""
-        for x, sign, offset in self.blocks():
-            own, logits = sign[:, columns], x @ w
-            if offset is not None:
-                logits += offset[:, columns]
-            yield x, own, logits.mul_(own)
+        for block in self.blocks():
+            yield _margins(block, w, columns)
 
     def losses(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Tensor:
         """Return the loss of some columns without ridge, in nats per scene, float64 (C,)."""
@@ -119,10 +117,12 @@ class Regressions:
     def curvature(self, w: Tensor, columns: Tensor) -> Tensor:
         """Return the mean Hessian, without ridge, of columns at weights (p, C), float64 (p, p)."""
         total, n = torch.zeros((), dtype=torch.float64), 0
-        for x, _, margins in self.margins(w, columns):
-            sigma = margins.sigmoid()
-            total = (x.t() @ (x * (sigma * (1 - sigma)).mean(1, keepdim=True))).double() + total
-            n += len(x)
+        for block in self.blocks():
+            for start in range(0, len(block[0]), ROWS):
+                x, _, margins = _margins(_rows(block, slice(start, start + ROWS)), w, columns)
+                sigma = margins.sigmoid_()
+                total = (x.t() @ (x * (sigma * (1 - sigma)).mean(1, keepdim=True))).double() + total
+                n += len(x)
         return total / n
 
     def factor(self, l2: float, curvature: Tensor) -> Tensor:
@@ -136,6 +136,19 @@ class Regressions:
         cholesky = torch.linalg.cholesky(curvature + eye * (l2 * self.penalised.double() + jitter))
         inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
         return inverse.to(self.penalised.dtype)
+
+
+def _margins(block: Block, w: Tensor, columns: Tensor | slice) -> Margins:
+    x, sign, offset = block
+    own, logits = sign[:, columns], x @ w
+    if offset is not None:
+        logits += offset[:, columns]
+    return x, own, logits.mul_(own)
+
+
+def _rows(block: Block, rows: slice) -> Block:
+    x, sign, offset = block
+    return x[rows], sign[rows], None if offset is None else offset[rows]
 
 
 def loss_and_slope(blocks: Iterable[Margins]) -> tuple[Tensor, Tensor]:
