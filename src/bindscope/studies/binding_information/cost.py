@@ -12,9 +12,10 @@ from bindscope.graph.cost import n_counts, shape_of
 
 Content = Mapping[str, Any]
 
-# Of a path of ten ridge strengths, columns that leave it counted in part (default run: 770 to 1,230
-# iterations of the slowest column), and of a fit that a null probe ends early.
-_PATH, _NULL_PATH = 500, 60
+# Of a path of ten ridge strengths, columns that leave it counted in part (default run: 370 to 900
+# iterations of the slowest column), and of a fit that a null probe ends early. The curvature is
+# measured after each `fitting.lbfgs.REFRESH` of them.
+_PATH, _NULL_PATH, _REFRESH = 240, 60, 20
 # How many cycles a fit takes (default run: 1 to 2 of vectors, 1 and 8 of `set`; 8 is the most).
 _CYCLES, _CYCLES_OF_SETS = 1.8, 4.0
 _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
@@ -134,7 +135,8 @@ def fit(product: Product) -> Work:
     if convex:
         path = _PATH if "index" in product.inputs else _NULL_PATH
         path *= seeds if content["control"] != "none" else 1
-        flops += path * 4 * read.n["train"] * linear
+        curvature = len(heads) * (vector + bits) ** 2 / _REFRESH
+        flops += path * read.n["train"] * (4 * linear + 2 * curvature)
         elements += path * (_TRIED * read.n["train"] * n_heads + _MOVED * linear)
     if not alone:
         steps, batch = _steps(probe, read.n["train"])
