@@ -6,7 +6,6 @@ with 20 draws of the data. What the tolerances are, and why, is in ``docs/known_
 """
 
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
@@ -124,12 +123,9 @@ def assert_expressed(row, known, family):
     assert_never_above(row, known)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "seed"),
-    [*product(EXPRESSED, range(3)), ("conjunctive", 0), ("tensor_product", 0)],
-)
-def test_linear_probes_read_linear_codes(encoder, seed):
-    assert_expressed(*measure(encoder, "linear", seed), "linear")
+@pytest.mark.parametrize("encoder", [*EXPRESSED, "conjunctive", "tensor_product"])
+def test_linear_probes_read_linear_codes(encoder):
+    assert_expressed(*measure(encoder, "linear", 0), "linear")
 
 
 @pytest.mark.parametrize(
@@ -151,10 +147,9 @@ def test_linear_probes_read_cells_that_are_erased_one_by_one():
     assert_never_above(row, known)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("encoder", ["cipher", "cipher_features", "cipher_three"])
-def test_linear_probes_read_no_cipher(encoder, seed):
-    row, known = measure(encoder, "linear", seed)
+def test_linear_probes_read_no_cipher(encoder):
+    row, known = measure(encoder, "linear", 0)
     assert row["conditional_binding_lower_bound_bits"] <= CANNOT * H_OBJECT
     if encoder != "cipher_features":  # there F stands in clear
         assert row["binding_lower_bound_bits"] <= CANNOT * H_OBJECT
@@ -184,8 +179,8 @@ def test_attention_reads_tokens_that_the_mean_has_lost():
 
 
 def test_shuffled_labels_hold_nothing():
-    """Ten shuffles; neither the paper's estimate nor the bound is clipped at 0."""
-    rows = [measure("identity", "linear", 0, shuffle=i)[0] for i in range(10)]
+    """Four shuffles; neither the paper's estimate nor the bound is clipped at 0."""
+    rows = [measure("identity", "linear", 0, shuffle=i)[0] for i in range(4)]
     for name in ("binding_bits", *BOUNDS):
         mean = np.mean([row[name] for row in rows])
         assert mean <= SHUFFLED, name
