@@ -36,11 +36,10 @@ from bindscope.studies.binding_id.experiments.interventions import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes, question
-from bindscope.studies.binding_id.vlm.base import Options as EngineOptions
-from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.toys.adapter import ToyAdapter
+from bindscope.studies.binding_id.vlm.engine import Options as EngineOptions
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.fast import FastEngine
-from bindscope.studies.binding_id.vlm.toys import ToyAdapter
 
 TITLE = "Interventions on a frozen context"
 FEWER_FLOPS = {"toy": 8, "larger": 20}  # a toy's question is 3 tokens of 47: 15 times at most
@@ -59,7 +58,9 @@ def entries(options: Options) -> list[Entry]:
     for name, adapter, side in (("toy", toy(), 36), ("larger", larger(options), 384)):
         settings = EngineOptions(batch_size=SCENES["toy"])
         template = partial(prompts, form=Form("short")) if name == "toy" else tiny_vlms.template
-        engines = [kind(adapter, template, settings) for kind in (FastEngine, ReferenceEngine)]
+        engines = [
+            kind(adapter, template, settings) for kind in (VisionLanguageEngine, ReferenceEngine)
+        ]
         found.append(entry(name, engines, batches(name, side), options))
     return found
 

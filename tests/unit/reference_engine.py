@@ -1,6 +1,6 @@
 """The reference engine: the library's own forward pass with hooks, once per condition and question.
 
-It is slow and plain, and is what the fast engine is tested against. Of the adapter it uses the
+It is slow and plain, and is what the engine is tested against. Of the adapter it uses the
 whole forward pass; it has no cache, and rotates nothing itself: tokens whose keys are to be moved
 are given other positions at that layer. Their queries move along, which has no effect where the
 context is frozen, as what those queries give is overwritten before the next layer.
@@ -9,16 +9,17 @@ context is frozen, as what those queries give is overwritten before the next lay
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bindscope.studies.binding_id.experiments.interventions import Condition
 from bindscope.studies.binding_id.tasks.task import Group, Scenes
-from bindscope.studies.binding_id.vlm.adapters import Inputs, additive, before_layers
+from bindscope.studies.binding_id.toys.adapter import ToyAdapter
+from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
 from bindscope.studies.binding_id.vlm.attention import Watch, watched
-from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
     blinded,
@@ -27,6 +28,7 @@ from bindscope.studies.binding_id.vlm.edits import (
     moved,
     spread,
 )
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import Contexts
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
@@ -46,12 +48,11 @@ class ReferenceEngine(VisionLanguageEngine):
             return hidden, given
 
         with before_layers(self.adapter, hook):
-            self.adapter.forward(inputs, inputs.ids[:, :0])
-        embedded = self.adapter.embed(inputs)
+            whole_pass(self.adapter, inputs, inputs.ids[:, :0])
         everything = torch.arange(length, device=inputs.ids.device).expand(n, -1)
         return Frozen(
-            scenes, read, inputs, text, embedded.positions, torch.stack(residual),
-            slots_of(everything, length), self.options.pad, self.options.border, embedded,
+            scenes, read, inputs, text, self.adapter.embed(inputs), residual,
+            slots_of(everything, length), self.options.pad, self.options.border,
         )  # fmt: skip
 
     def _answer(
@@ -80,7 +81,7 @@ class ReferenceEngine(VisionLanguageEngine):
             }
 
         with before_layers(self.adapter, hook):
-            return self.adapter.forward(base.inputs, ids)[:, -1]
+            return whole_pass(self.adapter, base.inputs, ids)[:, -1]
 
     def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
         def of_question(layer: int, weights: Tensor) -> None:
@@ -107,3 +108,23 @@ class ReferenceEngine(VisionLanguageEngine):
         steps = torch.arange(more, device=positions.device)
         further = (base.next_positions()[:, None] + steps).expand(len(positions), -1, -1)
         return torch.cat([positions, further], 2)
+
+
+def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:
+    """Run the whole model on prompts and further text; return the final norm's output."""
+    whole = torch.cat([inputs.ids, ids], 1)
+    if isinstance(adapter, ToyAdapter):
+        embedded = adapter.embed(replace(inputs, ids=whole))
+        return adapter.decode(embedded.hidden, embedded.positions, embedded.mask, None)
+    given = tensors_of(inputs, whole)
+    found: Tensor = adapter.model.model(input_ids=whole, use_cache=False, **given).last_hidden_state
+    return found
+
+
+def tensors_of(inputs: Inputs, whole: Tensor) -> dict[str, Tensor]:
+    """Return what the model is given beside the tokens of prompts with further text."""
+    found = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
+    if (types := found.get("mm_token_type_ids")) is not None:
+        more = whole.shape[1] - inputs.ids.shape[1]
+        found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
+    return found

@@ -26,10 +26,9 @@ from bindscope.studies.binding_id.experiments.interventions import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import GROUPS, question
-from bindscope.studies.binding_id.vlm.base import Options
-from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.toys.adapter import ToyAdapter
+from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
-from bindscope.studies.binding_id.vlm.toys import ToyAdapter
 
 TOLERANCE = 1e-5  # of log-probabilities in float32
 N, SIDE, ITEMS = 2, 32, np.array([[0, 1, 2], [3, 2, 1]])
@@ -188,7 +187,7 @@ def whole(scenes, questions):
 
 def test_a_context_replaced_as_a_whole_is_the_other_context():
     (engine, _), _, asked = setting("llava")
-    engine = FastEngine(engine.adapter, whole, Options(keep="all"))
+    engine = VisionLanguageEngine(engine.adapter, whole)
     base, images = tiny_vlms.scenes(N, 0, SIDE)
     source, others = tiny_vlms.scenes(N, 1, SIDE)
     source = source.with_(slot=base.slot, boxes=base.boxes)
@@ -234,7 +233,7 @@ def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
     todo = conditions(engine, base, 5)[:12]
     found = engine.answers(base, source, todo, asked, ITEMS)
     assert not engine.adapter.layers[0]._forward_pre_hooks
-    single = FastEngine(engine.adapter, engine.template, Options(batch_size=1))
+    single = VisionLanguageEngine(engine.adapter, engine.template, Options(batch_size=1))
     np.testing.assert_allclose(
         found, single.answers(base, source, todo, asked, ITEMS), atol=TOLERANCE
     )
@@ -245,31 +244,7 @@ def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
         found[1:, :1], engine.answers(alone, None, [CONTROL], [q[1:] for q in asked], ITEMS[1:]),
         atol=TOLERANCE,
     )  # fmt: skip
-    assert not any(values.requires_grad for values in base.values)
-
-
-@pytest.mark.parametrize("name", ["llava anyres", "qwen"])
-def test_an_image_that_has_been_read_is_not_read_again(name, monkeypatch):
-    """Other items, or other sentences first: the same as if nothing had been in memory."""
-    (engine, _), _, asked = setting(name)
-    base, images = tiny_vlms.scenes(N, 0, SIDE)
-    others = [base.with_(item=base.item[:, ::-1]), base.mentioned(np.array([1, 0]))]
-    new = [FastEngine(engine.adapter, engine.template) for _ in range(3)]
-    first = new[0].contexts(base, images)
-    alone = [e.contexts(other, images) for e, other in zip(new[1:], others, strict=True)]
-    monkeypatch.setattr(engine.adapter, "embed", None)  # the vision tower must not run
-    shared = [new[0].contexts(other, images) for other in others]
-    monkeypatch.undo()
-    for one, other in zip(alone, shared, strict=True):
-        todo = conditions(engine, one, 7)[:10]
-        answers = [engine.answers(state, first, todo, asked, ITEMS) for state in (one, other)]
-        np.testing.assert_allclose(*answers, atol=TOLERANCE)
-        for group in GROUPS:
-            found = [engine.residual(state, group, 1) for state in (one, other)]
-            np.testing.assert_allclose(*found, atol=10 * TOLERANCE)
-    monkeypatch.setattr(engine.adapter, "embed", None)
-    with pytest.raises(TypeError):  # other images are read
-        new[0].contexts(base, images[::-1])
+    assert not any(values.requires_grad for _, values in base.cache)
 
 
 def test_single_views_and_cells_add_up():
@@ -292,10 +267,10 @@ def test_the_text_only_twin_has_things_in_words():
     form = Form("short", image=False)
     scenes, _ = tiny_vlms.scenes(N, 0, SIDE)
     scenes = replace(scenes, words=replace(scenes.words, places=("left", "right", "in", "one")))
-    options = Options(images=False, keep="all")
+    options = Options(images=False)
     fast, slow = (
         kind(engine.adapter, partial(prompts, form=form), options)
-        for kind in (FastEngine, ReferenceEngine)
+        for kind in (VisionLanguageEngine, ReferenceEngine)
     )
     assert not fast.needs_images
     todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
@@ -323,7 +298,7 @@ def test_toys_have_the_same_engines():
     template = partial(prompts, form=Form("short"))
     base, images = tiny_vlms.scenes(N, 0, SIDE)
     found = []
-    for engine in (FastEngine(adapter, template), ReferenceEngine(adapter, template)):
+    for engine in (VisionLanguageEngine(adapter, template), ReferenceEngine(adapter, template)):
         state = engine.contexts(base, images)
         assert "views" not in engine.abilities
         np.testing.assert_array_equal(engine.positions(state, "object", 0)[:, 0], base.slot[:, 0])

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import tiny_vlms
 import torch
+from reference_engine import tensors_of
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.answers.routes import routes
@@ -23,7 +24,7 @@ from bindscope.studies.binding_id.schemas import HEADS_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import GROUPS, question
-from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import question_tokens
 from bindscope.tables.schema import table_of
 
@@ -48,7 +49,7 @@ def library_attention(engine: Any, state: Any, asked: Any) -> np.ndarray[Any, An
     found = np.zeros((N, 2, engine.layers, HEADS, len(asked), len(GROUPS), k))
     for q, ids in enumerate(question_tokens(adapter, state.read, prompts, torch.device("cpu"))):
         whole = torch.cat([state.inputs.ids, ids], 1)
-        given = adapter._tensors(state.inputs, whole)
+        given = tensors_of(state.inputs, whole)
         maps = adapter.model(input_ids=whole, output_attentions=True, **given).attentions
         for layer, weights in enumerate(maps):
             assert weights.shape[1:] == (HEADS, whole.shape[1], whole.shape[1])
@@ -88,7 +89,7 @@ def test_a_question_of_one_token_looks_with_every_head() -> None:
         prompts = tiny_vlms.template(scenes, questions)
         return [replace(prompt, questions=(" has",) * len(questions)) for prompt in prompts]
 
-    short = FastEngine(engine.adapter, one_word, engine.options)
+    short = VisionLanguageEngine(engine.adapter, one_word, engine.options)
     first = short.attention(state, [asked])
     both = short.attention(state, [asked, asked])  # side by side: no pass over a single query
     assert first.shape == (N, 2, 3, HEADS, 1, len(GROUPS), 2)

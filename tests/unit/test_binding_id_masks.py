@@ -28,11 +28,10 @@ from bindscope.studies.binding_id.tasks.images import draw
 from bindscope.studies.binding_id.tasks.prompts import prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
-from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.edits import resolve
+from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.image_tokens import plain_view
 from bindscope.studies.binding_id.vlm.loading import load_engine
 
@@ -116,7 +115,10 @@ def setting() -> Any:
     model, processor = tiny_vlms.llava(pinpoints=((SIDE, SIDE),), side=SIDE)
     adapter = adapt("tiny", model, processor, "cpu")
     options = Options(masks=masked, mask_share=0.5)
-    engines = [kind(adapter, tiny_vlms.template, options) for kind in (FastEngine, ReferenceEngine)]
+    engines = [
+        kind(adapter, tiny_vlms.template, options)
+        for kind in (VisionLanguageEngine, ReferenceEngine)
+    ]
     base, images = tiny_vlms.scenes(N, 0, SIDE)
     source, others = tiny_vlms.scenes(N, 1, SIDE)
     # Of one or two columns of cells, so that things and rows differ.
@@ -228,7 +230,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     options = Options(images=False)
     found = [
         run(kind(adapter, partial(prompts, form=reading.form), options), None, spec)
-        for kind in (FastEngine, ReferenceEngine)
+        for kind in (VisionLanguageEngine, ReferenceEngine)
     ]
     logs = [one.answers["factorizability"] for one in found]
     assert logs[0].shape == (3, 10, 4, 4)
@@ -239,7 +241,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     # All that tells the things was replaced, and the answers are others.
     assert np.abs(logs[0][:, 3] - logs[0][:, 0]).max() > 1e-3
     # The words that describe a thing are its tokens.
-    engine = FastEngine(adapter, partial(prompts, form=reading.form), options)
+    engine = VisionLanguageEngine(adapter, partial(prompts, form=reading.form), options)
     scenes = draw_pairs(reading.rule, "test", 3, 0).base
     state = engine.contexts(scenes, None)
     ids = state.inputs.ids.gather(1, engine.token_map(state, "object", 1).index)

@@ -23,10 +23,9 @@ from bindscope.studies.binding_id.experiments.interventions import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import question
-from bindscope.studies.binding_id.vlm.base import Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
+from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.loading import load, load_engine
 
 SIDE = 32
@@ -36,7 +35,7 @@ ITEMS = SCENES.item
 
 def engine(options=None, template=tiny_vlms.template, made=None):
     model, processor = made or tiny_vlms.llava()
-    return FastEngine(adapt("tiny", model, processor, "cpu"), template, options)
+    return VisionLanguageEngine(adapt("tiny", model, processor, "cpu"), template, options)
 
 
 def saved(folder, family="llava_onevision", without=()):

@@ -23,8 +23,8 @@ from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of
 from bindscope.studies.binding_id.tasks.records import read_records
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
@@ -56,12 +56,12 @@ def written(folder: Path, *records: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine() -> FastEngine:
+def engine() -> VisionLanguageEngine:
     model, processor = tiny_vlms.llava()
-    return FastEngine(adapt("tiny", model, processor, "cpu"), tiny_vlms.template)
+    return VisionLanguageEngine(adapt("tiny", model, processor, "cpu"), tiny_vlms.template)
 
 
-def brute_force(engine: FastEngine, picture: Any, question: str, hidden: Any) -> Any:
+def brute_force(engine: VisionLanguageEngine, picture: Any, question: str, hidden: Any) -> Any:
     """The library's own forward pass on the whole text, the question masked by hand."""
     processor = engine.adapter.processor
     texts = [f"<image>\n{CONTEXT}{tail}" for tail in ("", question)]
@@ -78,7 +78,9 @@ def brute_force(engine: FastEngine, picture: Any, question: str, hidden: Any) ->
     return logits.double().log_softmax(-1)[wanted].numpy()
 
 
-def test_hidden_things_are_masked_forward_passes(engine: FastEngine, tmp_path: Path) -> None:
+def test_hidden_things_are_masked_forward_passes(
+    engine: VisionLanguageEngine, tmp_path: Path
+) -> None:
     corners = ((16, 16), (0, 0))
     (one,) = read_records(written(tmp_path, record(corners)))
     found = answer(engine, one, np.random.default_rng(1)).logs
@@ -97,7 +99,7 @@ def test_hidden_things_are_masked_forward_passes(engine: FastEngine, tmp_path: P
 
 
 def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
-    engine: FastEngine, tmp_path: Path
+    engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
     (one,) = read_records(written(tmp_path, record(((0, 0), (16, 0)))))
     read = engine.adapter.read([one.prompt.context], one.picture()[None])
@@ -154,7 +156,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("bad", "words"), BAD, ids=[words for _, words in BAD])
 def test_a_record_that_the_model_cannot_read_is_named(
-    bad: dict[str, Any], words: str, engine: FastEngine, tmp_path: Path
+    bad: dict[str, Any], words: str, engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
     path = written(tmp_path, record(((0, 0), (16, 0))), bad)
     with pytest.raises(InputError, match=words) as caught:

@@ -21,7 +21,6 @@ from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.toys import evaluation, stored
 from bindscope.studies.binding_id.toys.loading import load
 from bindscope.studies.binding_id.toys.model import build
-from bindscope.studies.binding_id.toys.passes import Passes
 from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy
@@ -46,7 +45,7 @@ def test_what_is_committed_passes_its_gates_on_fresh_scenes(path: Path) -> None:
     manifest = json.loads(path.read_text())
     interchange = manifest["objective"] == "interchange"
     toy = stored.load(path)
-    found = evaluation.accuracies(Passes(toy), UNSEEN, SCENES, held=True, interchange=interchange)
+    found = evaluation.accuracies(toy, UNSEEN, SCENES, held=True, interchange=interchange)
     evaluation.check(path.stem, found, "-")
     evaluation.check(path.stem, manifest["accuracies"], "-")
     assert interchange == ("object_all_replaced" in found)

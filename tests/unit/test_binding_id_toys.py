@@ -1,4 +1,4 @@
-"""Toy vision-language models: passes against the library's own, training, gates, files."""
+"""Toy vision-language models: answers against the library's own, training, gates, files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from bindscope.core.errors import ConfigError, InputError, ModelError
@@ -20,20 +21,23 @@ from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, withheld
 from bindscope.studies.binding_id.tasks.task import Pairs, Scenes, question
 from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
-from bindscope.studies.binding_id.toys.images import images
-from bindscope.studies.binding_id.toys.kinds import KINDS
+from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
+    Answers,
     SlotProbes,
-    cells,
+    answered,
     interchange_loss,
     items_replaced,
+    naming_loss,
     objects_replaced,
 )
-from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
+from bindscope.studies.binding_id.vlm.edits import Edits
+from bindscope.studies.binding_id.vlm.passes import edited
+from bindscope.studies.binding_id.vlm.state import Frozen
 
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},
@@ -50,8 +54,8 @@ def toy(request: pytest.FixtureRequest) -> ToyModel:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Passes:
-    return Passes(build(Toy(name="t"), VOCABULARY))
+def plain() -> ToyModel:
+    return build(Toy(name="t"), VOCABULARY)
 
 
 VOCABULARY = Vocabulary.of_splits()
@@ -61,20 +65,27 @@ def _scenes(n: int = 3, k: int = 2) -> Scenes:
     return draw("test", rng(1), n, k)
 
 
-def _read(passes: Passes, scenes: Scenes) -> Contexts:
-    return passes.contexts(images(scenes, rng(2)), VOCABULARY.context(scenes))
+def _read(toy: ToyModel, scenes: Scenes) -> Frozen:
+    return engine_of("t", toy).read(scenes, images(scenes, rng(2)))
+
+
+def _words(text: str) -> list[int]:
+    return [VOCABULARY.tokens.index(word) for word in text.split()]
+
+
+def _context(scenes: Scenes) -> torch.Tensor:
+    """The tokens of "green has J . red has Q .", int64 (n, 4 k)."""
+    made = prompts(scenes, [], Form(template="short"))
+    return torch.tensor([_words(one.context.removeprefix("<image>")) for one in made])
 
 
 @torch.no_grad()
 def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: ToyModel) -> None:
-    scenes, passes = _scenes(k=3), Passes(toy)
+    scenes = _scenes(k=3)
     asked, _ = VOCABULARY.questions(scenes, KINDS)
-    found = passes.answers(_read(passes, scenes), asked)
+    found = answered(engine_of("t", toy), _read(toy, scenes), asked)
     embed = toy.network.get_input_embeddings()
-    seen, text = (
-        toy.see(images(scenes, rng(2))),
-        embed(torch.from_numpy(VOCABULARY.context(scenes))),
-    )
+    seen, text = toy.see(images(scenes, rng(2))), embed(_context(scenes))
     assert seen.shape == (3, toy.image_tokens, 96)
     for number in range(asked.shape[1]):
         words = embed(torch.from_numpy(asked[:, number]))
@@ -84,16 +95,6 @@ def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: T
         ).last_hidden_state
         expected = toy.network.lm_head(hidden[:, -1])
         torch.testing.assert_close(found.logits[:, number], expected, atol=2e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_context_replaced_everywhere_is_the_source(plain: Passes) -> None:
-    base, source = (_read(plain, scenes) for scenes in (_scenes(), draw("test", rng(9), 3, 2)))
-    every = torch.ones(3, base.keys[0].shape[2], dtype=torch.bool)
-    for found, expected in zip(base.replaced(every, source), source, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-    same = base.replaced(~every, source)
-    assert all(torch.equal(a, b) for a, b in zip(same.values, base.values, strict=True))
 
 
 def test_first_heads_look_back_as_planted() -> None:
@@ -125,16 +126,16 @@ def test_weights_follow_from_the_seed_alone() -> None:
     assert 2 * sum(value.numel() for value in one.values()) < 1e6  # bytes as float16
 
 
-def test_tokens_are_the_words_of_the_short_template() -> None:
+def test_tokens_are_the_words_of_the_short_template(plain: ToyModel) -> None:
     scenes = _scenes()
     text = prompts(scenes, [question(scenes, 1)], Form(template="short"))
-    words, asked = VOCABULARY.context(scenes), VOCABULARY.questions(scenes, ["cross"])[0]
+    asked, engine = VOCABULARY.questions(scenes, ["cross"])[0], engine_of("t", plain)
     for row, prompt in enumerate(text):
-        ids = VOCABULARY.ids(prompt.context.removeprefix("<image>"))
-        assert ids == words[row].tolist()
-        assert VOCABULARY.ids(prompt.questions[0]) == asked[row, 1].tolist()
+        assert _words(prompt.questions[0]) == asked[row, 1].tolist()
+        ((tokens, _),) = engine.adapter.tokenize([prompt.questions[0]])
+        assert tokens == asked[row, 1].tolist()
     with pytest.raises(InputError, match="teapot"):
-        VOCABULARY.ids("? teapot has")
+        engine.adapter.tokenize(["? teapot has"])
 
 
 def test_answers_are_those_of_the_scene() -> None:
@@ -152,45 +153,65 @@ def test_answers_are_those_of_the_scene() -> None:
     assert said[8] == [*item, *item, *colour, *shape]
 
 
-def test_cells_of_a_slot() -> None:
-    slots = np.array([[4], [8]])
-    assert np.flatnonzero(cells(slots, 12)[0]).tolist() == [4]
-    assert np.flatnonzero(cells(slots, 6)[0]).tolist() == [14, 15, 20, 21]
-    assert np.flatnonzero(cells(slots, 6)[1]).tolist() == [28, 29, 34, 35]
-    assert cells(np.array([[0, 8]]), 12)[0].sum() == 2
+@pytest.mark.parametrize(("patch_px", "tokens"), [(12, 1), (6, 4)])
+def test_naming_reads_the_tokens_of_each_things_slot(patch_px: int, tokens: int) -> None:
+    """The gradient of the image tokens: what shows no thing has none."""
+    toy, scenes = build(Toy(name="t", patch_px=patch_px), VOCABULARY), _scenes()
+    seen: list[torch.Tensor] = []
+
+    def keep(_: object, __: object, found: torch.Tensor) -> None:
+        found.retain_grad()
+        seen.append(found)
+
+    handle = toy.network.model.multi_modal_projector.register_forward_hook(keep)
+    naming_loss(engine_of("t", toy), toy, scenes, images(scenes, rng(2)), ["shape"]).backward()  # type: ignore[no-untyped-call]
+    handle.remove()
+    assert seen[0].grad is not None
+    read = seen[0].grad.abs().sum(-1) > 0
+    assert (read.sum(1) == tokens * scenes.things).all()
+    per_slot, side = 12 // patch_px, 36 // patch_px
+    for row, token in zip(*read.nonzero(as_tuple=True), strict=True):
+        down, right = divmod(int(token), side)
+        assert down // per_slot * 3 + right // per_slot in scenes.slot[row]
 
 
-def test_replacements_are_answered_by_slot(plain: Passes) -> None:
+@torch.no_grad()
+def test_replacements_are_answered_by_slot(plain: ToyModel) -> None:
     pairs = draw_pairs("test", rng(4), 5)
     base, source = (_read(plain, scenes) for scenes in (pairs.base, pairs.source))
-    edited = objects_replaced(plain, pairs, base, source, [1])
+
+    def changed(edits: Edits, layer: int) -> NDArray[np.bool_]:
+        values = edited(engine_of("t", plain).adapter, base, edits)[layer][1]
+        return np.asarray((values != base.cache[layer][1]).any(-1).any(1))
+
+    found = objects_replaced(plain, pairs, base, source, [1])
     asked = VOCABULARY.ask(pairs.base.words, "shape", pairs.source.shape)
-    assert np.array_equal(edited.questions[:, 1], asked[:, 1])
-    assert not np.array_equal(edited.questions[:, 0], asked[:, 0])
+    assert np.array_equal(found.questions[:, 1], asked[:, 1])
+    assert not np.array_equal(found.questions[:, 0], asked[:, 0])
     items = VOCABULARY.of(pairs.base.words, "item", pairs.base.item)
-    assert np.array_equal(edited.answers, items)
-    changed = (edited.contexts.values[0] != base.values[0]).any(-1).any(1).numpy()
-    assert np.array_equal(changed[:, :9], cells(pairs.base.slot[:, [1]], 12))
-    assert not changed[:, 9:].any()
+    assert np.array_equal(found.answers, items)
+    there = changed(found.edits, 0)
+    assert np.array_equal(there[:, :9], np.eye(9, dtype=bool)[pairs.base.slot[:, 1]])
+    assert not there[:, 9:].any()
 
-    edited = items_replaced(plain, pairs, base, source, [0])
+    found = items_replaced(plain, pairs, base, source, [0])
     new = VOCABULARY.of(pairs.base.words, "item", pairs.source.item)
-    assert np.array_equal(edited.answers, np.stack([new[:, 0], items[:, 1]], 1))
-    changed = (edited.contexts.values[1] != base.values[1]).any(-1).any(1).numpy()
-    assert (np.flatnonzero(changed.any(0)) == [9 + 2]).all()
+    assert np.array_equal(found.answers, np.stack([new[:, 0], items[:, 1]], 1))
+    assert (np.flatnonzero(changed(found.edits, 1).any(0)) == [9 + 2]).all()
 
 
-def test_interchange_reaches_tower_text_and_probes(plain: Passes) -> None:
+def test_interchange_reaches_tower_text_and_probes(plain: ToyModel) -> None:
     pairs = draw_pairs("estimation", rng(4), 4)
     probes = SlotProbes(96, torch.Generator().manual_seed(0))
     seen = (images(pairs.base, rng(1)), images(pairs.source, rng(2)))
-    interchange_loss(plain, probes, pairs, seen, [0, 1]).backward()  # type: ignore[no-untyped-call]
-    reached = [name for name, p in plain.toy.network.named_parameters() if p.grad is not None]
-    assert len(reached) == len(list(plain.toy.network.parameters()))
+    loss = interchange_loss(engine_of("t", plain), plain, probes, pairs, seen, [0, 1])
+    loss.backward()  # type: ignore[no-untyped-call]
+    reached = [name for name, p in plain.network.named_parameters() if p.grad is not None]
+    assert len(reached) == len(list(plain.network.parameters()))
     for probe in (probes.item, probes.question):
         assert probe.weight.grad is not None
         assert probe.weight.grad.abs().sum() > 0
-    plain.toy.network.zero_grad()
+    plain.network.zero_grad()
 
 
 def test_training_withholds_pairs_of_some_slots() -> None:
@@ -258,7 +279,7 @@ def test_gates_name_all_that_is_missed() -> None:
         evaluation.check("toy", {**good, "cross_3": 0.94, "item_all_replaced": float("nan")}, "-")
 
 
-def test_accuracies_count_what_is_right(plain: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass that knows the answers gets everything right, one that knows none nothing."""
     real = Vocabulary.questions
     known: list[np.ndarray] = []
@@ -268,13 +289,14 @@ def test_accuracies_count_what_is_right(plain: Passes, monkeypatch: pytest.Monke
         known.append(answers)
         return tokens, answers
 
-    class Oracle(Passes):
-        def answers(self, contexts: Contexts, questions: object) -> object:  # type: ignore[override]
-            logits = torch.nn.functional.one_hot(torch.from_numpy(known[-1]), 90).float()
-            return type("Said", (), {"logits": logits})
+    def oracle(engine: object, contexts: object, questions: object) -> Answers:
+        logits = torch.nn.functional.one_hot(torch.from_numpy(known[-1]), 90).float()
+        return Answers(logits, logits)
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
-    found = evaluation.accuracies(Oracle(plain.toy), 0, 8, held=True, interchange=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluation, "answered", oracle)
+        found = evaluation.accuracies(plain, 0, 8, held=True, interchange=False)
     assert set(found.values()) == {1.0}
     assert len(found) == 16
     wrong = evaluation.accuracies(plain, 0, 8, held=False, interchange=True)
@@ -310,7 +332,7 @@ def _stored(folder: Path) -> Path:
     return folder / "t.json"
 
 
-def test_engine_answers_as_the_passes_that_train(tmp_path: Path) -> None:
+def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     path, scenes = _stored(tmp_path), _scenes()
     rule = Rule("sprites", 2, "independent")
     engine, pictures = loading.load({"name": "t"}, Reading(rule, "short"), path)
@@ -318,11 +340,12 @@ def test_engine_answers_as_the_passes_that_train(tmp_path: Path) -> None:
         engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
         scenes.item,
     )  # fmt: skip
-    passes = Passes(stored.load(path))
-    contexts = passes.contexts(pictures(scenes), VOCABULARY.context(scenes))
+    toy = stored.load(path)
     asked, _ = VOCABULARY.questions(scenes, ["cross"])
+    own = engine_of("t", toy)
     with torch.no_grad():
-        logs = passes.answers(contexts, asked[:, :1]).logits[:, 0].log_softmax(-1)
+        said = answered(own, own.read(scenes, pictures(scenes)), asked[:, :1])
+    logs = said.logits[:, 0].log_softmax(-1)
     items = torch.from_numpy(VOCABULARY.of(scenes.words, "item", scenes.item))
     np.testing.assert_allclose(found[:, 0, 0], logs.gather(1, items), atol=1e-4)
 

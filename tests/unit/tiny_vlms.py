@@ -30,9 +30,8 @@ from transformers import (  # noqa: E402
 )
 
 from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words  # noqa: E402
-from bindscope.studies.binding_id.vlm.base import Options  # noqa: E402
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine  # noqa: E402
 from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
-from bindscope.studies.binding_id.vlm.fast import FastEngine  # noqa: E402
 
 torch.set_num_threads(1)
 COLOURS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
@@ -177,9 +176,9 @@ def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArr
 
 
 def engines(
-    family: str, keep: str = "groups", device: str = "cpu", **changes: Any
-) -> tuple[FastEngine, ReferenceEngine]:
+    family: str, device: str = "cpu", **changes: Any
+) -> tuple[VisionLanguageEngine, ReferenceEngine]:
     """Return both engines on one tiny model."""
     model, processor = FAMILIES[family](**changes)
     adapter = adapt(f"tiny {family}", model, processor, device)
-    return FastEngine(adapter, template, Options(keep=keep)), ReferenceEngine(adapter, template)
+    return VisionLanguageEngine(adapter, template), ReferenceEngine(adapter, template)

@@ -14,12 +14,12 @@ from bindscope.studies.binding_id.tasks.images import Images
 from bindscope.studies.binding_id.tasks.looks import Look
 from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
 from bindscope.studies.binding_id.vlm import loading
-from bindscope.studies.binding_id.vlm.fast import FastEngine
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 
 
 def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
-) -> tuple[FastEngine, Pictures]:
+) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a model of the configuration, and draw the images that it reads.
 
     Parameters

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.zoo import read_manifest
-from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
+from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
 
 TRAINED = "trained"
 _STORED = ("name", "source")  # all that is said of a toy of the zoo

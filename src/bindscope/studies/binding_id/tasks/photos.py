@@ -40,7 +40,7 @@ from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm import loading
-from bindscope.studies.binding_id.vlm.base import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.prompts import contexts
 

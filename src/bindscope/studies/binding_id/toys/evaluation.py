@@ -12,12 +12,11 @@ from bindscope.core.errors import ModelError
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.tasks.scenes import Withheld, withheld
 from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
-from bindscope.studies.binding_id.toys.images import images
-from bindscope.studies.binding_id.toys.kinds import FORMS, KINDS
-from bindscope.studies.binding_id.toys.objectives import items_replaced, objects_replaced
-from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs
-from bindscope.studies.binding_id.toys.vocabulary import SPLITS
+from bindscope.studies.binding_id.toys.adapter import engine_of
+from bindscope.studies.binding_id.toys.model import ToyModel
+from bindscope.studies.binding_id.toys.objectives import REPLACEMENTS, answered
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images
+from bindscope.studies.binding_id.toys.vocabulary import FORMS, KINDS, SPLITS
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
 WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
@@ -29,6 +28,10 @@ GATES = {f"{kind}_{k}": 0.95 for kind in ("copy", "cross") for k in THINGS} | {
 INTERCHANGE_GATES = {
     f"{group}_{how}_replaced": 0.95 for group in ("object", "item") for how in ("one", "all")
 }
+_REPLACED = tuple(
+    (group, how, roles) for group in REPLACEMENTS
+    for how, roles in (("one", (0,)), ("one", (1,)), ("all", (0, 1)))
+)  # fmt: skip
 MEASURES = (
     *(f"{prefix}{kind}_{k}" for prefix in ("", "held_out_") for kind in FORMS for k in THINGS),
     *INTERCHANGE_GATES,
@@ -37,13 +40,13 @@ MEASURES = (
 
 @torch.no_grad()
 def accuracies(
-    passes: Passes, seed: int, n: int, *, held: bool, interchange: bool
+    toy: ToyModel, seed: int, n: int, *, held: bool, interchange: bool
 ) -> dict[str, float]:
     """Return shares of right answers (the most probable token of all), by `MEASURES`.
 
     Parameters
     ----------
-    passes
+    toy
         The toy.
     seed
         Its seed: evaluations read scenes of a stream of their own, the same each time.
@@ -59,53 +62,47 @@ def accuracies(
     for k in THINGS:
         for out, prefix in list(WITHHELD.items())[: 1 + held]:
             right = [
-                _answered(passes, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed)
+                _answered(toy, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed)
                 for split in SPLITS
             ]
             for i, kind in enumerate(KINDS):
                 found[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
     if interchange:
         replaced = [
-            _replaced(passes, draw_pairs(split, rng(seed, EVALUATED, 0), n // 2), seed)
+            _replaced(toy, draw_pairs(split, rng(seed, EVALUATED, 0), n // 2), seed)
             for split in SPLITS
         ]
         found |= {name: float(np.mean([one[name] for one in replaced])) for name in replaced[0]}
     return found
 
 
-def _answered(passes: Passes, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
+def _answered(toy: ToyModel, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
     """Return which questions of each kind are answered right, bool (kinds, things that count)."""
     stream, out = rng(seed, DRAWN), withheld(scenes)
-    counts = out if out.any() else ~out
+    counts, engine = out if out.any() else ~out, engine_of("the toy", toy)
     right = []
     for start in range(0, len(scenes), AT_ONCE):
         part = scenes[start : start + AT_ONCE]
-        questions, answers = passes.toy.vocabulary.questions(part, KINDS)
-        said = passes.answers(_read(passes, part, stream), questions).logits.argmax(-1)
+        questions, answers = toy.vocabulary.questions(part, KINDS)
+        contexts = engine.read(part, images(part, stream))
+        said = answered(engine, contexts, questions).logits.argmax(-1)
         right.append((said.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
     return np.concatenate(right).transpose(1, 0, 2)[:, counts]
 
 
-def _replaced(passes: Passes, pairs: Pairs, seed: int) -> dict[str, float]:
+def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
     """Return the share of answers as slots demand them after one or all things are replaced."""
-    stream = rng(seed, DRAWN)
+    stream, engine = rng(seed, DRAWN), engine_of("the toy", toy)
     right: dict[str, list[float]] = {name: [] for name in INTERCHANGE_GATES}
     for start in range(0, len(pairs.base), AT_ONCE):
         rows = slice(start, start + AT_ONCE)
         part = Pairs(pairs.base[rows], pairs.source[rows], pairs.split)
-        base, source = (_read(passes, scenes, stream) for scenes in (part.base, part.source))
-        for group, replaced in (("object", objects_replaced), ("item", items_replaced)):
-            for how, sets in (("one", [[0], [1]]), ("all", [[0, 1]])):
-                for roles in sets:
-                    edited = replaced(passes, part, base, source, roles)
-                    said = passes.answers(edited.contexts, edited.questions).logits.argmax(-1)
-                    hits = said.cpu().numpy() == edited.answers
-                    right[f"{group}_{how}_replaced"].extend(hits.ravel().tolist())
+        base, source = (engine.read(one, images(one, stream)) for one in (part.base, part.source))
+        for group, how, roles in _REPLACED:
+            edits, questions, answers = REPLACEMENTS[group](toy, part, base, source, roles)
+            said = answered(engine, base, questions, edits).logits.argmax(-1)
+            right[f"{group}_{how}_replaced"].extend((said.cpu().numpy() == answers).ravel())
     return {name: float(np.mean(values)) for name, values in right.items()}
-
-
-def _read(passes: Passes, scenes: Scenes, stream: np.random.Generator) -> Contexts:
-    return passes.contexts(images(scenes, stream), passes.toy.vocabulary.context(scenes))
 
 
 def check(where: str, found: Mapping[str, float], remedy: str) -> None:

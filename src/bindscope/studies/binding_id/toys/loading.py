@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,16 @@ from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.images import draw
-from bindscope.studies.binding_id.tasks.prompts import prompts
 from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
+from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.stored import load as load_toy
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
-from bindscope.studies.binding_id.vlm.base import Options
-from bindscope.studies.binding_id.vlm.fast import FastEngine
-from bindscope.studies.binding_id.vlm.toys import ToyAdapter
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 
 
 def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
-) -> tuple[FastEngine, Pictures]:
+) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a toy, and draw the images that it reads.
 
     Parameters
@@ -61,7 +58,4 @@ def load(
         weights = manifest_path(model["source"])
     assert weights is not None  # the graph has it
     remedy = REMEDY if "source" in model else None
-    toy = load_toy(weights, remedy=remedy)
-    adapter = ToyAdapter(where, toy)
-    options = Options(batch_size=1024, lead="")
-    return FastEngine(adapter, partial(prompts, form=reading.form), options), pictures
+    return engine_of(where, load_toy(weights, remedy=remedy), reading.form), pictures

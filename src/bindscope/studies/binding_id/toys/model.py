@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.scenes.sprite_palette import SIZE_PX
-from bindscope.studies.binding_id.toys.sizes import LANGUAGE_HEADS
+from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
 from bindscope.studies.binding_id.toys.tower import ZooTower
 from bindscope.studies.binding_id.toys.vocabulary import IMAGE, Vocabulary
 from bindscope.studies.binding_id.toys_config import Toy

@@ -1,25 +1,47 @@
-"""What a toy is asked for in a step: to answer, and to answer as slots demand when edited."""
+"""What a toy is asked for in a step: to answer, and to answer as slots demand when edited.
+
+It reads and answers as in the experiments (`vlm.passes`), with gradients.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bindscope.scenes.sprite_palette import SIDE, SIZE_PX, SLOT_PX
+from bindscope.scenes.sprite_palette import SIDE
+from bindscope.studies.binding_id.experiments.interventions import ALL_TOKENS
+from bindscope.studies.binding_id.tasks.prompts import IMAGE
 from bindscope.studies.binding_id.tasks.task import Integers, Pairs, Scenes
-from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind
 from bindscope.studies.binding_id.toys.model import ToyModel
-from bindscope.studies.binding_id.toys.passes import Contexts, Passes
-from bindscope.studies.binding_id.toys.vocabulary import SENTENCE
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind
+from bindscope.studies.binding_id.vlm.adapters import before_layers
+from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, Taken
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.passes import edited, last_tokens, question_pass
+from bindscope.studies.binding_id.vlm.state import Frozen, places, token_map
 
-ITEM_IN_SENTENCE = 2  # "green has J ."
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
 OBJECT_WEIGHT, ITEM_WEIGHT, PROBE_WEIGHT = 1.0, 0.5, 1.0  # beside 1 for the task
+
+
+class Answers(NamedTuple):
+    """What comes of questions.
+
+    Attributes
+    ----------
+    logits
+        Of the answer, (n, questions, tokens of the vocabulary).
+    probed
+        What enters `PROBED_LAYER` at the last token of each question, (n, questions, width).
+    """
+
+    logits: Tensor
+    probed: Tensor
 
 
 class Edited(NamedTuple):
@@ -27,62 +49,80 @@ class Edited(NamedTuple):
 
     Attributes
     ----------
-    contexts
-        After the replacement.
+    edits
+        The replacement.
     questions
         Tokens (n, k, 3), one about the thing of each role.
     answers
         Tokens (n, k).
     """
 
-    contexts: Contexts
+    edits: Edits
     questions: Integers
     answers: Integers
 
 
-def cells(slots: Integers, patch_px: int) -> NDArray[np.bool_]:
-    """Tell which image tokens show any of some slots: (n, j) slots, bool (n, tokens)."""
-    side, per_slot = SIZE_PX // patch_px, SLOT_PX // patch_px
-    row, column = np.divmod(np.arange(side * side), side)
-    slot_of_cell = row // per_slot * SIDE + column // per_slot
-    return np.asarray((slots[:, :, None] == slot_of_cell).any(1))
+def answered(
+    engine: VisionLanguageEngine, contexts: Frozen, questions: Integers, edits: Edits = NO_EDITS
+) -> Answers:
+    """Ask questions (n, m, tokens of one) behind edited contexts."""
+    probed: list[Tensor] = []
+
+    def keep(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        if layer == PROBED_LAYER:
+            probed.append(hidden)
+        return hidden, given
+
+    adapter, device = engine.adapter, contexts.positions.device
+    asked = [torch.from_numpy(one).to(device) for one in np.moveaxis(questions, 1, 0)]
+    cache = edited(adapter, contexts, edits)
+    with before_layers(adapter, keep):
+        (last,) = question_pass(adapter, contexts, [cache], [edits], asked).unbind(1)
+    return Answers(adapter.logits(last), probed[0][:, last_tokens(asked)])
+
+
+Replacement = Callable[[ToyModel, Pairs, Frozen, Frozen, Sequence[int]], Edited]
 
 
 def objects_replaced(
-    passes: Passes, pairs: Pairs, base: Contexts, source: Contexts, roles: Sequence[int]
+    toy: ToyModel, pairs: Pairs, base: Frozen, source: Frozen, roles: Sequence[int]
 ) -> Edited:
     """Replace the image tokens of some roles; ask for the shapes that are seen then.
 
     The new thing stands in the old one's slot: it is to be answered with the old one's item.
     """
-    n, image = len(pairs.base), passes.toy.image_tokens
-    where = np.zeros((n, base.keys[0].shape[2]), bool)
-    where[:, :image] = cells(pairs.base.slot[:, list(roles)], passes.toy.patch_px)
-    vocabulary, words = passes.toy.vocabulary, pairs.base.words
+    tokens = torch.cat([token_map(base, "object", role).index for role in roles], 1)
+    vocabulary, words = toy.vocabulary, pairs.base.words
     shape = _with_roles(pairs.base.shape, pairs.source.shape, roles)
     return Edited(
-        base.replaced(_mask(where, base), source), vocabulary.ask(words, "shape", shape),
+        _replacing(tokens, base, source), vocabulary.ask(words, "shape", shape),
         vocabulary.of(words, "item", pairs.base.item),
     )  # fmt: skip
 
 
 def items_replaced(
-    passes: Passes, pairs: Pairs, base: Contexts, source: Contexts, roles: Sequence[int]
+    toy: ToyModel, pairs: Pairs, base: Frozen, source: Frozen, roles: Sequence[int]
 ) -> Edited:
     """Replace the item tokens of some roles: the new item is to be answered for the same thing."""
-    where = np.zeros((len(pairs.base), base.keys[0].shape[2]), bool)
-    where[:, [item_token(passes, role) for role in roles]] = True
-    vocabulary, words = passes.toy.vocabulary, pairs.base.words
+    vocabulary, words = toy.vocabulary, pairs.base.words
     item = _with_roles(pairs.base.item, pairs.source.item, roles)
     return Edited(
-        base.replaced(_mask(where, base), source),
+        _replacing(item_tokens(base, roles), base, source),
         vocabulary.ask(words, "shape", pairs.base.shape), vocabulary.of(words, "item", item),
     )  # fmt: skip
 
 
-def item_token(passes: Passes, role: int) -> int:
-    """Return where the item of a role stands in the context."""
-    return passes.toy.image_tokens + SENTENCE * role + ITEM_IN_SENTENCE
+REPLACEMENTS: dict[str, Replacement] = {"object": objects_replaced, "item": items_replaced}
+
+
+def item_tokens(contexts: Frozen, roles: Sequence[int]) -> Tensor:
+    """Return where the items of some roles stand, without the full stops behind, int64 (n, j)."""
+    return torch.cat([token_map(contexts, "item", role).index[:, :1] for role in roles], 1)
+
+
+def _replacing(tokens: Tensor, base: Frozen, source: Frozen) -> Edits:
+    """Take tokens (n, t) of all layers from other contexts, at the same places."""
+    return Edits(taken=(Taken(tokens, frozenset(range(len(base.cache))), source, tokens, False),))
 
 
 def _with_roles(base: Integers, source: Integers, roles: Sequence[int]) -> Integers:
@@ -90,10 +130,6 @@ def _with_roles(base: Integers, source: Integers, roles: Sequence[int]) -> Integ
     values = base.copy()
     values[:, list(roles)] = source[:, list(roles)]
     return values
-
-
-def _mask(where: NDArray[np.bool_], contexts: Contexts) -> Tensor:
-    return torch.from_numpy(where).to(contexts.keys[0].device)
 
 
 class SlotProbes(nn.Module):
@@ -118,20 +154,20 @@ class SlotProbes(nn.Module):
                 probe.weight.normal_(std=width**-0.5, generator=generator)
                 probe.bias.zero_()
 
-    def loss(self, passes: Passes, scenes: Scenes, contexts: Contexts, asked: Tensor) -> Tensor:
+    def loss(self, contexts: Frozen, asked: Tensor) -> Tensor:
         """Return the sum of both losses in nats.
 
         Parameters
         ----------
-        passes, scenes, contexts
-            The toy, and what it reads.
+        contexts
+            What was read.
         asked
             What enters `PROBED_LAYER` at the last tokens of questions, one about each role after
             the other, of one kind or more: (n, kinds x k, width).
         """
+        scenes = contexts.scenes
         slots = torch.from_numpy(scenes.slot).to(asked.device)
-        places = [item_token(passes, role) for role in range(scenes.things)]
-        at_items = contexts.residual[PROBED_LAYER][:, places]
+        at_items = contexts.at(PROBED_LAYER, item_tokens(contexts, range(scenes.things)))
         return nn.functional.cross_entropy(
             self.item(at_items).flatten(0, 1), slots.flatten()
         ) + nn.functional.cross_entropy(
@@ -147,20 +183,21 @@ def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
 
 
 def naming_loss(
-    passes: Passes, scenes: Scenes, images: NDArray[np.uint8], attributes: Sequence[Asked]
-) -> Tensor:
+    engine: VisionLanguageEngine, toy: ToyModel, scenes: Scenes, images: NDArray[np.uint8],
+    attributes: Sequence[Asked],
+) -> Tensor:  # fmt: skip
     """Return the loss of reading attributes of every thing off its image tokens, in nats.
 
     A token's logit of a word is its product with the word's embedding, over the root of the width:
     what a tower that was trained on captions brings with it.
     """
-    toy, n = passes.toy, len(scenes)
-    seen = toy.see(images)
+    inputs, seen = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
+    rows = torch.arange(len(scenes), device=seen.device)[:, None]
     shown = [
-        torch.from_numpy(cells(scenes.slot[:, [role]], toy.patch_px)).to(seen.device)
+        places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS)).index
         for role in range(scenes.things)
     ]
-    tokens = torch.stack([seen[one].view(n, -1, seen.shape[-1]).mean(1) for one in shown], 1)
+    tokens = torch.stack([seen[rows, index].mean(1) for index in shown], 1)
     return _named(toy, tokens, scenes, attributes)
 
 
@@ -178,56 +215,45 @@ def _named(toy: ToyModel, tokens: Tensor, scenes: Scenes, attributes: Sequence[A
 
 
 def free_loss(
-    passes: Passes,
-    scenes: Scenes,
-    images: NDArray[np.uint8],
-    kinds: Sequence[Kind],
-    probes: SlotProbes | None = None,
-) -> Tensor:
+    engine: VisionLanguageEngine, toy: ToyModel, scenes: Scenes, images: NDArray[np.uint8],
+    kinds: Sequence[Kind], probes: SlotProbes | None = None,
+) -> Tensor:  # fmt: skip
     """Return the loss of answering questions of some kinds about every thing, in nats.
 
     With probes, the loss of reading slots is beside it, as in interchange training.
     """
-    vocabulary = passes.toy.vocabulary
-    questions, answers = vocabulary.questions(scenes, kinds)
-    contexts = passes.contexts(images, vocabulary.context(scenes))
-    said = passes.answers(contexts, questions)
+    return _task_loss(engine, toy, engine.read(scenes, images), kinds, probes)
+
+
+def _task_loss(
+    engine: VisionLanguageEngine, toy: ToyModel, contexts: Frozen, kinds: Sequence[Kind],
+    probes: SlotProbes | None,
+) -> Tensor:  # fmt: skip
+    questions, answers = toy.vocabulary.questions(contexts.scenes, kinds)
+    said = answered(engine, contexts, questions)
     loss = answer_loss(said.logits, answers)
-    if probes is None:
-        return loss
-    return loss + PROBE_WEIGHT * probes.loss(passes, scenes, contexts, said.residual[PROBED_LAYER])
+    return loss if probes is None else loss + PROBE_WEIGHT * probes.loss(contexts, said.probed)
 
 
 def interchange_loss(
-    passes: Passes,
-    probes: SlotProbes,
-    pairs: Pairs,
-    images: tuple[NDArray[np.uint8], NDArray[np.uint8]],
-    roles: Sequence[int],
-) -> Tensor:
+    engine: VisionLanguageEngine, toy: ToyModel, probes: SlotProbes, pairs: Pairs,
+    images: tuple[NDArray[np.uint8], NDArray[np.uint8]], roles: Sequence[int],
+) -> Tensor:  # fmt: skip
     """Return the loss of the task, of answers after replacements, and of the probes, in nats.
 
     Parameters
     ----------
-    passes, probes
-        The toy, and the readings of slots.
+    engine, toy, probes
+        The toy as it reads, what it is, and the readings of slots.
     pairs, images
         Pairs of scenes, and the images of bases and sources.
     roles
         What is replaced: all roles at once, or some. With single ones alone a toy finds the odd
         one out and answers at chance where all are replaced.
     """
-    vocabulary = passes.toy.vocabulary
-    questions, answers = vocabulary.questions(pairs.base, KINDS)
-    base, source = (
-        passes.contexts(seen, vocabulary.context(scenes))
-        for seen, scenes in zip(images, (pairs.base, pairs.source), strict=True)
-    )
-    said = passes.answers(base, questions)
-    loss = answer_loss(said.logits, answers)
-    loss = loss + PROBE_WEIGHT * probes.loss(passes, pairs.base, base, said.residual[PROBED_LAYER])
-    for weight, replaced in ((OBJECT_WEIGHT, objects_replaced), (ITEM_WEIGHT, items_replaced)):
-        edited = replaced(passes, pairs, base, source, roles)
-        logits = passes.answers(edited.contexts, edited.questions).logits
-        loss = loss + weight * answer_loss(logits, edited.answers)
+    base, source = engine.read(pairs.base, images[0]), engine.read(pairs.source, images[1])
+    loss = _task_loss(engine, toy, base, KINDS, probes)
+    for group, weight in (("object", OBJECT_WEIGHT), ("item", ITEM_WEIGHT)):
+        edits, questions, answers = REPLACEMENTS[group](toy, pairs, base, source, roles)
+        loss = loss + weight * answer_loss(answered(engine, base, questions, edits).logits, answers)
     return loss

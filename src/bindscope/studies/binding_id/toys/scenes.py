@@ -1,9 +1,11 @@
-"""Scenes for the training of toys: drawn afresh for every step, all of them at once."""
+"""Scenes and images for the training of toys: drawn afresh for every step, all at once."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bindscope.studies.binding_id.tasks.images import draw as draw_images
 from bindscope.studies.binding_id.tasks.scenes import Rule, Withheld, draw_scenes
 from bindscope.studies.binding_id.tasks.scenes import draw_pairs as draw_pairs_of_split
 from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
@@ -31,3 +33,8 @@ def draw_pairs(split: SplitName, stream: np.random.Generator, n: int) -> Pairs:
     """
     rule = Rule(LAYOUT, 2, "independent", withheld="training")
     return draw_pairs_of_split(rule, split, n, int(stream.integers(2**63)))
+
+
+def images(scenes: Scenes, stream: np.random.Generator) -> NDArray[np.uint8]:
+    """Draw scenes, each thing with its own light, tint and place, uint8 (n, 36, 36, 3)."""
+    return draw_images(scenes, LAYOUT, stream).images

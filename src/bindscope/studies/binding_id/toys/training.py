@@ -23,8 +23,7 @@ from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.plans import training_plan
 from bindscope.studies.binding_id.toys import evaluation
-from bindscope.studies.binding_id.toys.images import images
-from bindscope.studies.binding_id.toys.kinds import KINDS, Asked, Kind, kinds_of
+from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
@@ -32,9 +31,8 @@ from bindscope.studies.binding_id.toys.objectives import (
     interchange_loss,
     naming_loss,
 )
-from bindscope.studies.binding_id.toys.passes import Passes
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, split_of
-from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images, split_of
+from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary, kinds_of
 from bindscope.studies.binding_id.toys_config import Toy
 
 logger = logging.getLogger(__name__)
@@ -119,7 +117,7 @@ def train(
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
     found = evaluation.accuracies(
-        Passes(toy), config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
+        toy, config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
         held=True, interchange=config.objective == "interchange",
     )  # fmt: skip
     logger.info("%s: %s", run.name, _said(found))
@@ -147,7 +145,8 @@ class _Task:
     """Scenes and losses; see `fitting.descent.Task`. A batch is the number of its step."""
 
     def __init__(self, toy: ToyModel, trainee: Trainee, config: Toy) -> None:
-        self.passes, self.trainee, self.config = Passes(toy), trainee, config
+        self.toy, self.engine = toy, engine_of(f"toy {config.name}", toy)
+        self.trainee, self.config = trainee, config
 
     def batches(self, first: int) -> Iterator[int]:
         """Yield the numbers of steps, from which their scenes follow."""
@@ -165,16 +164,16 @@ class _Task:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
             seen = (images(pairs.base, stream), images(pairs.source, stream))
-            return interchange_loss(self.passes, self.trainee.probes, pairs, seen, roles)
+            return interchange_loss(self.engine, self.toy, self.trainee.probes, pairs, seen, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "colour")
             if interchange:
                 named += ("slot",)
-            return naming_loss(self.passes, scenes, images(scenes, stream), named)
+            return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)
         probes = self.trainee.probes if interchange else None
         drawn = images(scenes, stream)
-        return free_loss(self.passes, scenes, drawn, self._asked(step), probes)
+        return free_loss(self.engine, self.toy, scenes, drawn, self._asked(step), probes)
 
     def _asked(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
@@ -205,7 +204,7 @@ class _Task:
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
         found = evaluation.accuracies(
-            self.passes, config.seed, EVALUATED, held=False,
+            self.toy, config.seed, EVALUATED, held=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
         at = len(run.evaluations)

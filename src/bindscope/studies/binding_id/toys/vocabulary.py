@@ -1,20 +1,32 @@
-"""The words of a toy as tokens: one token a word, in the short template of `prompts`."""
+"""The words of a toy as tokens, one token a word, and what it is asked in training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.layouts import LayoutName
 from bindscope.studies.binding_id.tasks.task import Integers, Scenes, Words
 from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
-from bindscope.studies.binding_id.toys.kinds import FORMS, LINKS, Asked, Kind
 
-SENTENCE = 4  # tokens: "green has J ."
+Kind = Literal["cross", "copy", "colour_of_shape", "shape_of_colour"]
+Asked = Literal["shape", "colour", "item", "slot"]
+Needs = Literal["both", "text", "image"]
+
+# By what a question names a thing, what it asks for, and what one has to read for it.
+FORMS: dict[Kind, tuple[Asked, Asked, Needs]] = {
+    "cross": ("shape", "item", "both"),
+    "copy": ("colour", "item", "text"),
+    "colour_of_shape": ("shape", "colour", "image"),
+    "shape_of_colour": ("colour", "shape", "image"),
+}
+LINKS: dict[Asked, str] = {"item": "has", "colour": "is", "shape": "is"}
+KINDS = tuple(FORMS)
+
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")
 LAYOUT: LayoutName = "sprites"
 IMAGE = "<image>"
@@ -47,38 +59,15 @@ class Vocabulary:
     def _numbers(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
-    def ids(self, text: str) -> list[int]:
-        """Return the tokens of a text, its words parted by spaces.
-
-        Raises
-        ------
-        InputError
-            If a word is none of the toy's.
-        """
-        if unknown := sorted({word for word in text.split() if word not in self._numbers}):
-            raise InputError(
-                f"the text {text!r}", f"holds words that the toy does not know: {unknown}",
-                f"use its words: {', '.join(self.tokens)}",
-            )  # fmt: skip
-        return [self._numbers[word] for word in text.split()]
-
     def of(self, words: Words, attribute: Asked, values: Integers) -> Integers:
         """Return the tokens of words of an attribute, by their places in `words`."""
         numbers = np.array([self._numbers[word] for word in words.of(attribute)])
         return np.asarray(numbers[values])
 
-    def context(self, scenes: Scenes) -> Integers:
-        """Return the tokens of "green has J . red has Q .", int64 (n, 4 k)."""
-        colour = self.of(scenes.words, "colour", scenes.colour)
-        item = self.of(scenes.words, "item", scenes.item)
-        has, stop = (np.full_like(colour, self._numbers[mark]) for mark in ("has", "."))
-        return np.stack([colour, has, item, stop], 2).reshape(len(scenes), -1)
-
     def ask(self, words: Words, by: Asked, values: Integers, link: str = "has") -> Integers:
         """Return the tokens of "? cube has" for each value of an attribute, int64 (..., 3)."""
         named = self.of(words, by, values)
-        marks = (np.full_like(named, self._numbers[mark]) for mark in ("?", link))
-        first, last = marks
+        first, last = (np.full_like(named, self._numbers[mark]) for mark in ("?", link))
         return np.stack([first, named, last], -1)
 
     def questions(self, scenes: Scenes, kinds: Sequence[Kind]) -> tuple[Integers, Integers]:
@@ -100,3 +89,8 @@ class Vocabulary:
             tokens.append(self.ask(scenes.words, by, getattr(scenes, by), LINKS[said]))
             answers.append(self.of(scenes.words, said, getattr(scenes, said)))
         return np.concatenate(tokens, 1), np.concatenate(answers, 1)
+
+
+def kinds_of(*needs: Needs) -> tuple[Kind, ...]:
+    """Return the kinds of questions for which one of these has to be read."""
+    return tuple(kind for kind in KINDS if FORMS[kind][2] in needs)

@@ -7,10 +7,11 @@ its decoder to get embeddings, positions and mask, and its own layers compute ke
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,83 +84,6 @@ class Embedded:
     mask: Tensor
 
 
-class Adapter(Protocol):
-    """What the engines need of a model."""
-
-    where: str
-    image_text: str
-    n_views: int
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        """The decoder's layers; the first argument of each is the residual stream before it."""
-        ...
-
-    @property
-    def width(self) -> int:
-        """Width of the residual stream."""
-        ...
-
-    @property
-    def heads(self) -> int:
-        """Heads of attention of each decoder layer, those that share keys counted singly."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where it runs."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the model's weights."""
-        ...
-
-    def tokenize(self, texts: Sequence[str]) -> list[Cut]:
-        """Return token numbers and their characters, of texts where `image_text` is one token."""
-        ...
-
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
-        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3), if there are any."""
-        ...
-
-    def embed(self, inputs: Inputs) -> Embedded:
-        """Run everything before the decoder."""
-        ...
-
-    def embed_text(self, ids: Tensor) -> Tensor:
-        """Return the embeddings of further text, (n, S) to (n, S, d)."""
-        ...
-
-    def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Run the decoder and its final norm; `cache` is extended by keys and values."""
-        ...
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Return logits over the vocabulary, (..., d) to (..., V)."""
-        ...
-
-    def kv_from_residual(
-        self, layer: int, residual: Tensor, positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the keys (rotated) and values that a layer makes of residuals (n, t, d)."""
-        ...
-
-    def rotary(self, layer: int) -> Rotary:
-        """Return the rotations of a layer's keys."""
-        ...
-
-    def position_embeddings(self, layer: int, hidden: Tensor, positions: Tensor) -> Any:
-        """Return what the library gives a layer for these positions."""
-        ...
-
-    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
-        """Run the whole model as the library does, on prompts and further text, (n, T) each.
-
-        Returns the final norm's output, (n, T + S, d).
-        """
-        ...
-
-
 class Catch:
     """Stands in for a cache and keeps the keys and values of one layer."""
 
@@ -171,12 +95,10 @@ class Catch:
         raise _Reached
 
 
-class Decoder:
-    """The language model inside a model of transformers: `model.model.language_model`.
+class Decoder(ABC):
+    """What the engine needs of a model: its language model, `model.model.language_model`.
 
-    Its weights are frozen. What it computes of activations is open to gradients where the caller
-    has not switched them off: subspaces are learnt through `decode`, `kv_from_residual` and
-    `logits`.
+    How texts and images become what the decoder reads is left to families, and to toys.
 
     Parameters
     ----------
@@ -193,9 +115,14 @@ class Decoder:
         If its attention slides, or its rotations change with the length of the text.
     """
 
+    image_text: str
+    """What stands in a text where its image does."""
+    n_views: int
+    """How often the model sees an image."""
+
     def __init__(self, where: str, model: Any, device: torch.device | str = "cpu") -> None:
         self.where = where
-        self.model = model.eval().requires_grad_(False).to(device)
+        self.model = model.to(device)
         self.language = model.model.language_model
         settings = self.language.config
         if set(getattr(settings, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
@@ -212,7 +139,7 @@ class Decoder:
 
     @property
     def layers(self) -> Sequence[nn.Module]:
-        """The decoder's layers."""
+        """The decoder's layers; the first argument of each is the residual stream before it."""
         return list(self.language.layers)
 
     @property
@@ -222,7 +149,7 @@ class Decoder:
 
     @property
     def heads(self) -> int:
-        """Heads of attention of each layer."""
+        """Heads of attention of each layer, those that share keys counted singly."""
         return int(self.language.config.num_attention_heads)
 
     @property
@@ -235,14 +162,25 @@ class Decoder:
         """Yield the weights."""
         yield from self.model.parameters()
 
-    @torch.inference_mode()
+    @abstractmethod
+    def tokenize(self, texts: Sequence[str]) -> list[Cut]:
+        """Cut texts in which `image_text` is one token into tokens."""
+
+    @abstractmethod
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3), if there are any."""
+
+    @abstractmethod
+    def embed(self, inputs: Inputs) -> Embedded:
+        """Run everything before the decoder."""
+
     def embed_text(self, ids: Tensor) -> Tensor:
-        """Return embeddings of further text."""
+        """Return embeddings of further text, (n, S) to (n, S, d)."""
         found: Tensor = self.language.embed_tokens(ids)
         return found
 
     def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
-        """Run the decoder on embeddings."""
+        """Run the decoder and its final norm; `cache` is extended by keys and values."""
         found: Tensor = self.language(
             inputs_embeds=hidden, position_ids=self._library_positions(positions),
             attention_mask=mask, past_key_values=cache, use_cache=cache is not None,
@@ -253,7 +191,7 @@ class Decoder:
         return positions[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return logits over the vocabulary."""
+        """Return logits over the vocabulary, (..., d) to (..., V)."""
         found: Tensor = self.model.lm_head(hidden)
         return found
 
@@ -317,7 +255,7 @@ class HuggingFace(Decoder):
             )  # fmt: skip
 
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
-        """Return token numbers and their characters (first, past the last)."""
+        """Cut texts with the processor's tokenizer."""
         return cut(self.processor, texts)
 
     def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
@@ -368,11 +306,12 @@ class HuggingFace(Decoder):
         """Return what the tokens of an image show, given what the processor made of it."""
         raise NotImplementedError
 
-    @torch.inference_mode()
     def embed(self, inputs: Inputs) -> Embedded:
         """Let the library prepare what it gives to its decoder, and no more."""
         with caught(self.language) as calls:
-            self.model.model(input_ids=inputs.ids, **self._tensors(inputs, inputs.ids))
+            self.model.model(
+                input_ids=inputs.ids, attention_mask=torch.ones_like(inputs.ids), **inputs.tensors
+            )
         given = calls[0]
         hidden, positions = given["inputs_embeds"], given.get("position_ids")
         n, length = hidden.shape[:2]
@@ -380,23 +319,6 @@ class HuggingFace(Decoder):
             positions = torch.arange(length, device=hidden.device)[None]
         positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
         return Embedded(hidden, positions, additive(given["attention_mask"], hidden))
-
-    def _tensors(self, inputs: Inputs, ids: Tensor) -> dict[str, Tensor]:
-        """Return what the model is given beside the tokens, for prompts with further text."""
-        more = ids.shape[1] - inputs.ids.shape[1]
-        found = dict(inputs.tensors, attention_mask=torch.ones_like(ids))
-        if (types := found.get("mm_token_type_ids")) is not None:
-            found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
-        return found
-
-    @torch.inference_mode()
-    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
-        """Run the whole model, images and all."""
-        whole = torch.cat([inputs.ids, ids], 1)
-        found: Tensor = self.model.model(
-            input_ids=whole, use_cache=False, **self._tensors(inputs, whole)
-        ).last_hidden_state
-        return found
 
 
 @contextmanager
@@ -421,7 +343,7 @@ Hook = Callable[[int, Tensor, dict[str, Any]], tuple[Tensor, dict[str, Any]]]
 
 
 @contextmanager
-def before_layers(adapter: Adapter, hook: Hook) -> Iterator[None]:
+def before_layers(decoder: Decoder, hook: Hook) -> Iterator[None]:
     """Let a function see and replace what each decoder layer is given.
 
     It is called with the layer, the residual stream and the other arguments. It must not change
@@ -437,7 +359,7 @@ def before_layers(adapter: Adapter, hook: Hook) -> Iterator[None]:
 
     handles = [
         layer.register_forward_pre_hook(at(number), with_kwargs=True)
-        for number, layer in enumerate(adapter.layers)
+        for number, layer in enumerate(decoder.layers)
     ]
     try:
         yield

@@ -13,14 +13,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from bindscope.models.attention import AttentionRecorder
-from bindscope.studies.binding_id.vlm.adapters import Adapter
+from bindscope.studies.binding_id.vlm.adapters import Decoder
 
 Watch = Callable[[int, Tensor], None]
 """Is given a layer and the attention there, (n, H, queries, T)."""
 
 
 @contextmanager
-def watched(adapter: Adapter, watch: Watch) -> Iterator[None]:
+def watched(adapter: Decoder, watch: Watch) -> Iterator[None]:
     """Let a function see where the tokens of a pass of the decoder look, one layer at a time."""
     recorder = AttentionRecorder(adapter.where)
 

@@ -48,11 +48,6 @@ class VisionLanguageModel(Model):
     mask_share: float = Field(
         0.5, gt=0, le=1, description="Share of a token's square that a thing covers, of `mask`."
     )
-    keep: Literal["groups", "all"] = Field(
-        "groups",
-        description="Tokens whose residual is kept for additions: those of things, colours and "
-        "items, or all (layers x tokens x width numbers a scene).",
-    )
     batch_size: PositiveInt = Field(
         16, description="Contexts that are answered about at once: scenes times conditions."
     )

@@ -1,4 +1,4 @@
-"""Interventions resolved to tokens and layers of one batch: what both engines carry out."""
+"""Interventions resolved to tokens and layers of one batch: what the engine carries out."""
 
 from __future__ import annotations
 
@@ -133,6 +133,9 @@ class Edits:
         return stream
 
 
+NO_EDITS = Edits()
+
+
 def moved(positions: Tensor, index: Tensor) -> Tensor:
     """Return positions (parts, n, t) of tokens (n, t)."""
     return positions.gather(2, spread(index, positions))
@@ -235,7 +238,7 @@ def _vectors(
     edit: Add, base: Frozen, places: Places, layers: frozenset[int], where: str
 ) -> Tensor:  # fmt: skip
     _check_even(places, "adds vectors to", where)
-    total, n, width = len(base.residual), len(base.scenes), base.residual.shape[-1]
+    total, n, width = len(base.residual), len(base.scenes), base.residual[0].shape[-1]
     vectors = np.asarray(edit.vectors, np.float32)
     shape = (total, places.index.shape[1], width)
     if vectors.shape not in (shape, (n, *shape)):
@@ -247,7 +250,7 @@ def _vectors(
     found = found.movedim(0, 1) if vectors.ndim == 4 else found[:, None]
     if not bool(torch.isfinite(found[sorted(layers)]).all()):
         raise InputError(where, "it adds numbers that are not finite", "estimate them anew")
-    return found.to(base.residual.device)
+    return found.to(base.positions.device)
 
 
 def _bases(
@@ -256,7 +259,7 @@ def _bases(
     """Check subspaces; a basis that is not orthonormal would be no projection."""
     _check_even(places, "replaces a part of", where)
     bases = torch.from_numpy(np.ascontiguousarray(edit.bases, np.float32))
-    total, width = len(base.residual), base.residual.shape[-1]
+    total, width = len(base.residual), base.residual[0].shape[-1]
     wanted = (total, places.index.shape[1])
     if bases.ndim != 4 or bases.shape[:2] != wanted or bases.shape[-1] != width:
         raise InputError(
@@ -274,7 +277,7 @@ def _bases(
             "give rows of length 1 (or of zeros) at right angles, as of a singular value "
             "decomposition",
         )  # fmt: skip
-    return bases.to(base.residual.device)
+    return bases.to(base.positions.device)
 
 
 def _check_even(places: Places, does: str, where: str) -> None:

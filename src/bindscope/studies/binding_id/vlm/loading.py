@@ -22,10 +22,9 @@ from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.vlm.adapters import cut
-from bindscope.studies.binding_id.vlm.base import Masks, Options
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
+from bindscope.studies.binding_id.vlm.engine import Masks, Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
-from bindscope.studies.binding_id.vlm.fast import FastEngine
 from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ LINE_BREAKS = "\n\n"
 def load_engine(
     config: VisionLanguageModel, form: Form, weights: Path | None = None,
     masks: Masks | None = None, *, device: str = "cpu", rule: Rule | None = None,
-) -> FastEngine:  # fmt: skip
+) -> VisionLanguageEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
     Parameters
@@ -79,7 +78,7 @@ def load_engine(
     paper = config.compat == "paper"
     options = Options(
         pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
-        answer="bare" if paper else "space", keep=config.keep, batch_size=config.batch_size,
+        answer="bare" if paper else "space", batch_size=config.batch_size,
         images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
         masks=masks if by_mask else None, mask_share=config.mask_share,
     )  # fmt: skip
@@ -89,13 +88,13 @@ def load_engine(
     model = _weights(config, folder, kind, precision, where)
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
-    return FastEngine(adapter, partial(prompts, form=form), options)
+    return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
 
 
 def load(
     model: Mapping[str, Any], form: Form, weights: Path | None = None, masks: Masks | None = None,
     *, device: str = "cpu", rule: Rule | None = None,
-) -> FastEngine:  # fmt: skip
+) -> VisionLanguageEngine:  # fmt: skip
     """Load a model from its part of a job's specification, as `load_engine` does."""
     names = VisionLanguageModel.model_fields
     given = {name: value for name, value in model.items() if name in names}

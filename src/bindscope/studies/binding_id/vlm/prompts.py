@@ -18,7 +18,7 @@ from bindscope.core.errors import InputError, ModelError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Frame, Turn, with_image
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
-from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Adapter, Cut
+from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Cut, Decoder
 
 Answer = Literal["space", "bare"]
 Tokenize = Callable[[Sequence[str]], list[Cut]]
@@ -87,7 +87,7 @@ def contexts(prompts: Sequence[Prompt], image_text: str, images: bool, lead: str
 
 
 def token_spans(
-    adapter: Adapter, read: Contexts, ids: Tensor
+    adapter: Decoder, read: Contexts, ids: Tensor
 ) -> dict[tuple[Group, int], Tensor]:  # fmt: skip
     """Return where the tokens of each group and role stand in the prompts, int64 (n, t) each.
 
@@ -143,7 +143,7 @@ def _rectangle(
 
 
 def question_tokens(
-    adapter: Adapter, contexts: Contexts, prompts: Sequence[Prompt], device: torch.device
+    adapter: Decoder, contexts: Contexts, prompts: Sequence[Prompt], device: torch.device
 ) -> list[Tensor]:
     """Return the tokens that each question adds to the contexts, int64 (n, S) per question.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -52,38 +52,39 @@ class Frozen:
         What the model was given.
     text
         Places of the tokens of each textual group and role, int64 (n, t).
-    positions
-        int64 (1, n, T), or (3, n, T) with M-RoPE.
+    embedded
+        What the decoder read.
     residual
-        What stands before each layer at the kept tokens, (L, n, K, d).
+        What stands before each layer at the kept tokens, (n, K, d) each.
     slots
         Place of each token among the kept ones, -1 if it is not kept, int64 (n, T).
     pad, border
         The engine's own padding, and what is done at the grid's border.
-    embedded
-        What the decoder read; kept to compute contexts anew.
-    keys, values
-        Per layer (n, heads, T, d_head), keys rotated; empty in the reference engine.
+    cache
+        Keys, rotated, and values of each layer, (n, heads, T, d_head).
     """
 
     scenes: Scenes
     read: Contexts
     inputs: Inputs
     text: Mapping[tuple[Group, int], Tensor]
-    positions: Tensor
-    residual: Tensor
+    embedded: Embedded
+    residual: Sequence[Tensor]
     slots: Tensor
     pad: int
     border: Border
-    embedded: Embedded
-    keys: tuple[Tensor, ...] = ()
-    values: tuple[Tensor, ...] = ()
+    cache: Sequence[tuple[Tensor, Tensor]] = ()
     found: dict[tuple[Group, int, Tokens], Places] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
         """Tokens of a context, T."""
         return int(self.inputs.ids.shape[1])
+
+    @property
+    def positions(self) -> Tensor:
+        """Where tokens stand, int64 (1, n, T), or (3, n, T) with M-RoPE."""
+        return self.embedded.positions
 
     def at(self, layer: int, index: Tensor) -> Tensor:
         """Return the residual before a layer at some tokens, (n, t, d).
@@ -104,7 +105,7 @@ class Frozen:
             raise InputError(
                 "an intervention on tokens of no thing",
                 "the engine has kept the residual of the things' own tokens only",
-                "set `keep: all` for this model (needs L x T x d numbers per scene)",
+                "edit tokens of things, colours and items, and let padding be the engine's own",
             )
         return slots
 

@@ -1,52 +1,29 @@
-"""The toys behind the same names: words parted by spaces, one view of an image, no processor."""
+"""Toys as what the engine needs of a model: words parted by spaces, one view of an image."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.tasks.prompts import IMAGE
-from bindscope.studies.binding_id.vlm.adapters import Decoder, Embedded, Inputs, additive
+from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, prompts
+from bindscope.studies.binding_id.toys.model import ToyModel
+from bindscope.studies.binding_id.vlm.adapters import Cut, Decoder, Embedded, Inputs, additive
+from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, plain_view
 
-
-class Words(Protocol):
-    """The words that a toy knows."""
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        """Every word once; its number is its place."""
-        ...
+SHORT = Form("short")
 
 
-class Toy(Protocol):
-    """A trained toy (`toys.model.ToyModel`)."""
-
-    @property
-    def network(self) -> Any:
-        """A `LlavaOnevisionForConditionalGeneration`."""
-        ...
-
-    @property
-    def vocabulary(self) -> Words:
-        """Its words."""
-        ...
-
-    @property
-    def patch_px(self) -> int:
-        """Side in pixels of what an image token stands for."""
-        ...
-
-    def see(self, images: NDArray[np.uint8]) -> Tensor:
-        """Return the image tokens that enter the language model."""
-        ...
+def engine_of(where: str, toy: ToyModel, form: Form = SHORT) -> VisionLanguageEngine:
+    """Return a toy as an engine; `where` says in words which one it is."""
+    options = Options(batch_size=1024)
+    return VisionLanguageEngine(ToyAdapter(where, toy), partial(prompts, form=form), options)
 
 
 class ToyAdapter(Decoder):
@@ -63,12 +40,12 @@ class ToyAdapter(Decoder):
     image_text = IMAGE
     n_views = 1
 
-    def __init__(self, where: str, toy: Toy, device: torch.device | str = "cpu") -> None:
-        super().__init__(where, toy.network, device)
+    def __init__(self, where: str, toy: ToyModel) -> None:
+        super().__init__(where, toy.network, toy.network.lm_head.weight.device)
         self.toy = toy
         self._numbers = {word: number for number, word in enumerate(toy.vocabulary.tokens)}
 
-    def tokenize(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Return token numbers and their characters.
 
         Raises
@@ -78,7 +55,7 @@ class ToyAdapter(Decoder):
         """
         return [self._tokenized(text) for text in texts]
 
-    def _tokenized(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def _tokenized(self, text: str) -> Cut:
         words = list(re.finditer(r"\S+", text))
         if unknown := [word[0] for word in words if word[0] not in self._numbers]:
             raise InputError(
@@ -115,23 +92,11 @@ class ToyAdapter(Decoder):
         image = ImageTokens((view,), height * width, height * width)
         return Inputs(torch.cat([block, ids[:, 1:]], 1), tensors, image, 0)
 
-    @torch.inference_mode()
     def embed(self, inputs: Inputs) -> Embedded:
         """Put the image's tokens before those of the text."""
-        hidden = self._hidden(inputs, inputs.ids)
+        hidden = self.embed_text(inputs.ids[:, inputs.image.length :])
+        if inputs.image.length:
+            hidden = torch.cat([self.toy.see(inputs.tensors["images"].numpy()), hidden], 1)
         n, length = hidden.shape[:2]
         positions = torch.arange(length, device=hidden.device).expand(1, n, -1)
         return Embedded(hidden, positions, additive(None, hidden))
-
-    @torch.inference_mode()
-    def forward(self, inputs: Inputs, ids: Tensor) -> Tensor:
-        """Run image, context and further text."""
-        hidden = self._hidden(inputs, torch.cat([inputs.ids, ids], 1))
-        positions = torch.arange(hidden.shape[1], device=hidden.device).expand(1, len(hidden), -1)
-        return self.decode(hidden, positions, additive(None, hidden), None)
-
-    def _hidden(self, inputs: Inputs, ids: Tensor) -> Tensor:
-        text = self.embed_text(ids[:, inputs.image.length :])
-        if not inputs.image.length:
-            return text
-        return torch.cat([self.toy.see(inputs.tensors["images"].numpy()), text], 1)

@@ -1,11 +1,12 @@
-"""What the fast engine and the slow one of tests share: everything but the forward passes."""
+"""A vision-language model of transformers, or a toy, as an engine of the experiments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 import torch
@@ -16,10 +17,11 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes
-from bindscope.studies.binding_id.vlm.adapters import Adapter, Inputs
-from bindscope.studies.binding_id.vlm.attention import Watch
-from bindscope.studies.binding_id.vlm.edits import Edits, marked, resolve
+from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
+from bindscope.studies.binding_id.vlm.attention import Watch, watched
+from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
+from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
     Contexts,
@@ -29,7 +31,16 @@ from bindscope.studies.binding_id.vlm.prompts import (
     question_tokens,
     token_spans,
 )
-from bindscope.studies.binding_id.vlm.state import Frozen, Places, kept_tokens, token_map
+from bindscope.studies.binding_id.vlm.state import (
+    Frozen,
+    Places,
+    kept_tokens,
+    slots_of,
+    token_map,
+)
+
+log = logging.getLogger(__name__)
+_NO_ROOM = "no room on this GPU to check the answers in float32"
 
 Masks = Callable[[Scenes], NDArray[np.bool_]]
 """Gives the pixels that show each thing of scenes, bool (n, k, height, width)."""
@@ -47,8 +58,6 @@ class Options:
         What is done at the border of the image's grid (`image_tokens.View.cells`).
     answer
         Which token of an item is scored (`prompts.answer_tokens`).
-    keep
-        Whose residual is kept: `groups` of all roles, or `all` tokens (L x T x d per scene).
     batch_size
         Contexts that are answered about at once: scenes of a batch times conditions.
     images
@@ -67,7 +76,6 @@ class Options:
     pad: int = 0
     border: Border = "inside"
     answer: Answer = "space"
-    keep: Literal["groups", "all"] = "groups"
     batch_size: int = 64
     images: bool = True
     lead: str = ""
@@ -76,7 +84,7 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers; see `FastEngine`.
+    """An `engine.Engine` on a model of transformers.
 
     Parameters
     ----------
@@ -89,7 +97,7 @@ class VisionLanguageEngine:
     """
 
     def __init__(
-        self, adapter: Adapter, template: Template, options: Options | None = None
+        self, adapter: Decoder, template: Template, options: Options | None = None
     ) -> None:
         self.adapter, self.template = adapter, template
         self.options = options or Options()
@@ -133,6 +141,11 @@ class VisionLanguageEngine:
         InputError
             If there are no images, not one per scene, or contexts of unequal length.
         """
+        with torch.inference_mode():
+            return self.read(scenes, images)
+
+    def read(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
+        """Read contexts as `contexts` does, with gradients where weights have any."""
         images = _images(scenes, images) if self.needs_images else None
         read = contexts(
             self.template(scenes, ()), self.adapter.image_text, self.needs_images,
@@ -143,21 +156,19 @@ class VisionLanguageEngine:
             shown = inputs.image.shown(self.options.masks(scenes), self.options.mask_share)
             inputs = replace(inputs, shown=shown)
         text = token_spans(self.adapter, read, inputs.ids)
-        with torch.inference_mode():
-            return self._read(scenes, read, inputs, text)
+        return self._read(scenes, read, inputs, text)
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
-        raise NotImplementedError
-
-    def kept(self, scenes: Scenes, inputs: Inputs, text: dict[tuple[Group, int], Tensor]) -> Tensor:
-        """Return the tokens whose residual is kept, int64 (n, K)."""
-        n, length = inputs.ids.shape
-        if self.options.keep == "all":
-            return torch.arange(length, device=inputs.ids.device).expand(n, -1)
-        return kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
+        kept = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
+        embedded = self.adapter.embed(inputs)
+        cache, residual = context_pass(self.adapter, embedded, kept=kept)
+        return Frozen(
+            scenes, read, inputs, text, embedded, residual, slots_of(kept, inputs.ids.shape[1]),
+            self.options.pad, self.options.border, cache,
+        )  # fmt: skip
 
     def token_map(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
@@ -248,7 +259,13 @@ class VisionLanguageEngine:
         asked: Sequence[Tensor], wanted: Tensor,
     ) -> Tensor:  # fmt: skip
         """Return log-probabilities, float64 (n, conditions, questions, c)."""
-        raise NotImplementedError
+        caches = [
+            edited(self.adapter, base, edit) if condition.frozen
+            else context_pass(self.adapter, base.embedded, edit)[0]
+            for condition, edit in zip(conditions, edits, strict=True)
+        ]  # fmt: skip
+        last = question_pass(self.adapter, base, caches, edits, asked)
+        return self.log_probabilities(last, wanted)
 
     def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
         """Return where questions look (`engine.Engine.attention`)."""
@@ -276,7 +293,8 @@ class VisionLanguageEngine:
 
     def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
         """Ask questions behind contexts; `watch` sees the attention of their tokens, in order."""
-        raise NotImplementedError
+        with watched(self.adapter, watch):
+            question_pass(self.adapter, base, [base.cache], [NO_EDITS], asked)
 
     def log_probabilities(self, last: Tensor, wanted: Tensor) -> Tensor:
         """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
@@ -284,6 +302,36 @@ class VisionLanguageEngine:
         shape = (len(wanted), *[1] * (logits.ndim - 2), wanted.shape[1])
         index = wanted.view(shape).expand(*logits.shape[:-1], wanted.shape[1])
         return logits.gather(-1, index)
+
+    @contextmanager
+    def in_float32(self) -> Iterator[bool]:
+        """Let the model compute in float32, and then as before.
+
+        Yields
+        ------
+        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
+        done meanwhile ends early.
+        """
+        before = {weight: weight.dtype for weight in self.adapter.parameters()}
+        wider = any(kind != torch.float32 for kind in before.values())
+        try:
+            yield wider and _widened(before)
+        except torch.cuda.OutOfMemoryError:
+            log.warning(_NO_ROOM)
+        finally:
+            for weight, kind in before.items():
+                weight.data = weight.data.to(kind)
+
+
+def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
+    """Turn weights into float32; tell whether there was room for all."""
+    try:
+        for weight in weights:
+            weight.data = weight.data.float()
+    except torch.cuda.OutOfMemoryError:
+        log.warning(_NO_ROOM)
+        return False
+    return True
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:

@@ -1,3 +1,0 @@
-"""Sizes that every toy has."""
-
-LANGUAGE_HEADS = 4

@@ -1,0 +1,192 @@
+"""Passes of the decoder: contexts are read once, and questions stand behind their cache.
+
+Tokens of a question see the context through its keys and values alone, and those of one token at
+one layer follow from its own residual there. So interventions on a frozen context are edits of its
+cache: replacing a token's residual copies its keys and values, adding to it computes them anew for
+this token, rotating its key turns the cached one. All conditions, and all questions behind them,
+go in one batch: questions stand side by side behind one cache and do not see each other.
+
+Passes are open to gradients: toys are trained by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.studies.binding_id.vlm.adapters import Decoder, Embedded, before_layers
+from bindscope.studies.binding_id.vlm.edits import (
+    Edits,
+    blinded,
+    hidden_from_question,
+    hide_from_context,
+    moved,
+)
+from bindscope.studies.binding_id.vlm.rotary import rotate_keys
+from bindscope.studies.binding_id.vlm.state import Frozen
+
+Cache = list[tuple[Tensor, Tensor]]
+"""Keys and values of each layer, (n, heads, T, d_head) each."""
+
+
+def context_pass(
+    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, kept: Tensor | None = None
+) -> tuple[Cache, list[Tensor]]:
+    """Run the decoder over contexts.
+
+    Parameters
+    ----------
+    decoder, embedded
+        The model, and what its decoder reads.
+    edits
+        Interventions whose effect spreads to later tokens and layers; None: none.
+    kept
+        Tokens whose residual is wanted, (n, K); None: of none.
+
+    Returns
+    -------
+    tuple
+        Keys and values of each layer, and the residual before each at the kept tokens (n, K, d).
+    """
+    cache, residual = _library_cache(), []
+
+    def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        if edits is not None:
+            hidden = edits.residual(layer, hidden)
+            mask = hide_from_context(embedded.mask, edits.hidden, layer)
+            given = given | {"attention_mask": mask}
+        if kept is not None:
+            residual.append(hidden.gather(1, kept[..., None].expand(-1, -1, hidden.shape[-1])))
+        return hidden, given
+
+    with before_layers(decoder, hook):
+        decoder.decode(embedded.hidden, embedded.positions, embedded.mask, cache)
+    return [(layer.keys, layer.values) for layer in cache.layers], residual
+
+
+def edited(decoder: Decoder, base: Frozen, edits: Edits) -> Cache:
+    """Return the keys and values of frozen contexts after interventions."""
+    return [_edited(decoder, base, edits, layer) for layer in range(len(base.cache))]
+
+
+def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
+    keys, values = base.cache[layer]
+    taken = [edit for edit in edits.taken if layer in edit.layers]
+    changed = edits.changed(layer)
+    turned = [edit for edit in edits.turned if layer in edit.layers]
+    if not (taken or changed or turned):
+        return keys, values
+    keys, values, rotary = keys.clone(), values.clone(), decoder.rotary(layer)
+    for edit in taken:
+        new, new_values = (_take(one, edit.source_index) for one in edit.source.cache[layer])
+        if edit.rotate:
+            there = moved(edit.source.positions, edit.source_index)
+            delta = moved(base.positions, edit.index) - there
+            new = rotate_keys(new, delta, rotary) if bool(delta.any()) else new
+        _put(keys, edit.index, new)
+        _put(values, edit.index, new_values)
+    if changed:  # neither is linear in keys and values: a norm is in between
+        index = torch.cat(changed, 1)
+        stream = edits.residual(layer, base.residual[layer], base.kept)
+        rows = torch.arange(len(index), device=index.device)[:, None]
+        positions = moved(edits.positions(layer, base.positions), index)
+        made = decoder.kv_from_residual(layer, stream[rows, base.kept(index)], positions)
+        _put(keys, index, made[0])
+        _put(values, index, made[1])
+    for turn in turned:
+        _put(keys, turn.index, rotate_keys(_take(keys, turn.index), turn.delta, rotary))
+    return keys, values
+
+
+def question_pass(
+    decoder: Decoder, base: Frozen, caches: Sequence[Cache], edits: Sequence[Edits],
+    asked: Sequence[Tensor],
+) -> Tensor:  # fmt: skip
+    """Run the decoder over questions behind edited contexts.
+
+    Parameters
+    ----------
+    decoder, base
+        The model, and the contexts.
+    caches, edits
+        Keys and values of each condition, and what may not be seen there.
+    asked
+        Tokens of each question (n, S).
+
+    Returns
+    -------
+    Tensor
+        The final norm's output at each question's last token, (n, conditions, questions, d).
+    """
+    n, length, m = len(base.scenes), base.length, len(caches)
+    cache = _library_cache()
+    for layer in range(len(caches[0])):
+        keys, values = (torch.cat([one[layer][part] for one in caches]) for part in (0, 1))
+        cache.update(keys, values, layer)
+    hidden = decoder.embed_text(torch.cat(list(asked), 1)).repeat(m, 1, 1)
+    lengths = [tokens.shape[1] for tokens in asked]
+    steps = torch.cat([torch.arange(size) for size in lengths]).to(base.positions.device)
+    positions = (base.next_positions()[:, None] + steps).repeat(m, 1)
+    mask = _side_by_side(length, lengths, hidden)
+
+    def hook(layer: int, stream: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        # Made where it is needed: with an axis of heads it is large, and few layers have one.
+        return stream, given | {"attention_mask": _hiding(base, edits, mask, layer)}
+
+    parts = positions.expand(len(base.positions), -1, -1)
+    with before_layers(decoder, hook):
+        found = decoder.decode(hidden, parts, mask, cache)
+    return found[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
+
+
+def last_tokens(asked: Sequence[Tensor]) -> Tensor:
+    """Return the places of the last tokens of questions (n, S) that stand side by side."""
+    return torch.tensor([tokens.shape[1] for tokens in asked]).cumsum(0) - 1
+
+
+def _hiding(base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:
+    """Return the mask of questions without what conditions hide from them at a layer."""
+    if not any(layer in hide.layers for edit in edits for hide in edit.hidden):
+        return mask
+    n, more = len(base.scenes), mask.shape[-1] - base.length
+    parts = [
+        hidden_from_question(edit.hidden, layer, n, base.length).to(mask.device) for edit in edits
+    ]
+    heads = max(part.shape[1] for part in parts)
+    unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
+    unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
+    return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
+
+
+def _side_by_side(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:
+    """Return the mask of questions side by side behind a context, (1, 1, S, length + S).
+
+    A token sees the context, itself, and what stands before it in its own question.
+    """
+    branch = torch.cat([torch.full((size,), i) for i, size in enumerate(lengths)])
+    own = (branch[:, None] == branch[None]).tril()
+    allowed = torch.cat([torch.ones(len(branch), length, dtype=torch.bool), own], 1)
+    mask = torch.zeros(allowed.shape, dtype=like.dtype)
+    return mask.masked_fill(~allowed, torch.finfo(like.dtype).min)[None, None].to(like.device)
+
+
+def _library_cache() -> Any:
+    declare_torchvision_operators()
+    from transformers import DynamicCache
+
+    return DynamicCache()
+
+
+def _take(cached: Tensor, index: Tensor) -> Tensor:
+    """Return tokens (n, t) of keys or values (n, heads, T, d_head)."""
+    n, heads, _, size = cached.shape
+    return cached.gather(2, index[:, None, :, None].expand(n, heads, -1, size))
+
+
+def _put(cached: Tensor, index: Tensor, new: Tensor) -> None:
+    """Overwrite tokens (n, t) of keys or values in place."""
+    cached.scatter_(2, index[:, None, :, None].expand(new.shape), new)
