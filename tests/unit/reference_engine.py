@@ -38,7 +38,7 @@ class ReferenceEngine(VisionLanguageEngine):
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
-        text: dict[tuple[Group, int], Tensor],
+        text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
     ) -> Frozen:  # fmt: skip
         n, length = inputs.ids.shape
         residual: list[Tensor] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
+from bindscope.studies.binding_id.vlm.prefix import read_on, same_image
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
     Contexts,
@@ -101,6 +103,7 @@ class VisionLanguageEngine:
     ) -> None:
         self.adapter, self.template = adapter, template
         self.options = options or Options()
+        self._read_before: list[weakref.ref[Frozen]] = []
 
     @property
     def layers(self) -> int:
@@ -141,11 +144,19 @@ class VisionLanguageEngine:
         InputError
             If there are no images, not one per scene, or contexts of unequal length.
         """
+        alive = [state for reference in self._read_before if (state := reference())]
         with torch.inference_mode():
-            return self.read(scenes, images)
+            found = self.read(scenes, images, alive)
+        self._read_before = [weakref.ref(known) for known in (*alive, found)]
+        return found
 
-    def read(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
-        """Read contexts as `contexts` does, with gradients where weights have any."""
+    def read(
+        self, scenes: Scenes, images: NDArray[np.uint8] | None, known: Sequence[Frozen] = ()
+    ) -> Frozen:
+        """Read contexts as `contexts` does, with gradients where weights have any.
+
+        Those that show the same images as known ones share their beginning.
+        """
         images = _images(scenes, images) if self.needs_images else None
         read = contexts(
             self.template(scenes, ()), self.adapter.image_text, self.needs_images,
@@ -156,15 +167,19 @@ class VisionLanguageEngine:
             shown = inputs.image.shown(self.options.masks(scenes), self.options.mask_share)
             inputs = replace(inputs, shown=shown)
         text = token_spans(self.adapter, read, inputs.ids)
-        return self._read(scenes, read, inputs, text)
+        return self._read(scenes, read, inputs, text, known)
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
-        text: dict[tuple[Group, int], Tensor],
+        text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
     ) -> Frozen:  # fmt: skip
         kept = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
-        embedded = self.adapter.embed(inputs)
-        cache, residual = context_pass(self.adapter, embedded, kept=kept)
+        residual: Sequence[Tensor]
+        if (old := same_image(known, inputs, kept)) is None:
+            embedded = self.adapter.embed(inputs)
+            cache, residual = context_pass(self.adapter, embedded, kept=kept)
+        else:
+            embedded, cache, residual = read_on(self.adapter, old, inputs, kept)
         return Frozen(
             scenes, read, inputs, text, embedded, residual, slots_of(kept, inputs.ids.shape[1]),
             self.options.pad, self.options.border, cache,

@@ -34,8 +34,9 @@ Cache = list[tuple[Tensor, Tensor]]
 
 
 def context_pass(
-    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, kept: Tensor | None = None
-) -> tuple[Cache, list[Tensor]]:
+    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, kept: Tensor | None = None,
+    begun: Cache | None = None,
+) -> tuple[Cache, list[Tensor]]:  # fmt: skip
     """Run the decoder over contexts.
 
     Parameters
@@ -46,13 +47,19 @@ def context_pass(
         Interventions whose effect spreads to later tokens and layers; None: none.
     kept
         Tokens whose residual is wanted, (n, K); None: of none.
+    begun
+        Keys and values of what stands first, which is not run again; residuals of it are not those
+        of these tokens. None: of nothing.
 
     Returns
     -------
     tuple
         Keys and values of each layer, and the residual before each at the kept tokens (n, K, d).
     """
-    cache, residual = _library_cache(), []
+    cache, residual, start = _library_cache(), [], 0
+    for layer, (keys, values) in enumerate(begun or []):
+        cache.update(keys, values, layer)
+        start = keys.shape[2]
 
     def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
         if edits is not None:
@@ -60,11 +67,15 @@ def context_pass(
             mask = hide_from_context(embedded.mask, edits.hidden, layer)
             given = given | {"attention_mask": mask}
         if kept is not None:
-            residual.append(hidden.gather(1, kept[..., None].expand(-1, -1, hidden.shape[-1])))
+            here = (kept - start).clamp(min=0)[..., None]
+            residual.append(hidden.gather(1, here.expand(-1, -1, hidden.shape[-1])))
         return hidden, given
 
     with before_layers(decoder, hook):
-        decoder.decode(embedded.hidden, embedded.positions, embedded.mask, cache)
+        decoder.decode(
+            embedded.hidden[:, start:], embedded.positions[:, :, start:],
+            embedded.mask[:, :, start:], cache,
+        )  # fmt: skip
     return [(layer.keys, layer.values) for layer in cache.layers], residual
 
 
