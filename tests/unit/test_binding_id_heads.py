@@ -26,6 +26,7 @@ from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import GROUPS, question
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import question_tokens
+from bindscope.studies.binding_id.vlm.state import token_map
 from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
@@ -55,7 +56,7 @@ def library_attention(engine: Any, state: Any, asked: Any) -> np.ndarray[Any, An
             assert weights.shape[1:] == (HEADS, whole.shape[1], whole.shape[1])
             for g, group in enumerate(GROUPS):
                 for role in range(k):
-                    index = engine.token_map(state, group, role).index
+                    index = token_map(state, group, role)
                     for row in range(N):
                         own = sum(weights[row, :, state.length :, t] for t in index[row].tolist())
                         found[row, 0, layer, :, q, g, role] = own[:, -1]

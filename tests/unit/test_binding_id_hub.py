@@ -7,23 +7,20 @@ in two, go through the jobs of suites.
 from __future__ import annotations
 
 import json
-import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from jobs_by_hand import job_by_hand, script
-from safetensors.numpy import load_file
 
 import hub_vlms
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
-from bindscope.studies.binding_id import published, suite
+from bindscope.studies.binding_id import suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
 from bindscope.studies.binding_id.experiments.estimates import estimate
 from bindscope.studies.binding_id.experiments.interventions import Add
@@ -34,9 +31,10 @@ from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
-from bindscope.studies.binding_id.vlm import base
+from bindscope.studies.binding_id.vlm import engine as vlm_engine
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.edits import resolve
+from bindscope.studies.binding_id.vlm.loading import load
 from bindscope.studies.build import build
 
 FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
@@ -87,7 +85,7 @@ def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
 def loaded(folder: Path, rule: Rule | None = None, text_only: bool = False, **model: Any) -> Any:
     given = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
     reading = Reading(rule or Rule(), text_only=text_only)
-    return published.load(given.model_dump(mode="json"), reading, None)
+    return load(given.model_dump(mode="json"), reading, None)
 
 
 def test_every_experiment_of_two_things_ends_where_words_split_unequally(
@@ -123,7 +121,7 @@ def test_padded_regions_of_nine_slots_stay_in_their_view(
     image = engine.adapter.image_tokens({}, (384, 384))
     for boxes in scenes.boxes:
         for role in (0, 1):
-            assert len(image.of(boxes, role, base.Tokens(pad=3), "inside")) == 2 * 11**2
+            assert len(image.of(boxes, role, vlm_engine.Tokens(pad=3), "inside")) == 2 * 11**2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -214,7 +212,7 @@ def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
     ({"compat": "paper"}, {"text_only": True}, "give it `template: paper` and images"),
-    ({"compat": "paper", "pad": 1}, {}, "leave `tokens` and `pad` out"),
+    ({"compat": "paper", "pad": 1}, {}, "leave `pad` out"),
 ]
 
 
@@ -308,7 +306,7 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
 
         return call
 
-    monkeypatch.setattr(base, "resolve", seen("resolved", resolve))
+    monkeypatch.setattr(vlm_engine, "resolve", seen("resolved", resolve))
     monkeypatch.setattr(engine, "_answer", seen("answered", engine._answer))
     plan.answered(engine, batch.base)
     assert happened == ["resolved", "answered"] * 7
@@ -324,47 +322,6 @@ def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_p
     assert not any("by slot" in name for name in names["as-published"])
     assert {"O by slot", "I by slot", "O", "I"} <= names["nine-slots"]
     assert names["as-published"] == {name for name in names["nine-slots"] if "slot" not in name}
-
-
-def _no_room(_: Any) -> Any:
-    raise torch.cuda.OutOfMemoryError
-
-
-def test_answers_in_bfloat16_are_checked_in_float32(
-    hub: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    caplog.set_level(logging.INFO)
-    graph = graph_of(
-        hub["qwen2_vl"], {"precision": "bfloat16"}, experiments=["factorizability"]
-    )  # fmt: skip
-    (job,) = graph.of("binding_id_interventions")
-    script(job.rule).main(job_by_hand(job, tmp_path))
-    answers = load_file(tmp_path / job.path("answers"))
-    off = np.abs(answers["m"][:2, 0] - answers["m.float32"]).max()
-    assert 1e-4 < off < 0.2
-    assert f"differ by up to {off:.3f} nats" in caplog.text
-    plain = graph_of(hub["qwen2_vl"], experiments=["factorizability"])
-    (other,) = plain.of("binding_id_interventions")
-    script(other.rule).main(job_by_hand(other, tmp_path))
-    exact = load_file(tmp_path / other.path("answers"))
-    assert list(exact) == ["m"]
-    # Of the same weights, rounded: what is checked is what float32 answers.
-    assert np.abs(exact["m"][:2, 0] - answers["m.float32"]).max() < 0.2
-    engine, _ = loaded(hub["qwen2_vl"], precision="bfloat16")
-    before = {name: value.clone() for name, value in engine.adapter.model.state_dict().items()}
-    with engine.in_float32() as there:
-        assert there
-        assert engine.adapter.model.lm_head.weight.dtype == torch.float32
-    with engine.in_float32():  # where there is no room, the check is left out
-        raise torch.cuda.OutOfMemoryError
-    monkeypatch.setattr(torch.Tensor, "float", _no_room)
-    with engine.in_float32() as there:
-        assert not there
-    assert caplog.text.count("no room on this GPU") == 2
-    monkeypatch.undo()
-    after = engine.adapter.model.state_dict()
-    assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
 def test_the_device_is_named_once_and_decides_the_arithmetic(

@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.loading import load, load_engine
+from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
 
 SIDE = 32
 SCENES, IMAGES = tiny_vlms.scenes(2, 0, SIDE)
@@ -50,7 +50,7 @@ def saved(folder, family="llava_onevision", without=()):
 def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path):
     config = saved(tmp_path, family)
     form = Form("short")
-    found = load({"kind": "pretrained", **config.model_dump(mode="json")}, form)
+    found = load_engine(config_of({"kind": "pretrained", **config.model_dump(mode="json")}), form)
     made = engine(template=partial(prompts, form=form), made=tiny_vlms.FAMILIES[family]())
     scenes = SCENES.with_(words=dataclasses.replace(SCENES.words, places=("left", "right")))
     answers = [
@@ -62,7 +62,7 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
 
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
-    changes = {"pad": 1, "keep": "all", "batch_size": 3}
+    changes = {"pad": 1, "batch_size": 3}
     found = load_engine(plain.model_copy(update=changes), Form("short", image=False))
     assert found.options == Options(**changes, images=False)
     assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
@@ -200,7 +200,7 @@ def edited(edit, frozen=True):
         (Rotate("item", 0, 1), False, "computed anew"),
         (Knockout("item", 0, seen_by="colour"), True, "has no effect"),
         (Add("object", 0, np.zeros((3, 6, 32), np.float32), tokens=Tokens(support="background")),
-         True, "`keep: all`"),
+         True, "own tokens only"),
     ],
 )  # fmt: skip
 def test_interventions_that_do_not_fit_are_refused(edit, frozen, message):

@@ -222,14 +222,3 @@ def test_a_suite_that_cannot_ask_them_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         load_config(config(tmp_path, tmp_path, **suite), "c.yaml")
-
-
-def test_records_have_no_masks(tmp_path: Path) -> None:
-    given = config(tmp_path, tmp_path)
-    given["studies"]["binding_id"]["models"][0]["tokens"] = "mask"
-    with pytest.raises(ConfigError, match="they have boxes and no masks"):
-        load_config(given, "c.yaml")
-    suite = {"tasks": ["pairs"], "records": [], "experiments": ["factorizability", "mean"]}
-    given["studies"]["binding_id"]["suites"][0] |= suite
-    with pytest.raises(ConfigError, match="'mean' adds to tokens"):
-        load_config(given, "c.yaml")

@@ -58,13 +58,6 @@ def test_the_short_form() -> None:
     assert parts(prompt)["colour", 1] == "red has"
 
 
-def test_items_may_come_first() -> None:
-    prompt = one(scene(), Form("items_first"))
-    assert prompt.context.endswith("Item J is in the green object. Item Q is in the red object.")
-    assert parts(prompt)["item", 1] == "Item Q"
-    assert parts(prompt)["colour", 1] == "red object"
-
-
 def test_the_twin_tells_the_image_by_slots() -> None:
     """The thing on the left is told first, also where it is mentioned second."""
     prompt = one(scene(slot=[1, 0], colour=[2, 4]), Form(image=False))

@@ -25,55 +25,11 @@ class Drawn:
     boxes
         int16 (n, k, 4): the tight box of each solid's mask: left, top, right and bottom, ends
         exclusive; -1 where there is no j-th solid.
-    clutter
-        int16 (n, c, 4): the tight boxes of solids that are in no mask.
     """
 
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     boxes: NDArray[np.int16]
-    clutter: NDArray[np.int16]
-
-
-@dataclass(frozen=True, eq=False)
-class Canvas:
-    """An image that solids are put into, the later ones over the earlier ones.
-
-    Attributes
-    ----------
-    image
-        uint8 (H, W, 3), sRGB.
-    light
-        The linear light that it shows, float64 (H, W, 3), before `strength`.
-    strength
-        Factor of all light.
-    hardness
-        Factor of shadows.
-    """
-
-    image: NDArray[np.uint8]
-    light: NDArray[np.float64]
-    strength: float = 1.0
-    hardness: float = 1.0
-
-    def put(
-        self, face: Portrait, tint: NDArray[np.float64], top: int, left: int
-    ) -> NDArray[np.bool_]:
-        """Put a solid where its portrait begins; return which pixels it covers, (H, W).
-
-        What is outside of the image is cut off.
-        """
-        size, (height, width) = len(self.light), face.covered.shape
-        window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
-        part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
-        covered, body, shine = face.covered[part], face.body[part], face.shine[part]
-        behind = (1 - covered) * (1 - self.hardness * face.shadow[part])
-        light = behind[..., None] * self.light[window] + body[..., None] * tint + shine[..., None]
-        self.light[window] = light
-        self.image[window] = to_srgb(self.strength * light)
-        seen = np.zeros(self.light.shape[:2], bool)
-        seen[window] = covered > 0
-        return seen
 
 
 def paint(
@@ -99,11 +55,32 @@ def paint(
     images = np.repeat(to_srgb(ground)[None], n, axis=0)
     masks, boxes = np.zeros((n, size, size), np.uint8), np.full((n, k, 4), -1, np.int16)
     for row, there in enumerate(faces):
-        canvas = Canvas(images[row], ground.copy())
+        light = ground.copy()
         for j, face in enumerate(there):
-            masks[row][canvas.put(face, tint[row, j], *corners[row, j].tolist())] = j + 1
-            boxes[row, j] = tight_box(masks[row] == j + 1)
-    return Drawn(images, masks, boxes, np.zeros((n, 0, 4), np.int16))
+            seen = _put(images[row], light, face, tint[row, j], *corners[row, j].tolist())
+            masks[row][seen] = j + 1
+            boxes[row, j] = _tight_box(masks[row] == j + 1)
+    return Drawn(images, masks, boxes)
+
+
+def _put(
+    image: NDArray[np.uint8], light: NDArray[np.float64], face: Portrait,
+    tint: NDArray[np.float64], top: int, left: int,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Put a solid where its portrait begins; return which pixels it covers, (H, W).
+
+    `image` shows `light` and is changed with it; what is outside of the image is cut off.
+    """
+    size, (height, width) = len(light), face.covered.shape
+    window = (slice(max(top, 0), top + height), slice(max(left, 0), left + width))
+    part = (slice(max(-top, 0), size - top), slice(max(-left, 0), size - left))
+    covered, body, shine = face.covered[part], face.body[part], face.shine[part]
+    behind = (1 - covered) * (1 - face.shadow[part])
+    light[window] = behind[..., None] * light[window] + body[..., None] * tint + shine[..., None]
+    image[window] = to_srgb(light[window])
+    seen = np.zeros(light.shape[:2], bool)
+    seen[window] = covered > 0
+    return seen
 
 
 def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tuple[int, int]:
@@ -112,7 +89,7 @@ def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tupl
     return (top + bottom - shape[0]) // 2, (left + right - shape[1]) // 2
 
 
-def tight_box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+def _tight_box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     """Return left, top, right and bottom of what a mask covers, ends exclusive."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

@@ -1,8 +1,8 @@
 """One solid alone in parallel projection: what its pixels show, apart from its colour.
 
 In parallel projection a solid looks the same wherever it stands, so one portrait serves every place
-in an image, and an image is put together in milliseconds. Light: a sun, where nothing else is said
-from the left, the front and above, and an even sky.
+in an image, and an image is put together in milliseconds. Light: a sun from the
+left, the front and above, and an even sky.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Portrait:
 @cache
 def portrait(
     shape: str, material: Material, width: int, height: int, scale: float, margin: int,
-    samples: int, sun: tuple[float, float, float] = SUN,
+    samples: int,
 ) -> Portrait:  # fmt: skip
     """Draw a solid as large as its region allows.
 
@@ -81,10 +81,8 @@ def portrait(
         Pixels around the region that are drawn too, for the shadow.
     samples
         Rays along a side of a pixel.
-    sun
-        Where the sun is: right, back and up.
     """
-    towards = np.array(sun) / np.linalg.norm(sun)
+    towards = np.array(SUN) / np.linalg.norm(SUN)
     solid = Solid(shape, "", material, "", 0.0, 0.0, TURN.get(shape, 0.0), 0)
     left, top, right, bottom = _extent(shape)
     unit = max((right - left) / width, (bottom - top) / height) / scale  # scene units a pixel

@@ -21,10 +21,6 @@ Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "
                      "subspaces", "mixture"]  # fmt: skip
 
 
-_OF_UNEVEN: tuple[Experiment, ...] = ("factorizability", "layers", "knockout", "heads")
-"""Experiments for which things may have unequal numbers of tokens."""
-
-
 class ShapesTask(Model):
     """Scenes whose things are named in the text by one attribute and asked for by another."""
 
@@ -45,13 +41,6 @@ class ShapesTask(Model):
     )
     told_by: Literal["material", "size", "slot"] = Field(
         "slot", description="What tells them apart then."
-    )
-    look: Literal["published", "varied"] = Field(
-        "published",
-        description="Light, ground and sizes of things as published, or drawn for each image.",
-    )
-    clutter: int = Field(
-        0, ge=0, le=6, description="Small things of an image that no text mentions."
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
@@ -123,10 +112,9 @@ class Suite(Model):
         (),
         description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
     )
-    template: Literal["paper", "items_first", "short"] = Field(
+    template: Literal["paper", "short"] = Field(
         "paper",
-        description='"The green object contains item J.", "Item J is in the green object." or '
-        '"green has J ."',
+        description='"The green object contains item J." or "green has J ."',
     )
     text_only: bool = Field(
         False,
@@ -230,7 +218,6 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
         if "mixture" in suite.experiments:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite)
-        yield from _without_boxes(where, suite, models)
         yield from _unreleased(where, suite, tasks, models)
         for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
@@ -250,22 +237,6 @@ def _unanswerable(where: str, suite: Suite) -> Iterator[str]:
         yield (
             f"{where}.oracles: oracles have tokens of things, be they image or words, so with "
             "`text_only` their answers would be the same; give `models` alone"
-        )
-
-
-def _without_boxes(
-    where: str, suite: Suite, models: dict[str, VisionLanguageModel]
-) -> Iterator[str]:
-    """Yield what cannot be asked of models whose things' tokens are chosen by masks."""
-    by_mask = [name for name in suite.models if name in models and models[name].tokens == "mask"]
-    if by_mask and suite.records:
-        yield f"{where}.records: they have boxes and no masks, which {by_mask[0]!r} needs"
-    uneven = [name for name in suite.experiments if name not in _OF_UNEVEN]
-    if by_mask and suite.tasks and uneven and not suite.text_only:
-        yield (
-            f"{where}.experiments: {uneven[0]!r} adds to tokens, exchanges or counts them, and "
-            f"with `tokens: mask` of {by_mask[0]!r} things have unequally many; leave it out "
-            f"(there remain {', '.join(_OF_UNEVEN)}) or use `tokens: box`"
         )
 
 
@@ -335,5 +306,3 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
         yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
     if task.shared != "none" and task.told_by != "slot" and task.things != 2:
         yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
-    if task.layout == "sprites" and (task.look != "published" or task.clutter):
-        yield f"{where}.look: sprites stand alone on white; `look` and `clutter` are of 384 px"

@@ -111,8 +111,7 @@ def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     """What decides a model's answers in a suite besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
-    without = {"mask_share"} if model.tokens == "box" else set()
-    given = model.model_dump(mode="json", exclude=without)
+    given = model.model_dump(mode="json")
     device = kind_here(suite.device)
     given["precision"] = precision_of(model.precision, model.compat, device)
     content = {"kind": "published", "origin": origin, **given}

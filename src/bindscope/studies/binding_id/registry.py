@@ -8,7 +8,7 @@ _HERE = "bindscope.studies.binding_id"
 ENGINES = {
     "oracle": f"{_HERE}.oracles.oracle:load",
     "mixed_oracle": f"{_HERE}.oracles.mixed_oracle:load",
-    "published": f"{_HERE}.published:load",
+    "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.loading:load",
 }
 

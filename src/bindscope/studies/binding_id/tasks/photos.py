@@ -39,9 +39,9 @@ from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
-from bindscope.studies.binding_id.vlm import loading
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
+from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
 from bindscope.studies.binding_id.vlm.prompts import contexts
 
 Doubles = NDArray[np.float64]
@@ -103,7 +103,7 @@ def ask_records(
     """
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
-    engine = loading.load(model, Form(), weights, device=device)
+    engine = load_engine(config_of(model), Form(), weights, device=device)
     answered = [
         answer(engine, record, rng(spec["seed"], number)) for number, record in enumerate(records)
     ]

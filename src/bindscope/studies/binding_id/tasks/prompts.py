@@ -1,7 +1,7 @@
 """The texts: contexts with the characters of every group, and the questions that follow them.
 
-Source: the prompt of arXiv 2505.22200's released code (no system turn, ends without a space), a
-template of few words for the toys, and one that names the item first. What stands around a user's
+Source: the prompt of arXiv 2505.22200's released code (no system turn, ends without a space), and a
+template of few words for the toys. What stands around a user's
 words is a model's own chat template, or that of the released code.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 
-Template = Literal["short", "paper", "items_first"]
+Template = Literal["short", "paper"]
 IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
@@ -47,8 +47,8 @@ class Form:
     Attributes
     ----------
     template
-        `paper`: "The green object contains item J."; `items_first`: "Item J is in the green
-        object."; `short`: "green has J .", its words parted by spaces.
+        `paper`: "The green object contains item J."; `short`: "green has J .", its words parted by
+        spaces.
     mention
         The attribute by which the text mentions a thing, see `Rule.mention`.
     image
@@ -183,16 +183,11 @@ def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> No
         out.add(f"{word} has", "colour", role)
         out.add(" ")
         out.add(f"{item} .", "item", role)
-    elif form.template == "paper":
+    else:
         out.add("The ")
         out.add(name, "colour", role)
         out.add(" contains ")
         out.add(f"item {item}", "item", role)
-        out.add(".")
-    else:
-        out.add(f"Item {item}", "item", role)
-        out.add(" is in the ")
-        out.add(name, "colour", role)
         out.add(".")
 
 

@@ -24,7 +24,6 @@ Order = Literal["left_first", "independent"]
 Shared = Literal["none", "shape", "colour", "both"]
 ToldBy = Literal["material", "size", "slot"]
 Withheld = Literal["none", "training", "held_out"]
-LookName = Literal["published", "varied"]
 PERIOD = 5  # a pair of colour and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
@@ -48,11 +47,6 @@ class Rule:
         What tells them apart then: material or size (of two things), or the slot.
     withheld
         `training`: no thing is one that `withheld` marks; `held_out`: every scene has one.
-    look
-        `published`: light and ground of the released images; `varied`: drawn for every scene, and
-        the sizes of things with them. Scenes are the same in both.
-    clutter
-        Things of a scene that no text mentions.
     """
 
     layout: LayoutName = "pair"
@@ -61,8 +55,6 @@ class Rule:
     shared: Shared = "none"
     told_by: ToldBy = "slot"
     withheld: Withheld = "none"
-    look: LookName = "published"
-    clutter: int = 0
 
     @classmethod
     def of(cls, task: Mapping[str, Any]) -> Rule:
@@ -120,11 +112,6 @@ def check_rule(rule: Rule, where: str) -> None:
             f"there are two {rule.told_by}s, which do not tell {rule.things} things apart",
             "set `told_by: slot`, or `things: 2`",
         )
-    if rule.layout == "sprites" and (rule.look != "published" or rule.clutter):
-        raise ConfigError(
-            f"{where}.look", "sprites stand alone on white",
-            "set `layout: pair`, `level` or `grid`, or `look: published` and `clutter: 0`",
-        )  # fmt: skip
 
 
 def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> Scenes:
@@ -205,23 +192,12 @@ def exchanged_sentences(scenes: Scenes) -> Scenes:
 def joined(parts: Sequence[Scenes]) -> Scenes:
     """Return scenes of the same words one after the other."""
     names = ["shape", "colour", "item", "slot", "material", "size", "boxes"]
-    names += ["setting"] if parts[0].setting is not None else []
     return parts[0].with_(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )
 
 
 def _accepted(
-    rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
-) -> tuple[Scenes, ...]:
-    """Draw scenes, or pairs of them, each with its own setting where images have any."""
-    found = _as_withheld(rule, words, n, draw, paired)
-    if rule.look == "published" and not rule.clutter:
-        return found
-    return tuple(one.with_(setting=draw.integers(2**31, size=n)) for one in found)
-
-
-def _as_withheld(
     rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
 ) -> tuple[Scenes, ...]:
     """Draw scenes, or pairs of them, until `n` rows are as `rule.withheld` wants them."""

@@ -75,9 +75,6 @@ class Scenes:
         The region of the image that stands for the thing's slot, in pixels: left, top, right and
         bottom (both exclusive), int64 (n, k, 4). It is the slot's, not the thing's own tight box,
         so that every thing has equally many tokens. None where there is no image.
-    setting
-        Seed of each image's light, ground and clutter, int64 (n,); None where all look alike. It
-        stays where things are exchanged.
 
     Raises
     ------
@@ -93,7 +90,6 @@ class Scenes:
     material: Integers
     size: Integers
     boxes: Integers | None = None
-    setting: Integers | None = None
 
     def __post_init__(self) -> None:
         shape = self.shape.shape
@@ -101,14 +97,11 @@ class Scenes:
         wrong = [name for name in names if getattr(self, name).shape != shape]
         if self.boxes is not None and self.boxes.shape != (*shape, 4):
             wrong.append("boxes")
-        if self.setting is not None and self.setting.shape != shape[:1]:
-            wrong.append("setting")
         if wrong or len(shape) != 2:
             raise InputError(
                 "scenes",
                 f"`shape` is an array of shape {shape} and differs from {', '.join(wrong) or 'it'}",
-                "give every array a row per scene and a column per role, boxes four numbers, and a "
-                "setting per scene",
+                "give every array a row per scene and a column per role, boxes four numbers",
             )
 
     def __len__(self) -> int:
@@ -133,7 +126,7 @@ class Scenes:
         """
         rows = np.arange(len(self))[:, None]
         order = np.broadcast_to(order, self.shape.shape)
-        return self._each(lambda values: values[rows, order] if values.ndim > 1 else values)
+        return self._each(lambda values: values[rows, order])
 
     def with_(self, **arrays: Integers) -> Scenes:
         """Return the scenes with some arrays replaced."""

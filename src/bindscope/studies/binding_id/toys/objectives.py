@@ -91,7 +91,7 @@ def objects_replaced(
 
     The new thing stands in the old one's slot: it is to be answered with the old one's item.
     """
-    tokens = torch.cat([token_map(base, "object", role).index for role in roles], 1)
+    tokens = torch.cat([token_map(base, "object", role) for role in roles], 1)
     vocabulary, words = toy.vocabulary, pairs.base.words
     shape = _with_roles(pairs.base.shape, pairs.source.shape, roles)
     return Edited(
@@ -117,7 +117,7 @@ REPLACEMENTS: dict[str, Replacement] = {"object": objects_replaced, "item": item
 
 def item_tokens(contexts: Frozen, roles: Sequence[int]) -> Tensor:
     """Return where the items of some roles stand, without the full stops behind, int64 (n, j)."""
-    return torch.cat([token_map(contexts, "item", role).index[:, :1] for role in roles], 1)
+    return torch.cat([token_map(contexts, "item", role)[:, :1] for role in roles], 1)
 
 
 def _replacing(tokens: Tensor, base: Frozen, source: Frozen) -> Edits:
@@ -194,7 +194,7 @@ def naming_loss(
     inputs, seen = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
     rows = torch.arange(len(scenes), device=seen.device)[:, None]
     shown = [
-        places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS)).index
+        places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS))
         for role in range(scenes.things)
     ]
     tokens = torch.stack([seen[rows, index].mean(1) for index in shown], 1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
-from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, Shown
+from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens
 from bindscope.studies.binding_id.vlm.rotary import Rotary
 
 OWN_PROCESSOR = "use the processor that belongs to the weights (save both in one folder)"
@@ -54,15 +54,12 @@ class Inputs:
         The tokens of the image, the same for all rows.
     start
         Place in the prompt where the image's tokens begin.
-    shown
-        Which cells of the image show each thing; None: all of its box do.
     """
 
     ids: Tensor
     tensors: Mapping[str, Tensor]
     image: ImageTokens
     start: int
-    shown: Shown | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ class VisionLanguageModel(Model):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="Type of weights and arithmetic; `auto`: bfloat16 on CUDA, float32 on CPUs and "
-        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01: the first rows of "
-        "every job are also answered in float32, and the log tells how far they differ.",
+        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01.",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
     compat: Literal["none", "paper"] = Field(
@@ -39,15 +38,6 @@ class VisionLanguageModel(Model):
         description="Cells around a thing's region that are edited with it, in every slot as many: "
         "what would reach beyond the image's grid is moved back into it.",
     )
-    tokens: Literal["box", "mask"] = Field(
-        "box",
-        description="Which image tokens are a thing's: all of its slot's region, as published, or "
-        "those of them that it covers; things then have unequally many, so that experiments which "
-        "add or exchange cannot be done.",
-    )
-    mask_share: float = Field(
-        0.5, gt=0, le=1, description="Share of a token's square that a thing covers, of `mask`."
-    )
     batch_size: PositiveInt = Field(
         16, description="Contexts that are answered about at once: scenes times conditions."
     )
@@ -59,8 +49,6 @@ class VisionLanguageModel(Model):
 
     @model_validator(mode="after")
     def _as_released(self) -> Self:
-        if self.compat == "paper" and (self.tokens == "mask" or self.pad):
-            raise ValueError(
-                "compat: `paper` says which tokens are a thing's; leave `tokens` and `pad` out"
-            )
+        if self.compat == "paper" and self.pad:
+            raise ValueError("compat: `paper` says which tokens are a thing's; leave `pad` out")
         return self

@@ -21,7 +21,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Rotate,
 )
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group
-from bindscope.studies.binding_id.vlm.state import Frozen, Places, places_of_both, token_map
+from bindscope.studies.binding_id.vlm.state import Frozen, token_map
 
 ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
 
@@ -159,21 +159,21 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
         places = token_map(base, edit.group, edit.role, edit.tokens)
-        if not places.index.numel():
+        if not places.numel():
             raise InputError(
                 where, f"it means image tokens of support `{edit.tokens.support}`, and this model "
                 "has none", "leave this intervention out",
             )  # fmt: skip
         if isinstance(edit, Replace):
-            origin, here, there = _origin(edit, base, source, places, where)
-            taken.append(Taken(here, layers, origin, there, edit.rotate))
+            origin, there = _origin(edit, base, source, places, where)
+            taken.append(Taken(places, layers, origin, there, edit.rotate))
         elif isinstance(edit, ReplacePart):
-            origin, here, there = _origin(edit, base, source, places, where)
+            origin, there = _origin(edit, base, source, places, where)
             bases = _bases(edit, base, places, layers, where)
             inside = edit.part == "inside"
-            parts.append(TakenPart(here, layers, origin, there, bases, inside))
+            parts.append(TakenPart(places, layers, origin, there, bases, inside))
         elif isinstance(edit, Add):
-            added.append(Added(places.index, layers, _vectors(edit, base, places, layers, where)))
+            added.append(Added(places, layers, _vectors(edit, base, places, layers, where)))
         elif isinstance(edit, Rotate):
             if not condition.frozen:
                 raise InputError(
@@ -181,11 +181,11 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
                     "rotate keys of a frozen context: rotated tokens would look elsewhere too",
                 )  # fmt: skip
             delta = _delta(edit.delta, base, places, where)
-            turned.append(Turned(places.index, layers, delta))
+            turned.append(Turned(places, layers, delta))
         else:
             seen_by = _seen_by(edit, base, condition)
-            blind = _heads(edit, heads, where).to(places.index.device)
-            hidden.append(Hidden(places.index, layers, seen_by, blind))
+            blind = _heads(edit, heads, where).to(places.device)
+            hidden.append(Hidden(places, layers, seen_by, blind))
     return Edits(tuple(taken), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
 
 
@@ -201,46 +201,32 @@ def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
 
 
 def _origin(
-    edit: Replace | ReplacePart, base: Frozen, source: Frozen | None, places: Places, where: str
-) -> tuple[Frozen, Tensor, Tensor]:
-    """Return the contexts that tokens are taken from, which tokens are edited, and by which."""
+    edit: Replace | ReplacePart, base: Frozen, source: Frozen | None, places: Tensor, where: str
+) -> tuple[Frozen, Tensor]:
+    """Return the contexts that tokens are taken from, and which tokens."""
     origin = base if edit.context == "base" else source
     if origin is None:
         raise InputError(
             where, "it takes tokens from a source, and none was given", "give source contexts"
         )
     role = edit.role if edit.by is None else edit.by
-    by_mask = base.inputs.shown is not None and edit.tokens.support == "thing"
-    if edit.group == "object" and by_mask:
-        if role != edit.role:
-            raise InputError(
-                where, "it puts a thing where another stood, and their masks cover cells that do "
-                "not match", "use `tokens: box`, whose cells are alike in every slot",
-            )  # fmt: skip
-        places = places_of_both(base, origin, role, edit.tokens)
-        return origin, places.index, places.index
     others = token_map(origin, edit.group, role, edit.tokens)
-    if len(origin.scenes) != len(base.scenes) or others.counts != places.counts:
+    if len(origin.scenes) != len(base.scenes) or others.shape != places.shape:
         raise InputError(
             where,
-            f"{edit.group} {edit.role} has {_counts(places)} tokens, and what would replace it "
-            f"{_counts(others)}",
+            f"{edit.group} {edit.role} has {places.shape[1]} tokens, and what would replace it "
+            f"{others.shape[1]}",
             "replace by as many tokens: contexts row by row, regions of one size",
         )
-    return origin, places.index, others.index
-
-
-def _counts(places: Places) -> str:
-    return " or ".join(str(count) for count in sorted(set(places.counts)))
+    return origin, others
 
 
 def _vectors(
-    edit: Add, base: Frozen, places: Places, layers: frozenset[int], where: str
+    edit: Add, base: Frozen, places: Tensor, layers: frozenset[int], where: str
 ) -> Tensor:  # fmt: skip
-    _check_even(places, "adds vectors to", where)
     total, n, width = len(base.residual), len(base.scenes), base.residual[0].shape[-1]
     vectors = np.asarray(edit.vectors, np.float32)
-    shape = (total, places.index.shape[1], width)
+    shape = (total, places.shape[1], width)
     if vectors.shape not in (shape, (n, *shape)):
         raise InputError(
             where, f"it adds vectors of shape {vectors.shape} where {shape} (layers, tokens, "
@@ -254,13 +240,12 @@ def _vectors(
 
 
 def _bases(
-    edit: ReplacePart, base: Frozen, places: Places, layers: frozenset[int], where: str
+    edit: ReplacePart, base: Frozen, places: Tensor, layers: frozenset[int], where: str
 ) -> Tensor:  # fmt: skip
     """Check subspaces; a basis that is not orthonormal would be no projection."""
-    _check_even(places, "replaces a part of", where)
     bases = torch.from_numpy(np.ascontiguousarray(edit.bases, np.float32))
     total, width = len(base.residual), base.residual[0].shape[-1]
-    wanted = (total, places.index.shape[1])
+    wanted = (total, places.shape[1])
     if bases.ndim != 4 or bases.shape[:2] != wanted or bases.shape[-1] != width:
         raise InputError(
             where, f"its subspaces are of shape {tuple(bases.shape)} where {(*wanted, 'r', width)} "
@@ -280,18 +265,10 @@ def _bases(
     return bases.to(base.positions.device)
 
 
-def _check_even(places: Places, does: str, where: str) -> None:
-    if not places.even:
-        raise InputError(
-            where, f"it {does} {_counts(places)} tokens, depending on the scene",
-            "use `tokens: box`",
-        )  # fmt: skip
-
-
-def _delta(delta: Any, base: Frozen, places: Places, where: str) -> Tensor:
+def _delta(delta: Any, base: Frozen, places: Tensor, where: str) -> Tensor:
     parts, n, _ = base.positions.shape
     moves = torch.as_tensor(np.asarray(delta, np.int64), device=base.positions.device)
-    t = places.index.shape[1]
+    t = places.shape[1]
     if moves.ndim == 0:
         return moves.expand(parts, n, t)
     if parts == 1 and moves.shape == (n,):
@@ -327,7 +304,7 @@ def _seen_by(edit: Knockout, base: Frozen, condition: Condition) -> Tensor | Non
             "set `frozen` to false, so that the context is computed anew",
         )
     group: Group = edit.seen_by
-    seers = [token_map(base, group, role).index for role in range(base.scenes.things)]
+    seers = [token_map(base, group, role) for role in range(base.scenes.things)]
     return torch.cat(seers, 1)
 
 

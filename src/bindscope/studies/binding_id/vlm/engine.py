@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -35,17 +33,10 @@ from bindscope.studies.binding_id.vlm.prompts import (
 )
 from bindscope.studies.binding_id.vlm.state import (
     Frozen,
-    Places,
     kept_tokens,
     slots_of,
     token_map,
 )
-
-log = logging.getLogger(__name__)
-_NO_ROOM = "no room on this GPU to check the answers in float32"
-
-Masks = Callable[[Scenes], NDArray[np.bool_]]
-"""Gives the pixels that show each thing of scenes, bool (n, k, height, width)."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +59,6 @@ class Options:
         What every question begins with, and is read as the end of the context. Needed where the
         tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
         two line breaks.
-    masks
-        Pixels of things. A thing's tokens then are the cells of its box that it covers to
-        `mask_share` at least; None: all of them.
-    mask_share
-        Share of a cell's square.
     """
 
     pad: int = 0
@@ -81,8 +67,6 @@ class Options:
     batch_size: int = 64
     images: bool = True
     lead: str = ""
-    masks: Masks | None = None
-    mask_share: float = 0.5
 
 
 class VisionLanguageEngine:
@@ -163,9 +147,6 @@ class VisionLanguageEngine:
             self.options.lead,
         )  # fmt: skip
         inputs = self.adapter.read(read.texts, images)
-        if self.options.masks is not None and inputs.image.length:
-            shown = inputs.image.shown(self.options.masks(scenes), self.options.mask_share)
-            inputs = replace(inputs, shown=shown)
         text = token_spans(self.adapter, read, inputs.ids)
         return self._read(scenes, read, inputs, text, known)
 
@@ -185,12 +166,6 @@ class VisionLanguageEngine:
             self.options.pad, self.options.border, cache,
         )  # fmt: skip
 
-    def token_map(
-        self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
-    ) -> Places:
-        """Return which tokens of the contexts are meant."""
-        return token_map(state, group, role, tokens)
-
     def residual(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.float32]:
@@ -201,7 +176,7 @@ class VisionLanguageEngine:
         InputError
             If scenes have unequal numbers of these tokens, or the engine has not kept them.
         """
-        index = self._even(state, group, role, tokens)
+        index = token_map(state, group, role, tokens)
         found = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
         return np.asarray(found.float().cpu().numpy(), np.float32)
 
@@ -209,20 +184,10 @@ class VisionLanguageEngine:
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.int64]:
         """Return positions of tokens, int64 (n, t), or (n, t, 3) for M-RoPE."""
-        index = self._even(state, group, role, tokens)
+        index = token_map(state, group, role, tokens)
         found = state.positions.gather(2, index[None].expand(len(state.positions), -1, -1))
         parts = found.movedim(0, -1).cpu().numpy()
         return np.asarray(parts[..., 0] if parts.shape[-1] == 1 else parts, np.int64)
-
-    def _even(self, state: Frozen, group: Group, role: int, tokens: Tokens | None) -> Tensor:
-        places = token_map(state, group, role, tokens)
-        if not places.even:
-            raise InputError(
-                f"{group} of role {role}",
-                f"it has {sorted(set(places.counts))} tokens, depending on the scene",
-                "use `tokens: box`",
-            )
-        return places.index
 
     def answers(
         self,
@@ -289,7 +254,7 @@ class VisionLanguageEngine:
             self.adapter, state.read, self.template(state.scenes, questions),
             state.inputs.ids.device,
         )  # fmt: skip
-        tokens = [token_map(state, group, role).index for group in GROUPS for role in range(k)]
+        tokens = [token_map(state, group, role) for group in GROUPS for role in range(k)]
         marks = torch.stack([marked(index, length) for index in tokens], -1)
         found: list[list[Tensor]] = [[] for _ in range(self.layers)]
 
@@ -317,36 +282,6 @@ class VisionLanguageEngine:
         shape = (len(wanted), *[1] * (logits.ndim - 2), wanted.shape[1])
         index = wanted.view(shape).expand(*logits.shape[:-1], wanted.shape[1])
         return logits.gather(-1, index)
-
-    @contextmanager
-    def in_float32(self) -> Iterator[bool]:
-        """Let the model compute in float32, and then as before.
-
-        Yields
-        ------
-        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
-        done meanwhile ends early.
-        """
-        before = {weight: weight.dtype for weight in self.adapter.parameters()}
-        wider = any(kind != torch.float32 for kind in before.values())
-        try:
-            yield wider and _widened(before)
-        except torch.cuda.OutOfMemoryError:
-            log.warning(_NO_ROOM)
-        finally:
-            for weight, kind in before.items():
-                weight.data = weight.data.to(kind)
-
-
-def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
-    """Turn weights into float32; tell whether there was room for all."""
-    try:
-        for weight in weights:
-            weight.data = weight.data.float()
-    except torch.cuda.OutOfMemoryError:
-        log.warning(_NO_ROOM)
-        return False
-    return True
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:

@@ -22,8 +22,6 @@ from bindscope.studies.binding_id.experiments.interventions import Tokens
 Edges = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Border = Literal["inside", "official"]
-Shown = tuple[NDArray[np.bool_], ...]
-"""Of every view, which cells show enough of each thing of some scenes, (n, k, rows, columns)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,51 +101,6 @@ class View:
             )
         return self.start + found
 
-    def covered(self, masks: NDArray[np.bool_]) -> Edges:
-        """Return which share of each cell's square masks (n, height, width) cover.
-
-        Returns
-        -------
-        NDArray
-            float64 (n, rows, columns); what reaches beyond the image is covered by nothing.
-        """
-        down, across = _overlaps(self.y, masks.shape[1]), _overlaps(self.x, masks.shape[2])
-        return np.asarray(down @ masks.astype(np.float64) @ across.T, np.float64)
-
-    def showing(self, box: Sequence[int], pad: int, shown: NDArray[np.bool_]) -> Indices:
-        """Return places of the cells of a box that show a thing, and `pad` around each of them.
-
-        Parameters
-        ----------
-        box, pad
-            As of `cells`; cells beyond the grid are left out.
-        shown
-            Which cells of the view show enough of it, bool (rows, columns).
-
-        Raises
-        ------
-        InputError
-            If the box is outside the grid, or none of its cells shows enough.
-        """
-        block = np.zeros(shown.shape, bool)
-        block.flat[self._flat(self.cells(box, 0, "inside"))] = True
-        r, c = np.nonzero(shown & block)
-        if not len(r):
-            raise InputError(
-                f"the thing in box {tuple(int(side) for side in box)}",
-                f"its mask covers too little of every cell of {self.name}",
-                "set a smaller `mask_share`, or `tokens: box`",
-            )
-        around = np.arange(-pad, pad + 1)
-        r, c = np.broadcast_arrays(r[:, None, None] + around[:, None], c[:, None, None] + around)
-        there = (r >= 0) & (r < self.rows) & (c >= 0) & (c < self.columns)
-        return np.unique(self.start + r[there] * self.stride + c[there])
-
-    def _flat(self, places: Indices) -> Indices:
-        """Turn places in the block into places in the raster of cells."""
-        r, c = np.divmod(places - self.start, self.stride)
-        return np.asarray(r * self.columns + c, np.int64)
-
     def ends(self) -> Indices:
         """Return places in the block of the tokens that end rows."""
         if self.stride == self.columns:
@@ -174,10 +127,7 @@ class ImageTokens:
     length: int
     features: int
 
-    def of(
-        self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border,
-        shown: Shown | None = None, scene: int = 0,
-    ) -> Indices:  # fmt: skip
+    def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border) -> Indices:
         """Return places in the block that an intervention means.
 
         Parameters
@@ -190,9 +140,6 @@ class ImageTokens:
             Which tokens; its `pad` must be a number.
         border
             See `View.cells`.
-        shown, scene
-            Which cells show the things of some scenes, and which scene this is; None: all cells of
-            a thing's box do.
 
         Returns
         -------
@@ -209,25 +156,11 @@ class ImageTokens:
             ]
             found = np.setdiff1d(np.concatenate(everything), np.concatenate(taken))
         else:
-            parts = [
-                view.cells(boxes[role], pad, border) if shown is None
-                else view.showing(boxes[role], pad, shown[self.views.index(view)][scene, role])
-                for view in views
-            ]  # fmt: skip
+            parts = [view.cells(boxes[role], pad, border) for view in views]
             if tokens.cells is not None:
                 parts = [_places(part, tokens.cells) for part in parts]
             found = np.concatenate(parts)
         return found
-
-    def shown(self, masks: NDArray[np.bool_], least: float) -> Shown:
-        """Return of every view which cells masks (n, k, height, width) cover to a share at least.
-
-        Cells that a mask does not touch never are among them.
-        """
-        n, k = masks.shape[:2]
-        flat = masks.reshape(n * k, *masks.shape[2:])
-        shares = [view.covered(flat).reshape(n, k, view.rows, view.columns) for view in self.views]
-        return tuple((share > 0) & (share >= least - 1e-9) for share in shares)
 
     def _views(self, tokens: Tokens) -> list[View]:
         numbers = range(len(self.views)) if tokens.views is None else tokens.views
@@ -328,14 +261,6 @@ def _shrunk(edges: Edges, cells: int) -> Edges:
     """Return the edges of fewer cells over the same pixels."""
     old = len(edges) - 1
     return np.interp(np.arange(cells + 1) * old / cells, np.arange(old + 1), edges)
-
-
-def _overlaps(edges: Edges, size: int) -> Edges:
-    """Return which share of each stretch between edges lies on each pixel, (stretches, size)."""
-    pixels = np.arange(size)
-    low, high = edges[:-1, None], edges[1:, None]
-    length = np.minimum(high, pixels + 1) - np.maximum(low, pixels)
-    return np.asarray(np.maximum(length, 0.0) / (high - low), np.float64)
 
 
 def _block(edges: Edges, start: float, stop: float) -> tuple[int, int] | None:

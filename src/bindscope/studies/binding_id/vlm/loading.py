@@ -13,17 +13,20 @@ import torch
 
 from bindscope.config.models import Pretrained
 from bindscope.core.devices import no_gpu
-from bindscope.core.errors import ConfigError, ModelError
+from bindscope.core.errors import ModelError
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.names import precision_of
+from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.images import Images
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
+from bindscope.studies.binding_id.tasks.task import Pictures
 from bindscope.studies.binding_id.vlm.adapters import cut
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
-from bindscope.studies.binding_id.vlm.engine import Masks, Options, VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
 from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
 
@@ -35,7 +38,7 @@ LINE_BREAKS = "\n\n"
 
 def load_engine(
     config: VisionLanguageModel, form: Form, weights: Path | None = None,
-    masks: Masks | None = None, *, device: str = "cpu", rule: Rule | None = None,
+    *, device: str = "cpu", rule: Rule | None = None,
 ) -> VisionLanguageEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
@@ -47,8 +50,6 @@ def load_engine(
         How scenes are put into words.
     weights
         Manifest of the rule that downloaded it; None for a `path:`, and to look in the cache.
-    masks
-        Gives the pixels of things, for `tokens: mask` (`Options.masks`).
     device
         `cpu`, `cuda`, or one of several GPUs.
     rule
@@ -57,8 +58,6 @@ def load_engine(
 
     Raises
     ------
-    ConfigError
-        If masks are to choose tokens, and there are none.
     InputError
         If words of the rule cannot be made to take equally many tokens, or an item is not one.
     ModelError
@@ -66,12 +65,6 @@ def load_engine(
         architecture is not supported.
     """
     where = f"model {config.name} ({config.source})"
-    by_mask = config.tokens == "mask" and form.image
-    if by_mask and masks is None:
-        raise ConfigError(
-            where, "`tokens: mask` needs the pixels of each thing, and there are boxes only",
-            "set `tokens: box`",
-        )  # fmt: skip
     if device != "cpu" and not torch.cuda.is_available():
         raise no_gpu(where)
     folder, kind, processor = _opened(config, weights, where)
@@ -80,7 +73,6 @@ def load_engine(
         pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
         answer="bare" if paper else "space", batch_size=config.batch_size,
         images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
-        masks=masks if by_mask else None, mask_share=config.mask_share,
     )  # fmt: skip
     if rule is not None:
         form = _counted(form, config, processor, kind, rule, options, where)
@@ -92,14 +84,32 @@ def load_engine(
 
 
 def load(
-    model: Mapping[str, Any], form: Form, weights: Path | None = None, masks: Masks | None = None,
-    *, device: str = "cpu", rule: Rule | None = None,
-) -> VisionLanguageEngine:  # fmt: skip
-    """Load a model from its part of a job's specification, as `load_engine` does."""
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+) -> tuple[VisionLanguageEngine, Pictures]:
+    """Load a model of a suite, and draw the images that it reads.
+
+    Parameters
+    ----------
+    model
+        Its part of a job's specification.
+    reading
+        How it is given scenes.
+    weights
+        Manifest of the rule that downloaded it, where one did.
+    device
+        Where it is to run.
+    """
+    pictures = Images(reading.rule.layout)
+    engine = load_engine(
+        config_of(model), reading.form, weights, device=device, rule=reading.rule
+    )  # fmt: skip
+    return engine, pictures
+
+
+def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
+    """Return a model's part of a job's specification as it stood in the configuration."""
     names = VisionLanguageModel.model_fields
-    given = {name: value for name, value in model.items() if name in names}
-    config = VisionLanguageModel(**given)
-    return load_engine(config, form, weights, masks, device=device, rule=rule)
+    return VisionLanguageModel(**{name: model[name] for name in names if name in model})
 
 
 def _counted(

@@ -18,27 +18,6 @@ from bindscope.studies.binding_id.vlm.prompts import Contexts
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Tokens of each context.
-
-    Attributes
-    ----------
-    index
-        Places in the context, int64 (n, t); where a context has fewer, its last is repeated.
-    counts
-        How many there are really, (n,).
-    """
-
-    index: Tensor
-    counts: tuple[int, ...]
-
-    @property
-    def even(self) -> bool:
-        """Whether all contexts have equally many."""
-        return len(set(self.counts)) == 1
-
-
-@dataclass(frozen=True, eq=False)
 class Frozen:
     """Contexts that have been read (`engine.State`).
 
@@ -74,7 +53,7 @@ class Frozen:
     pad: int
     border: Border
     cache: Sequence[tuple[Tensor, Tensor]] = ()
-    found: dict[tuple[Group, int, Tokens], Places] = field(default_factory=dict)
+    found: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -114,13 +93,19 @@ class Frozen:
         return self.positions.amax(dim=(0, 2)) + 1
 
 
-def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = None) -> Places:
+def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = None) -> Tensor:
     """Return which tokens of the contexts a group, a role and a choice of image tokens mean.
+
+    Returns
+    -------
+    Tensor
+        Places in the context, int64 (n, t).
 
     Raises
     ------
     InputError
-        If there is no such group or role, or a thing's box is outside the image.
+        If there is no such group or role, a thing's box is outside the image, or scenes have
+        unequal numbers of these tokens.
     """
     key = (group, role, tokens or ALL_TOKENS)
     if key not in state.found:
@@ -133,7 +118,7 @@ def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = No
 def places(
     scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
     pad: int, border: Border, key: tuple[Group, int, Tokens],
-) -> Places:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Find the tokens of `token_map`."""
     group, role, tokens = key
     if group not in GROUPS or not 0 <= role < scenes.things:
@@ -141,78 +126,39 @@ def places(
             f"{group} of role {role}", f"scenes have {', '.join(GROUPS)} of {scenes.things} roles",
             "roles are counted from 0",
         )  # fmt: skip
-    n = len(scenes)
     if group != "object" or not inputs.image.length:  # the text-only twin describes its things
         if (group, role) not in text:
             raise InputError(
                 f"{group} of role {role}", "the prompt's template does not say where it stands",
                 "give its characters in `Prompt.spans`",
             )  # fmt: skip
-        index = text[group, role]
-        return Places(index, (index.shape[1],) * n)
+        return text[group, role]
     if scenes.boxes is None:
         raise InputError(
             "the scenes", "they have no boxes, which say where a thing's image tokens are",
             "give `boxes`, a region in pixels for each thing",
         )  # fmt: skip
     tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
-    if inputs.shown is None:
-        regions, inverse = np.unique(scenes.boxes, axis=0, return_inverse=True)
-        found, rows = [inputs.image.of(boxes, role, tokens, border) for boxes in regions], inverse
-    else:
-        found = [
-            inputs.image.of(boxes, role, tokens, border, inputs.shown, scene)
-            for scene, boxes in enumerate(scenes.boxes)
-        ]
-        rows = np.arange(n)
-    longest = max(map(len, found))
-    padded = np.stack([np.pad(row, (0, longest - len(row)), mode="edge") for row in found])
-    rows = rows.reshape(-1)
-    index = torch.from_numpy(padded[rows] + inputs.start).to(inputs.ids.device)
-    return Places(index, tuple(len(found[row]) for row in rows))
-
-
-def places_of_both(base: Frozen, source: Frozen, role: int, tokens: Tokens) -> Places:
-    """Return the tokens that show the thing of a role in one of two contexts, or in both.
-
-    Things of one place differ in what they cover; to put one where the other was, all that shows
-    either has to go.
-
-    Raises
-    ------
-    InputError
-        If the two do not stand in the same place.
-    """
-    own, other = base.scenes.boxes, source.scenes.boxes
-    if own is None or other is None or not np.array_equal(own[:, role], other[:, role]):
+    regions, rows = np.unique(scenes.boxes, axis=0, return_inverse=True)
+    found = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
+    if len(counts := {len(one) for one in found}) > 1:
         raise InputError(
-            f"the thing of role {role}", "it stands elsewhere in the source, where its mask covers "
-            "other cells", "use `tokens: box`, whose cells are alike in every slot",
+            f"{group} of role {role}", f"it has {sorted(counts)} tokens, depending on the scene",
+            "give things of a batch boxes of one size that do not overlap",
         )  # fmt: skip
-    assert base.inputs.shown is not None
-    assert source.inputs.shown is not None
-    both = tuple(a | b for a, b in zip(base.inputs.shown, source.inputs.shown, strict=True))
-    inputs = replace(base.inputs, shown=both)
-    key: tuple[Group, int, Tokens] = ("object", role, tokens)
-    return places(base.scenes, inputs, base.text, base.pad, base.border, key)
+    index = np.stack(found)[rows.reshape(-1)] + inputs.start
+    return torch.from_numpy(index).to(inputs.ids.device)
 
 
 def kept_tokens(
     scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
     pad: int, border: Border,
 ) -> Tensor:  # fmt: skip
-    """Return the tokens of all groups and roles, int64 (n, K), some of them more than once.
-
-    Of a thing they are those of its box, also where a mask chooses among them: what replaces it may
-    cover others.
-    """
-    inputs = replace(inputs, shown=None)
+    """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
     found = [index for _, index in sorted(text.items())]
     if scenes.boxes is not None and inputs.image.length:
         for role in range(scenes.things):
-            found.append(
-                places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)).index
-            )
+            found.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
     return torch.cat(found, 1) if found else torch.zeros(len(scenes), 0, dtype=torch.int64)
 
 
