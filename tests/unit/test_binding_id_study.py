@@ -255,7 +255,7 @@ def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.Data
     for shown in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
         assert reason(shown, table=found["binding_id"]) is None
         assert reason(shown, table=found["binding_id"].iloc[:0])
-    figure = binding_id_positions.draw(table=found["binding_id_positions"])
+    figure = binding_id_positions.draw(table=found["binding_id"])
     drawn = [text.get_text() for text in figure.legends[0].get_texts()]
     assert drawn == [f"by-{name} (oracle)" for name in sorted(MECHANISMS)]
     assert panels(found["binding_id"])
@@ -278,7 +278,7 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
 def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:
     graph = graph_of(tasks=["pairs", "free"], experiments=["positions"])
     assert len(graph.of("binding_id_interventions")) == 2
-    assert [table.wildcards["table"] for table in graph.of("table")] == ["binding_id_positions"]
+    assert [table.wildcards["table"] for table in graph.of("table")] == ["binding_id"]
     assert [one.wildcards["figure"] for one in graph.of("figure")] == ["binding_id_positions"]
 
 

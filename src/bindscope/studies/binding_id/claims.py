@@ -153,8 +153,6 @@ def claim_effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
     found: list[Effect] = []
     if (table := tables.get("binding_id")) is not None:
         found += _of_conditions(table)
-    if (table := tables.get("binding_id_positions")) is not None:
-        found += _of_keys(table)
     if (table := tables.get("binding_id_mixture")) is not None:
         found += _of_mixtures(table)
     return found
@@ -172,6 +170,7 @@ def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
         for name, claim in _ACCOUNTS.items():
             yield from _of_account(claim, where, [own.get(name, {}) for own in by_candidate])
         yield from _of_subspaces(where, seeds)
+        yield from _of_keys(where, seeds)
 
 
 def _by_candidate(own: pd.DataFrame) -> dict[str, dict[Key, Row]]:
@@ -218,12 +217,12 @@ def dimensions_of(size: float) -> str:
     return f"{size:.0f} dimension{'s' if size > 1 else ''}"
 
 
-def _of_keys(table: pd.DataFrame) -> Iterator[Effect]:
-    rows = rows_with(table, query="all", share_of_distance=1.0)
-    for where, seeds in _places(rows):
-        own = [one.set_index("group").to_dict("index") for one in seeds]
+def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
+    rows = [rows_with(own, experiment="positions", candidate="expected", dose=1.0) for own in seeds]
+    if all(map(len, rows)):
+        found = [one.set_index("condition").to_dict("index") for one in rows]
         for group, claim in _KEYS.items():
-            yield _effect(claim, where, [one[group] for one in own], "share")
+            yield _effect(claim, where, [one[group] for one in found], "share")
 
 
 def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:

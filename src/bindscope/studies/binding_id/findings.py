@@ -116,9 +116,9 @@ _PHOTOS = (
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
-    table, positions = tables.get("binding_id"), tables.get("binding_id_positions")
+    table = tables.get("binding_id")
     heads, mixture = tables.get("binding_id_heads"), tables.get("binding_id_mixture")
-    shown = [one for one in (table, positions, heads, mixture) if one is not None]
+    shown = [one for one in (table, heads, mixture) if one is not None]
     if not shown:
         return Chapter()
     models, controls = _judged(tables, "!="), _judged(tables, "==")
@@ -130,7 +130,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_head_findings(heads), *mixture_findings(mixture),
         ),
         sections=(
-            *_sections(table, positions), *_head_sections(heads), *mixture_sections(mixture),
+            *_sections(table), *_head_sections(heads), *mixture_sections(mixture),
             *_claims(models or controls, inputs),
         ),
     )  # fmt: skip
@@ -249,10 +249,10 @@ def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], .
     return tuple(points)
 
 
-def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> list[Section]:
+def _sections(table: pd.DataFrame | None) -> list[Section]:
     found = []
     kinds = set() if table is None else set(table["experiment"])
-    if table is not None and kinds - {"records"}:
+    if table is not None and kinds - {"records", "positions"}:
         found.append(
             Section(
                 "interventions",
@@ -271,7 +271,7 @@ def _sections(table: pd.DataFrame | None, positions: pd.DataFrame | None) -> lis
     if table is not None and "records" in kinds:
         rows = page_table("Hidden things", RECORD_COLUMNS, named(summaries(table, "records")))
         found.append(Section("photos", "Photos of your own", (_PHOTOS,), tables=(rows,)))
-    if positions is not None:
+    if "positions" in kinds:
         words = (
             "Keys are rotated as if two things stood elsewhere; values and all else stay. If "
             "positions tie things to items, answers are exchanged where positions are.",

@@ -21,18 +21,12 @@ from bindscope.studies.binding_id.oracles.impostors import Fragile, ThroughColor
 from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.schemas import (
-    BINDING_ID_SCHEMA,
-    MIXTURE_SCHEMA,
-    POSITIONS_SCHEMA,
-)
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of
 
 Engines = Callable[[int], Sequence[Any]]
-_SCHEMAS = {
-    "rows": BINDING_ID_SCHEMA, "positions": POSITIONS_SCHEMA, "mixture": MIXTURE_SCHEMA,
-}  # fmt: skip
+_SCHEMAS = {"rows": BINDING_ID_SCHEMA, "mixture": MIXTURE_SCHEMA}
 _ACCOUNTS = tuple(f"account-{name}" for name in TIES)
 _KEYS = ("keys-objects", "keys-items", "keys-colors")
 _MIXTURES = ("mixture-slot", "mixture-colour", "mixture-content")

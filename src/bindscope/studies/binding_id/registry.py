@@ -53,7 +53,7 @@ ACCOUNTED = ("signatures", "factorizability", "mean")
 """Experiments in which accounts of binding disagree; each is told about with all of them at hand
 (`answers.accounts.DECIDING`).
 """
-TABLES = {"positions": "positions", "heads": "heads", "mixture": "mixture"}
+TABLES = {"heads": "heads", "mixture": "mixture"}
 """Experiments with a table of their own; all others are in that of the study's name."""
 
 # ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.

@@ -85,7 +85,8 @@ _INTERVENTION = (
           "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the "
-           "dimension of a subspace.", _TRIALS, "allowed"),
+           "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
+           "distance of two things (1: exchanged).", _TRIALS, "allowed"),
     Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
            "allowed"),
     *_CELL[:2],
@@ -93,7 +94,7 @@ _INTERVENTION = (
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=4,
+    version=5,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(
@@ -127,8 +128,10 @@ BINDING_ID_SCHEMA = TableSchema(
                    "the control leads with the things' own items. Of some layers: from the control "
                    "(0) to the same edit at all layers (1). Empty where there is no such scale.",
                    "bootstrap over rows"),
-        Column("length", "float64", "1", "Mean length of the vectors that are added, over layers, "
-               "tokens and roles; 0: nothing is added.", _TRIALS, "allowed", 0.0),
+        Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
+               "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
+               "the first role's keys move (of the first view, and of the part that moves most).",
+               _TRIALS, "allowed", 0.0),
         *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
                    "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
                    low=-1.0, high=1.0),
@@ -145,35 +148,6 @@ BINDING_ID_SCHEMA = TableSchema(
         for name in ("share", "unpredicted", "own", "swap", "mean_logprob", "lead", "effect")
     ),
     order={"condition": in_place},
-)  # fmt: skip
-
-_MOVED = (
-    *_NAMES,
-    label("group", "Whose keys move: objects, items or colours.", _TRIALS, values=("O", "I", "C")),
-    Column("share_of_distance", "float64", "1", "How far, as a share of the distance of the two "
-           "things: 0 leaves keys where they are, 1 exchanges their positions.", _ENTRY),
-    *_CELL[:2],
-)  # fmt: skip
-
-POSITIONS_SCHEMA = TableSchema(
-    name="binding_id_positions",
-    version=2,
-    description="Answers after the keys of two things were moved towards and past each other, a "
-    "row per group, way, question and candidate.",
-    columns=(
-        *_MOVED,
-        _ORIGIN,
-        _NAMED_BY,
-        _CELL[2],
-        Column("positions", "float64", "positions", "Mean way of the first role's keys; of the "
-               "first view, and of the part that moves most.", _TRIALS),
-        *_LOGS,
-        *_SHARE,
-        _ROWS,
-        *KEYS,
-    ),
-    key=tuple(column.name for column in _MOVED),
-    rules=tuple(_inside(name) for name in ("share", "mean_logprob")),
 )  # fmt: skip
 
 _SHARED = (

@@ -73,9 +73,6 @@ STUDY = Study(
     },
     tables=(
         TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows("rows")),
-        TableEntry(
-            "binding_id_positions", f"{_HERE}.tables:BINDING_ID_POSITIONS", _rows("positions")
-        ),
         TableEntry("binding_id_mixture", f"{_HERE}.tables:BINDING_ID_MIXTURE", _rows("mixture")),
         TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
         TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _rows("heads")),
@@ -90,7 +87,7 @@ STUDY = Study(
         _figure("figures.curves:binding_id_subspaces", "Binding IDs: subspaces",
                        _table_of("binding_id", "subspaces")),
         _figure("figures.curves:binding_id_positions", "Binding IDs: moved keys",
-                       _table_of("binding_id_positions", "positions")),
+                       _table_of("binding_id", "positions")),
         _figure("figures.heat_maps:binding_id_heads", "Binding IDs: single heads",
                        _table_of("binding_id_heads", "heads")),
         _figure("figures.curves:binding_id_mixture", "Binding IDs: mixtures of accounts",

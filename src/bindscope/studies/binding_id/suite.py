@@ -24,11 +24,10 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
 from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.reading_out import Read
-from bindscope.studies.binding_id.answers.rows import position_rows, rows_of, vector_rows
+from bindscope.studies.binding_id.answers.rows import rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate, read
 from bindscope.studies.binding_id.experiments.heads import head_rows
-from bindscope.studies.binding_id.experiments.interventions import Rotate
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import (
@@ -82,14 +81,13 @@ class Results:
 
     Attributes
     ----------
-    rows, positions, vectors, heads, mixture
+    rows, vectors, heads, mixture
         Rows of the tables, without names and keys.
     answers
         Log-probabilities by experiment, float32 (n, trials, queries, candidates).
     """
 
     rows: list[Row] = field(default_factory=list)
-    positions: list[Row] = field(default_factory=list)
     vectors: list[Row] = field(default_factory=list)
     heads: list[Row] = field(default_factory=list)
     mixture: list[Row] = field(default_factory=list)
@@ -184,8 +182,6 @@ def _rows(
 ) -> Iterator[Row]:
     """Return the rows of an experiment's table."""
     statistics = (spec["resamples"], spec["seed"])
-    if name == "positions":
-        return position_rows(answers, trials, beside.mean(axis=0), *statistics)
     if name == "heads":
         return head_rows(answers, trials, beside, *statistics)
     if name == "mixture":
@@ -195,7 +191,7 @@ def _rows(
     if name in DECIDING:
         accounts = _accounts(canonical_json(spec["task"]))
         by_account = (accounts.predictions(name), accounts.rivals())
-    return rows_of(name, answers, trials, *statistics, *by_account)
+    return rows_of(name, answers, trials, beside, *statistics, *by_account)
 
 
 @lru_cache(maxsize=1)  # the same for all oracles of a job
@@ -251,24 +247,8 @@ def _stored(logs: Sequence[Doubles], beside: Sequence[Doubles]) -> dict[str, Dou
 
 
 def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Doubles:
-    """Return what an experiment's table holds besides answers, (n, ...)."""
-    if name == "positions":
-        return _moved(plan, rows)
+    """Return what rows hold besides answers, (n, ...): where heads look, or what is added."""
     if name == "heads":
         return batch.engine.attention(batch.base, list(plan.queries.values()))
-    return np.zeros(0)
-
-
-def _moved(plan: Plan, rows: NDArray[np.int64]) -> Doubles:
-    """Return by how many positions each trial moves the first role's keys, float64 (n, trials).
-
-    Of several views the first counts, of positions of several parts the one that moves most.
-    """
-
-    def moved(one: Trial) -> Doubles:
-        first = next(iter(one.condition.interventions), None)
-        delta = np.asarray(first.delta if isinstance(first, Rotate) else 0, np.float64)
-        parts = delta if delta.ndim < 2 else np.abs(delta).max(axis=1)
-        return np.asarray(np.broadcast_to(parts, (len(rows),)))
-
-    return np.stack([moved(one) for _, trials in plan.trials for one in trials], axis=1)
+    trials = (one for _, own in plan.trials for one in own)
+    return np.stack([one.lengths(len(rows)) for one in trials], axis=1)

@@ -6,13 +6,11 @@ from bindscope.studies.binding_id.schemas import (
     BINDING_ID_SCHEMA,
     HEADS_SCHEMA,
     MIXTURE_SCHEMA,
-    POSITIONS_SCHEMA,
     VECTORS_SCHEMA,
 )
 from bindscope.tables.schema import RowTable
 
 BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
-BINDING_ID_POSITIONS = RowTable(POSITIONS_SCHEMA, "rows")
 BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows")
 BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")
 BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows")

@@ -11,6 +11,7 @@ from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.studies.binding_id.answers.accounts import NONE, Predictions, account_rows
 from bindscope.studies.binding_id.answers.metrics import (
     Answers,
+    Doubles,
     adjusted,
     chosen,
     effects,
@@ -32,12 +33,13 @@ from bindscope.studies.binding_id.experiments.trials import Trial
 from bindscope.studies.binding_id.tasks.task import Scenes
 
 Row = dict[str, Any]
-DETAILED = ("factorizability", "signatures", "mean")
+DETAILED = ("factorizability", "positions", "signatures", "mean")
 """Experiments whose every cell (query, candidate) has a row; points of a plane always have."""
 
 
 def rows_of(
-    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int,
+    experiment: str, answers: Answers, trials: Sequence[Trial], lengths: Doubles, samples: int,
+    seed: int,
     predictions: Predictions | None = None, rivals: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Row]:  # fmt: skip
     """Yield a row per trial, and per account and cell where there are any.
@@ -48,6 +50,8 @@ def rows_of(
         Its name.
     answers, trials
         What was answered; the first trial is the control.
+    lengths
+        How much each trial adds to each row, (n, trials), as of `trials.Trial.lengths`.
     samples, seed
         Of the bootstrap.
     predictions, rivals
@@ -59,7 +63,11 @@ def rows_of(
     found = _effects(answers, trials, samples, seed)
     tests = [_change(answers, i, samples, seed) for i in range(len(trials))]
     p_adjusted = adjusted([p for _, p in tests[1:]])
-    names = [{"experiment": experiment, **_names(one)} for one in trials]
+    means = lengths.mean(axis=0)
+    names = [
+        {"experiment": experiment, **_names(one), "length": _number(mean)}
+        for one, mean in zip(trials, means, strict=True)
+    ]
     for i, one in enumerate(trials):
         yield {
             **names[i], **_summary(answers, i, one, samples, seed),
@@ -76,8 +84,8 @@ def rows_of(
 
 def _names(one: Trial) -> Row:
     return {
-        "condition": one.condition.name, "layers": one.layers, "dose": _dose(one.dose),
-        "second_dose": _dose(one.second_dose), "length": one.length,
+        "condition": one.condition.name, "layers": one.layers, "dose": _number(one.dose),
+        "second_dose": _number(one.second_dose),
     }  # fmt: skip
 
 
@@ -111,8 +119,8 @@ def _effects(
     return swept
 
 
-def _dose(value: float) -> float | None:
-    return None if np.isnan(value) else value
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _change(answers: Answers, trial: int, samples: int, seed: int) -> tuple[Interval, float]:
@@ -165,34 +173,6 @@ def _cells(
                 **ends("share", share(best["share"][:, place, column])),
                 **{kind: float(values[:, place, column].mean())
                    for kind, values in best.items() if kind != "share"},
-            }  # fmt: skip
-
-
-def position_rows(
-    answers: Answers, trials: Sequence[Trial], moved: Sequence[float], samples: int, seed: int
-) -> Iterator[Row]:
-    """Yield rows of `binding_id_positions`: a row per group, share of the distance and cell.
-
-    Parameters
-    ----------
-    answers, trials
-        Of `experiments.rotations`; the first is the control.
-    moved
-        Mean number of positions that keys move in each trial.
-    samples, seed
-        Of the bootstrap.
-    """
-    calibrated: Row = {"median": None, "null": None}
-    for i, one in enumerate(trials):
-        if i == 0:
-            continue
-        per_row = right(answers, answers.logs, i, one.expected)
-        summary = {"query": "all", "candidate": "expected", "expected": 1,
-                   **ends("share", share(per_row))}  # fmt: skip
-        for row in (summary, *_cells(answers, calibrated, i, one, samples, seed)):
-            yield {
-                "group": one.condition.name, "share_of_distance": one.dose,
-                "positions": moved[i], "n_rows": len(answers.logs), **row,
             }  # fmt: skip
 
 

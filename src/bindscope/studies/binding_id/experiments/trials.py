@@ -17,6 +17,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Condition,
     Intervention,
     ReplacePart,
+    Rotate,
 )
 from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
@@ -29,6 +30,7 @@ from bindscope.studies.binding_id.tasks.task import (
     question,
 )
 
+Doubles = NDArray[np.float64]
 Source = State | Callable[[], State] | None
 """Where replacements take tokens from; of many sources each is read when it is asked about."""
 
@@ -52,8 +54,6 @@ class Trial:
         How much: a factor, a number of dimensions; NaN where there is none.
     second_dose
         How much of a second difference; NaN where there is none.
-    length
-        Mean length of the vectors that it adds; None where it adds none, or was not told (`told`).
     """
 
     condition: Condition
@@ -61,24 +61,34 @@ class Trial:
     layers: str = "all"
     dose: float = float("nan")
     second_dose: float = float("nan")
-    length: float | None = None
 
     def told(self) -> Trial:
-        """Return the trial without its vectors, with their mean length where it adds some.
-
-        Tables need no more of it; vectors of all conditions would fill the memory.
-        """
+        """Return the trial without its vectors: those of all conditions would fill the memory."""
         edits = self.condition.interventions
-        added = [one for one in edits if isinstance(one, Add)]
-        lengths = [
-            abs(one.scale) * np.sqrt(np.square(one.vectors, dtype=np.float64).sum(axis=-1)).mean()
-            for one in added
-        ]
         without = tuple(one for one in edits if not isinstance(one, Add | ReplacePart))
-        return replace(
-            self, condition=replace(self.condition, interventions=without),
-            length=float(np.mean(lengths)) if added else None,
-        )  # fmt: skip
+        return replace(self, condition=replace(self.condition, interventions=without))
+
+    def lengths(self, rows: int) -> Doubles:
+        """Return how much it adds to each of a batch's rows, float64 (rows,); NaN where nothing.
+
+        Of vectors their mean length over layers, tokens and roles. Of keys how many positions those
+        of the first role move; of several views the first counts, of positions of several parts the
+        one that moves most.
+        """
+        edits, found = self.condition.interventions, np.full(rows, np.nan)
+        if edits and isinstance(edits[0], Rotate):
+            moved = np.abs(np.asarray(edits[0].delta, np.float64))
+            found[:] = moved if moved.ndim < 2 else moved.max(axis=1)
+        elif added := [one for one in edits if isinstance(one, Add)]:
+            found[:] = np.mean([_length(one, rows) for one in added], axis=0)
+        return found
+
+
+def _length(one: Add, rows: int) -> Doubles:
+    """Return the mean length of an addition's vectors in each row, (rows,)."""
+    vectors = np.linalg.norm(one.vectors.astype(np.float64), axis=-1)
+    own = vectors.mean(axis=(-2, -1)) * abs(one.scale)
+    return np.asarray(np.broadcast_to(own, (rows,)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from bindscope.figures.style import (
 )
 from bindscope.studies.binding_id.figures.heat_maps import share_bar
 from bindscope.studies.binding_id.mixture_names import DISAGREEING
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA, POSITIONS_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.views import (
     cells,
     in_order,
@@ -46,19 +46,20 @@ def _columns(entries: Sequence[Any]) -> tuple[int, float]:
     return columns, 0.17 * -(-len(entries) // columns)
 
 
-@figure(table_of(POSITIONS_SCHEMA))
+@figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_positions(table: pd.DataFrame) -> Figure:
     """Whether answers follow the positions of keys that are moved (paper, Fig. 5).
 
     A panel per group, a line per model with Wilson's intervals; lines are moved beside each other,
     since models often agree.
     """
-    rows = named(rows_with(some(table, "No keys were moved."), query="all"))
+    rows = some(summaries(table, "positions"), "No keys were moved.")
+    rows = named(rows.dropna(subset=["dose"]))
     look = looks(in_order(rows["name"]))
     columns, inches = _columns(handles(look))
     grid = wrapped(GROUPS, 3, (inches, 2.5), sharey=True)
     facets(
-        rows, look, grid, "group", x="share_of_distance", y="share", by="name", ylim=_SHARES,
+        rows, look, grid, "condition", x="dose", y="share", by="name", ylim=_SHARES,
         apart=min(0.02, 0.12 / max(len(look), 1)), band=0.12,
         title=lambda group: f"keys of {GROUPS[group]} moved",
     )  # fmt: skip
