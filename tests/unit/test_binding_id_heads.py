@@ -14,7 +14,7 @@ import torch
 from reference_engine import tensors_of
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.answers.routes import routes
+from bindscope.studies.binding_id.claims import carriers
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.figures.heat_maps import binding_id_heads
@@ -202,23 +202,22 @@ def test_heads_of_layers_that_are_left_out_are_looked_at_alone(table: pd.DataFra
 
 
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
-    found = {(one.model.split(" ")[0], one.group): one for one in routes(table)}
-    best = found["slot", "item"].best
-    assert best is not None
-    assert (best["layer"], best["head"]) == ("3", "0")
-    assert [one["layer"] for one in found["slot", "object"].carriers] == ["2"]
-    assert found["slot", "item"].layer == (0.5, 0.5)
+    found = carriers(table)
+    heads = {
+        key: [*zip(own["layer"], own["head"], strict=True)][1:]
+        for key, own in found.groupby(["model", "group"])
+    }
+    assert heads["slot", "item"] == [("3", "0")]
+    assert heads["slot", "object"] == [("2", "0")]
     # Content that items carry makes the image needless; nothing at all is lost without answers.
     for key in (("gather", "object"), ("none", "item"), ("slot", "colour")):
-        assert found[key].best is None
-    (finding,) = chapter({"binding_id_heads": table}, None).findings  # type: ignore[arg-type]
-    words = dict(finding.points)
-    assert "Hiding items from head 0 of layer 3 alone takes 50%" in words["slot (oracle)"]
-    assert "1 of 4 heads carry it (3.0)" in words["slot (oracle)"]
-    assert (
-        words["none (oracle)"]
-        == "Hiding objects or items or colours from all heads takes no answers."
-    )
+        assert heads[key] == []
+    said = chapter({"binding_id_heads": table}, None)  # type: ignore[arg-type]
+    words = dict(said.findings[0].points)
+    for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colours takes no answers."):
+        assert part in words["slot (oracle)"]
+    assert words["none (oracle)"].count("takes no answers") == 3
+    assert len(said.sections[0].tables[0].rows) == len(found)
 
 
 def test_the_figure_shows_effects_where_something_is_lost(table: pd.DataFrame) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect
+from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
 from bindscope.studies.binding_id.mixture_names import ACCOUNTS as MIXED
 from bindscope.studies.binding_id.mixture_names import DISAGREEING
-from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.views import MODEL, named, rows_with
+from bindscope.studies.binding_id.names import AGAINST, ALL
+from bindscope.studies.binding_id.views import MODEL, costly, named, rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
 NO_EFFECT = 0.05
@@ -132,7 +132,7 @@ HEAD = Claim(
     "head", f"A head carries more than {CARRIES:.0%} of the lead that is lost where no head sees "
     "the group.", "above", CARRIES, "fraction",
 )  # fmt: skip
-"""Judged over the heads of one model (`answers.routes`), not among the claims of the chapter."""
+"""Judged over the heads of one model (`carriers`), not among the claims of the chapter."""
 CLAIMS: tuple[Claim, ...] = (
     *(one.claim for one in _CONDITIONS), *_ACCOUNTS.values(), _SUBSPACES, *_KEYS.values(),
     *_MIXTURES.values(),
@@ -233,6 +233,26 @@ def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
             numbers = [(column, _number([one[name] for one in own], column, threshold=0.0))
                        for column in ("share", "effect")]  # fmt: skip
             yield _weakest(claim, where, numbers)
+
+
+def carriers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the heads of which `HEAD` holds, with Holm's correction over those of a group.
+
+    Of each model and group first the row of all heads, then those that carry, largest first; of
+    groups whose hiding costs no answers there are none.
+    """
+    found = []
+    for _, own in named(table).groupby([*MODEL, "group"], sort=False):
+        single = own[own["head"].ne(ALL) & own["effect"].notna() & costly(own)]
+        single = single.sort_values("effect", ascending=False, kind="stable")
+        effects = [
+            Effect(HEAD.name, "", row["effect"], row["effect_low"], row["effect_high"],
+                   int(row["n_rows"]), "scenes")
+            for row in single.to_dict("records")
+        ]  # fmt: skip
+        holds = [one.verdict == "holds" for one in judge([HEAD], effects)]
+        found += [rows_with(own, layer=ALL, head=ALL), single[np.array(holds, bool)]]
+    return pd.concat(found)
 
 
 def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:

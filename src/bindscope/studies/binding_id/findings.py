@@ -18,18 +18,19 @@ from bindscope.report.chapter import (
 )
 from bindscope.report.claims import claims_findings, claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
-from bindscope.studies.binding_id.answers.mixture_findings import mixture_findings, mixture_sections
-from bindscope.studies.binding_id.answers.routes import sentences
 from bindscope.studies.binding_id.claims import (
     CARRIES,
     CLAIMS,
     NO_EFFECT,
     TIES,
     WORKS,
+    carriers,
     claim_effects,
 )
-from bindscope.studies.binding_id.views import named, summaries
+from bindscope.studies.binding_id.mixture_names import DISAGREEING
+from bindscope.studies.binding_id.views import GROUPS, costly, named, rows_with, summaries
 
+_LISTED = 8  # heads that are named
 _DIMENSIONS = re.compile(r"(.*), ([0-9]+ dimensions?) \(weakest: (.*)\)")
 _ABOUT = (
     "A text says which item is in which thing of an image; a question names the thing by what the "
@@ -107,6 +108,38 @@ RECORD_COLUMNS = (
     Column("p", "p_adjusted", "number", "sign test, Holm's procedure", ".1e"),
     Column("records asked", "n_rows", "number", "", "d"),
 )  # fmt: skip
+HEAD_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("hidden", "group", "label", "from it, in all tokens of the question"),
+    Column("layer", "layer", "label"),
+    Column("head", "head", "label"),
+    Column("answers", "change", "number", "right ones, against nothing hidden", "+.2f", True),
+    Column("lead lost", "effect", "number", "1: as much as without all heads", ".2f", True),
+    Column("looks at the right one", "last_right", "number", "attention of the question's last "
+           "token, nothing being hidden", ".2f"),
+    Column("at another", "last_other", "number", "mean over the others", ".2f"),
+)  # fmt: skip
+MIXTURE_COLUMNS = (
+    Column("model", "name", "label", "with what kind of model it is"),
+    Column("account", "account", "label"),
+    Column("share of answers", "share", "number", "that go by it", ".2f", True),
+    Column("evidence", "effect", "number", "weight in the log-probabilities; 1: decides alone",
+           ".2f", True),
+    Column("width", "width", "number", "of the places that slots answer with", ".2f"),
+    Column("bits saved", "bits", "number", "per answer on rows that were not fitted to, by it and "
+           "guesses alone", ".2f", True),
+    Column("rows", "n_rows", "number", "", "d"),
+)  # fmt: skip
+_MIXTURE = (
+    "Objects become those of the same scene with shapes moved by some roles and colours by others. "
+    "Asked for a shape, a model that goes by slot answers with the item of the place where the "
+    "shape is now, one that goes by colour with that of the colour which the shape has now, one "
+    "that goes by content with the item that was the shape's own before. Shares say how often "
+    "accounts take turns, by maximum likelihood, a guess being right by chance; bits, on rows that "
+    "were not fitted to, whether that describes the answers: `saturated` has shares of its own "
+    "wherever other accounts agree. With three things, three accounts that differ leave no item to "
+    "be guessed: guesses are told by where two of them agree."
+)
 _PHOTOS = (
     "The question may not look at the tokens of its thing's box, or at as many of a box of that "
     "size where no thing is. The text between image and question has seen all of the photo, so "
@@ -127,10 +160,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         headline=("binding_id",),
         findings=(
             *_findings(models, ""), *_findings(controls, "Controls, oracles of known mechanism. "),
-            *_head_findings(heads), *mixture_findings(mixture),
+            *_head_findings(heads),
         ),
         sections=(
-            *_sections(table), *_head_sections(heads), *mixture_sections(mixture),
+            *_sections(table), *_head_sections(heads), *_mixture_sections(mixture),
             *_claims(models or controls, inputs),
         ),
     )  # fmt: skip
@@ -195,19 +228,44 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
 
 
 def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
-    if heads is not None and (points := sentences(heads)):
-        lead = (
-            "Which heads carry what the question sees of a group (layer.head). A head does if more "
-            f"than {CARRIES:.0%} of the lead that is lost with all heads blind is lost with this "
-            "one (Holm's correction over the heads); heads that stand in for each other take less "
-            "head by head than together:"
-        )
-        yield Finding(lead, points)
+    if heads is None:
+        return
+    lead = (
+        "Which heads carry what the question sees of a group (layer.head). A head does if more "
+        f"than {CARRIES:.0%} of the lead that is lost with all heads blind is lost with this "
+        "one (Holm's correction over the heads); heads that stand in for each other take less "
+        "head by head than together:"
+    )
+    points = []
+    for name, own in carriers(heads).groupby("name", sort=False):
+        said = [_carried(rows) for _, rows in own.groupby(["suite", "task", "group"], sort=False)]
+        points.append((str(name).replace("\n", ", "), " ".join(said)))
+    yield Finding(lead, tuple(points))
+
+
+def _carried(rows: pd.DataFrame) -> str:
+    """Say which heads carry a group to the question, the row of all heads being the first."""
+    what, single = GROUPS[rows["group"].iloc[0]], rows.iloc[1:]
+    if not costly(rows):
+        return f"Hiding {what} takes no answers."
+    listed = [f"{one['layer']}.{one['head']}" for one in single.to_dict("records")]
+    words = ", ".join(listed[:_LISTED]) + " and more" * (len(listed) > _LISTED)
+    return f"{what.capitalize()}: {words or 'no single head'}."
 
 
 def _head_sections(heads: pd.DataFrame | None) -> Iterator[Section]:
     if heads is not None:
-        yield Section("heads", "Which heads?", (_HEADS,), figures=("binding_id_heads",))
+        rows = page_table("Heads that carry a group", HEAD_COLUMNS, carriers(heads), folded=True)
+        figures = ("binding_id_heads",)
+        yield Section("heads", "Which heads?", (_HEADS,), figures=figures, tables=(rows,))
+
+
+def _mixture_sections(mixture: pd.DataFrame | None) -> Iterator[Section]:
+    if mixture is not None:
+        rows = rows_with(named(mixture), conditions=DISAGREEING)
+        shares = page_table("Shares of accounts", MIXTURE_COLUMNS, rows, folded=True)
+        title, figures = "Several accounts at once?", ("binding_id_mixture",)
+        yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(shares,))
 
 
 def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:

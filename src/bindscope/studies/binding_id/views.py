@@ -7,11 +7,14 @@ from typing import Any
 
 import pandas as pd
 
+from bindscope.studies.binding_id.names import ALL
+
 MODEL = ["suite", "task", "model", "origin", "named_by"]
 KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
 }  # said beside every name  # fmt: skip
+GROUPS = {"object": "objects", "item": "items", "colour": "colours"}
 
 
 def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
@@ -82,6 +85,12 @@ def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
          for task, suite in every if (task, suite) not in there}
     )  # fmt: skip
     return f"Not shown, see the table: {', '.join(missing)}." if missing else ""
+
+
+def costly(heads: pd.DataFrame) -> bool:
+    """Return whether hiding a group from all heads costs answers, given a model's rows of it."""
+    whole = rows_with(heads, layer=ALL, head=ALL)
+    return bool((whole["change_high"] < 0).all())
 
 
 def legend_columns(names: Iterable[str]) -> int:

@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from bindscope.figures.facets import crossed, heat_map
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import new_figure, note_above
-from bindscope.studies.binding_id.answers.routes import WORDS, costly
 from bindscope.studies.binding_id.names import ALL
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, HEADS_SCHEMA
 from bindscope.studies.binding_id.views import (
+    GROUPS,
     cells,
+    costly,
     in_order,
     left_out,
     most_asked,
@@ -163,9 +164,9 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
         shown = shown.assign(**{who: shown[f"{who}_right"] - shown[f"{who}_other"]})
     rows = named(shown)
     of_models = [list(rows_with(shown, group=group).groupby(["suite", "task", "model"]))
-                 for group in WORDS]  # fmt: skip
+                 for group in GROUPS]  # fmt: skip
     costs = [any(costly(own) for _, own in found) for found in of_models]
-    groups = [group for group, cost in zip(WORDS, costs, strict=True) if cost]
+    groups = [group for group, cost in zip(GROUPS, costs, strict=True) if cost]
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
         float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["layer"].nunique(), 0.7, 2.0))
@@ -176,7 +177,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     for (name, (group, what)), axes in grid.panels.items():
         _head_map(axes, rows_with(rows, name=name, group=group), what)
         if name == names[0]:
-            axes.set_title(_HEADS[what][0].format(WORDS[group]), fontsize=6.5)
+            axes.set_title(_HEADS[what][0].format(GROUPS[group]), fontsize=6.5)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
     for axes in grid.bottom:
