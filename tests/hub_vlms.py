@@ -34,7 +34,7 @@ from transformers import (  # noqa: E402
     Qwen2VLVideoProcessor,
 )
 
-from bindscope.studies.binding_id.tasks.vocabulary import words_of  # noqa: E402
+from bindscope.studies.binding_id.tasks.scenes import words_of  # noqa: E402
 
 Family = Literal["llava_onevision", "qwen2_vl"]
 SPLIT = {"frustum": (" fr", "ustum"), "torus": (" tor", "us"), "cyan": (" cy", "an"),

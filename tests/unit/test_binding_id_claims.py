@@ -16,9 +16,9 @@ from bindscope.studies.binding_id.oracles.impostors import Fragile, ThroughColor
 from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import MATCH, Oracle, word_vector
 from bindscope.studies.binding_id.planted import CASES
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 COLUMNS = [column.name for column in BINDING_ID_SCHEMA.columns]

@@ -26,9 +26,8 @@ from bindscope.studies.binding_id.experiments.estimates import estimate
 from bindscope.studies.binding_id.experiments.interventions import Add
 from bindscope.studies.binding_id.experiments.mean_interventions import doses
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
-from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine

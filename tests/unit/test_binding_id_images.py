@@ -10,9 +10,8 @@ from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.scenes.sprite_palette import RGB
 from bindscope.studies.binding_id.tasks.images import SHADOW_PX, draw
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_scenes
+from bindscope.studies.binding_id.tasks.scenes import Rule, SplitName, draw_scenes, words_of
 from bindscope.studies.binding_id.tasks.task import Scenes
-from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 PATCH = 14  # of SigLIP at 384 px
 OTHER = np.array([[0, 1]])  # the second thing alone changes

@@ -27,11 +27,11 @@ from bindscope.studies.binding_id.experiments.mixture import mixture, prediction
 from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures.curves import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.mixture_names import ACCOUNTS, WIDTHS
+from bindscope.studies.binding_id.names import MIXED, WIDTHS
 from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import Mechanism, Oracle
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tables import BINDING_ID_MIXTURE
+from bindscope.studies.binding_id.schemas import BINDING_ID_MIXTURE
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.build import build
@@ -57,7 +57,7 @@ def asked(engine: Oracle, things: int, rows: int) -> np.ndarray:
 def test_oracles_answer_what_their_account_predicts(things: int) -> None:
     for mechanism, account in PURE:
         answers = asked(Oracle(mechanism, noise=0.01), things, 6).argmax(axis=-1)
-        assert (answers == predictions(things)[:, :, ACCOUNTS.index(account)]).all(), account
+        assert (answers == predictions(things)[:, :, MIXED.index(account)]).all(), account
 
 
 @pytest.mark.parametrize("things", [3, 4])
@@ -108,7 +108,7 @@ def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
     logs[..., 2] = 0.0
     names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
     for row in mixture_rows(Answers(logs, names[:3], names[3:], []), 20, 0):
-        if row["conditions"] == "disagreeing" and row["account"] in ACCOUNTS:
+        if row["conditions"] == "disagreeing" and row["account"] in MIXED:
             assert row["share"] < 0.02, row
 
 
@@ -126,7 +126,7 @@ def test_the_saturated_rival_saves_more_where_evidence_adds_up() -> None:
         assert (bits["saturated"].value > bits["mixture"].value + 0.01) == (truth is sums)
         entropy = -(truth * np.log2(np.maximum(truth, 1e-300))).sum(axis=-1).mean()
         assert bits["saturated"].low < np.log2(3) - entropy < bits["saturated"].high
-        assert all(bits[account].value < bits["mixture"].value for account in ACCOUNTS)
+        assert all(bits[account].value < bits["mixture"].value for account in MIXED)
 
 
 def test_the_saturated_fit_against_its_closed_form() -> None:
@@ -198,7 +198,7 @@ def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
     found = fitted(table, "by-turns")
-    for account, share in zip((*ACCOUNTS, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
+    for account, share in zip((*MIXED, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
         row = found.loc[account]
         assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, account
     assert found["ended"].all()
@@ -212,7 +212,7 @@ def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFr
     for model, account in (("by-slot", "slot"), ("by-gather", "content"), ("by-none", "guess")):
         found = fitted(table, model)
         assert found.loc[account, "share"] > 0.99
-        others = found.loc[[one for one in (*ACCOUNTS, "guess") if one != account]]
+        others = found.loc[[one for one in (*MIXED, "guess") if one != account]]
         assert (others["share_low"] < 0.01).all()
         assert (others["share_high"] > 0.01).all()  # 120 rows exclude no less
     assert fitted(table, "by-slot").loc["slot", "width"] == 0.0

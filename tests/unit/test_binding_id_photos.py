@@ -18,7 +18,7 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.studies.binding_id import tables
+from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of

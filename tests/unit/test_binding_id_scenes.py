@@ -11,6 +11,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.scenes.sprite_palette import COLOURS, RGB, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
 from bindscope.studies.binding_id.tasks.scenes import (
+    ITEMS,
     Rule,
     check_rule,
     draw_pairs,
@@ -19,8 +20,8 @@ from bindscope.studies.binding_id.tasks.scenes import (
     exchanged_items,
     exchanged_sentences,
     withheld,
+    words_of,
 )
-from bindscope.studies.binding_id.tasks.vocabulary import ITEMS, words_of
 
 ARRAYS = ("shape", "colour", "item", "slot", "material", "size")
 RULES = st.builds(

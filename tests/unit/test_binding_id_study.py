@@ -22,7 +22,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.statistics.claims import Judgment, judge
-from bindscope.studies.binding_id import tables
+from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.figures.curves import (
     binding_id_positions,

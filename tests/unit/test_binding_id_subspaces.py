@@ -22,8 +22,8 @@ from bindscope.studies.binding_id.experiments.subspaces import (
 from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures import curves
 from bindscope.studies.binding_id.oracles.oracle import Oracle
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.suite import run
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")

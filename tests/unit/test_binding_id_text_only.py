@@ -9,9 +9,8 @@ import pytest
 import tiny_vlms
 from reference_engine import ReferenceEngine
 
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.prompts import prompts
+from bindscope.studies.binding_id.tasks.prompts import Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt

@@ -16,11 +16,10 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.experiments.interventions import CONTROL
-from bindscope.studies.binding_id.reading import Reading
-from bindscope.studies.binding_id.tasks.prompts import Form, prompts
+from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, withheld
 from bindscope.studies.binding_id.tasks.task import Pairs, Scenes, question
-from bindscope.studies.binding_id.toys import evaluation, loading, stored, training
+from bindscope.studies.binding_id.toys import adapter, evaluation, stored, training
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
@@ -335,7 +334,7 @@ def _stored(folder: Path) -> Path:
 def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     path, scenes = _stored(tmp_path), _scenes()
     rule = Rule("sprites", 2, "independent")
-    engine, pictures = loading.load({"name": "t"}, Reading(rule, "short"), path)
+    engine, pictures = adapter.load({"name": "t"}, Reading(rule, "short"), path)
     found = engine.answers(
         engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
         scenes.item,
@@ -356,7 +355,7 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
     with pytest.raises(ConfigError, match="layout: sprites"):
-        loading.load({"name": "t"}, reading, None)
+        adapter.load({"name": "t"}, reading, None)
 
 
 @pytest.mark.parametrize(

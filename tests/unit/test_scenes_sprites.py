@@ -16,8 +16,8 @@ from bindscope.scenes.sprites import SHIFT
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_id.tasks.images import draw
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.scenes import SplitName, words_of
 from bindscope.studies.binding_id.tasks.task import Scenes
-from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 COLOURS, SHAPES = 6, 4
 

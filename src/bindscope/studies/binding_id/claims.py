@@ -18,9 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
-from bindscope.studies.binding_id.mixture_names import ACCOUNTS as MIXED
-from bindscope.studies.binding_id.mixture_names import DISAGREEING
-from bindscope.studies.binding_id.names import AGAINST, ALL
+from bindscope.studies.binding_id.names import AGAINST, ALL, DISAGREEING, MIXED
 from bindscope.studies.binding_id.views import MODEL, costly, named, rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all

@@ -27,7 +27,7 @@ from bindscope.studies.binding_id.claims import (
     carriers,
     claim_effects,
 )
-from bindscope.studies.binding_id.mixture_names import DISAGREEING
+from bindscope.studies.binding_id.names import DISAGREEING
 from bindscope.studies.binding_id.views import GROUPS, costly, named, rows_with, summaries
 
 _LISTED = 8  # heads that are named

@@ -17,9 +17,9 @@ from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.registries import resolve
 from bindscope.studies.binding_id.experiments.estimates import Estimates
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import ENGINES, RECORDS
 from bindscope.studies.binding_id.suite import Asked, ask, estimated
+from bindscope.studies.binding_id.tasks.prompts import Reading
 
 if TYPE_CHECKING:
     from bindscope.fitting.checkpoint import Checkpoint

@@ -1,4 +1,4 @@
-"""Kinds of models, and the order in which conditions stand in tables and figures."""
+"""Names in the tables: kinds of models, accounts, and the order of conditions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
 
 ACCOUNTS = ("slot", "colour", "content", "order")
 """Accounts of binding: what ties an item to its thing."""
+
+MIXED = ACCOUNTS[:3]
+"""Accounts that mixtures are made of."""
+PARTS = (*MIXED, "guess")
+DISAGREEING = "disagreeing"
+"""All conditions in which not all accounts predict the same: those that shares are fitted to."""
+AGREEMENTS = (
+    "all agree", "all differ", "slot and colour agree", "slot and content agree",
+    "colour and content agree",
+)  # fmt: skip
+WIDTHS = (0.0, 0.4, 0.5, 0.6, 0.75, 1.0)
+"""Widths that are tried for slots, in places of the text. At 0.4 a neighbour has 4 % of the place
+itself, at 1 it has 61 %; a wider Gaussian among three or four places would be a guess."""
 
 ALL = "all"
 """Stands where the number of a layer, or of a head, does."""

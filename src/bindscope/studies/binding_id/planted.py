@@ -20,10 +20,10 @@ from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.oracles.impostors import Fragile, ThroughColors
 from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import Oracle
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of
+from bindscope.studies.binding_id.tasks.prompts import Reading
 
 Engines = Callable[[int], Sequence[Any]]
 _SCHEMAS = {"rows": BINDING_ID_SCHEMA, "mixture": MIXTURE_SCHEMA}

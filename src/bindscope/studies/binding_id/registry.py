@@ -4,12 +4,12 @@ from __future__ import annotations
 
 _HERE = "bindscope.studies.binding_id"
 
-# kind -> ``load(model, reading, weights, device) -> (engine, pictures)``; see `reading`.
+# kind -> ``load(model, reading, weights, device) -> (engine, pictures)``, of a `prompts.Reading`
 ENGINES = {
     "oracle": f"{_HERE}.oracles.oracle:load",
     "mixed_oracle": f"{_HERE}.oracles.mixed_oracle:load",
     "published": f"{_HERE}.vlm.loading:load",
-    "toy": f"{_HERE}.toys.loading:load",
+    "toy": f"{_HERE}.toys.adapter:load",
 }
 
 # ``ask_records(model, weights, spec, device) -> suite.Asked``: of a user's own photos.

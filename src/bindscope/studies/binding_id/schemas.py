@@ -1,13 +1,22 @@
-"""What the study's tables hold: type, unit, meaning, and where each column comes from."""
+"""The study's tables: type, unit and meaning of each column, and where it comes from."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.mixture_names import AGREEMENTS, DISAGREEING
-from bindscope.studies.binding_id.names import ALL, ORIGINS, in_place
+from bindscope.studies.binding_id.names import AGREEMENTS, ALL, DISAGREEING, ORIGINS, in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS
-from bindscope.tables.schema import KEYS, SLUG, Column, Rule, TableSchema, count, label, share
+from bindscope.tables.schema import (
+    KEYS,
+    SLUG,
+    Column,
+    RowTable,
+    Rule,
+    TableSchema,
+    count,
+    label,
+    share,
+)
 
 _ENTRY = "config `suites[]`"
 _TRIALS = "`studies.binding_id.experiments.trials`"
@@ -32,7 +41,7 @@ _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is pl
                 "no trained weights: none of them says what a real model does.", _ENTRY,
                 values=ORIGINS)  # fmt: skip
 _NAMED_BY = label("named_by", "The attribute by which questions name a thing; `words`: a record's "
-                  "own question.", "`studies.binding_id.reading`",
+                  "own question.", "`studies.binding_id.tasks.prompts`",
                   values=("shape", "colour", "material", "size", "slot", "words"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
@@ -288,3 +297,8 @@ VECTORS_SCHEMA = TableSchema(
     ),
     key=tuple(column.name for column in _VECTOR),
 )  # fmt: skip
+
+BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
+BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows")
+BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")
+BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows")

@@ -10,9 +10,8 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.binding_id.config import BindingIdSection, problems
-from bindscope.studies.binding_id.products import STEPS, add_products
+from bindscope.studies.binding_id.products import STEPS, add_named_toy, add_products
 from bindscope.studies.binding_id.registry import EXPERIMENTS, TABLES
-from bindscope.studies.binding_id.toys_products import add_named_toy
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
@@ -72,10 +71,10 @@ STUDY = Study(
         "experiment": "|".join((*EXPERIMENTS, "records")),
     },
     tables=(
-        TableEntry("binding_id", f"{_HERE}.tables:BINDING_ID", _rows("rows")),
-        TableEntry("binding_id_mixture", f"{_HERE}.tables:BINDING_ID_MIXTURE", _rows("mixture")),
-        TableEntry("binding_id_vectors", f"{_HERE}.tables:BINDING_ID_VECTORS", _vectors),
-        TableEntry("binding_id_heads", f"{_HERE}.tables:BINDING_ID_HEADS", _rows("heads")),
+        TableEntry("binding_id", f"{_HERE}.schemas:BINDING_ID", _rows("rows")),
+        TableEntry("binding_id_mixture", f"{_HERE}.schemas:BINDING_ID_MIXTURE", _rows("mixture")),
+        TableEntry("binding_id_vectors", f"{_HERE}.schemas:BINDING_ID_VECTORS", _vectors),
+        TableEntry("binding_id_heads", f"{_HERE}.schemas:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
         _figure("figures.heat_maps:binding_id", "Binding IDs: replaced activations",

@@ -29,7 +29,6 @@ from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate, read
 from bindscope.studies.binding_id.experiments.heads import head_rows
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.registry import (
     ADDING,
     EXPERIMENTS,
@@ -37,6 +36,7 @@ from bindscope.studies.binding_id.registry import (
     OPTIONS,
     TABLES,
 )
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question
 

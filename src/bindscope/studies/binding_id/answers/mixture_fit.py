@@ -24,13 +24,13 @@ from bindscope.statistics.mixture_shares import TOLERANCE, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.answers.metrics import Answers, chosen, ends
 from bindscope.studies.binding_id.experiments.mixture import predictions
-from bindscope.studies.binding_id.mixture_names import ACCOUNTS, DISAGREEING, PARTS, WIDTHS
+from bindscope.studies.binding_id.names import DISAGREEING, MIXED, PARTS, WIDTHS
 
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 
 _BETTER = 1e-7  # nats per answer
-_N = len(ACCOUNTS)
+_N = len(MIXED)
 FOLDS = 5  # of rows, that shares are fitted without and tested on
 
 
@@ -149,7 +149,7 @@ def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, I
     if interval(drawn[:, -1])[0] <= 0:
         return
     means = columns.mean(axis=0)
-    for i, name in enumerate(ACCOUNTS):
+    for i, name in enumerate(MIXED):
         low, high = interval(drawn[:, i] / drawn[:, -1])
         value = float(means[i] / means[-1])
         yield name, Interval(value, min(low, value), max(high, value))
@@ -209,7 +209,7 @@ def agreeing(things: int) -> tuple[list[str], NDArray[np.int64]]:
         int64 (conditions, roles asked for, items): sum of 2^i over the accounts i that predict it.
     """
     predicted = predictions(things)[:, :, None] == np.arange(things)[:, None]
-    labels = (predicted * 2 ** np.arange(len(ACCOUNTS))).sum(axis=-1)
+    labels = (predicted * 2 ** np.arange(len(MIXED))).sum(axis=-1)
     words = []
     for own in labels:
         several = [who(label) for label in np.unique(own).tolist() if label.bit_count() > 1]
@@ -219,8 +219,8 @@ def agreeing(things: int) -> tuple[list[str], NDArray[np.int64]]:
 
 def who(label: int) -> str:
     """Return the accounts of a label of `agreeing` in words."""
-    names = [name for i, name in enumerate(ACCOUNTS) if label & 2**i]
-    return "all" if len(names) == len(ACCOUNTS) else " and ".join(names) or "none"
+    names = [name for i, name in enumerate(MIXED) if label & 2**i]
+    return "all" if len(names) == len(MIXED) else " and ".join(names) or "none"
 
 
 def held_out(
@@ -249,7 +249,7 @@ def held_out(
     at_zero = {0.0: parts[0.0]}
     models = {name: _mixed(train, {w: part[..., [i, *range(_N, part.shape[-1])]] for w, part in
                                    (at_zero if i else parts).items()})
-              for i, name in enumerate(ACCOUNTS)}  # fmt: skip
+              for i, name in enumerate(MIXED)}  # fmt: skip
     models["mixture"] = _mixed(train, parts)
     models["saturated"] = saturated(train, things)
     n_train = np.array([max((folds != fold).sum(), 1) for fold in present])[:, None, None, None]

@@ -19,7 +19,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     ReplacePart,
     Rotate,
 )
-from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
 from bindscope.studies.binding_id.tasks.task import (
     Group,

@@ -22,7 +22,7 @@ from bindscope.figures.style import (
     values_along_x,
 )
 from bindscope.studies.binding_id.figures.heat_maps import share_bar
-from bindscope.studies.binding_id.mixture_names import DISAGREEING
+from bindscope.studies.binding_id.names import DISAGREEING
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.views import (
     cells,

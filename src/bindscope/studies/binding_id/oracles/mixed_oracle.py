@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.oracles.oracle import (
     Oracle,
     OracleState,
 )
-from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Question, Scenes, Words
 
 _TURNS: tuple[Mechanism, ...] = ("slot", "colour", "gather")

@@ -44,7 +44,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Tokens,
 )
 from bindscope.studies.binding_id.oracles.oracle_attention import attend, nearness, softmax
-from bindscope.studies.binding_id.reading import Reading
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.task import (
     GROUPS,
     Attribute,

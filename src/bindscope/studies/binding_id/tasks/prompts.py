@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from bindscope.core.errors import InputError
+from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 
 Template = Literal["short", "paper"]
@@ -75,6 +76,40 @@ class Form:
     def spaced(self, frame: Frame, word: str) -> str:
         """Return a word with the spaces that stand before it."""
         return " " * self.spaces.get((frame, word), 0) + word
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Scenes as a model reads them.
+
+    Attributes
+    ----------
+    rule
+        How they are drawn.
+    template
+        In which words (`prompts.Form`).
+    text_only
+        Whether the text tells what the image would show.
+    """
+
+    rule: Rule
+    template: Template = "paper"
+    text_only: bool = False
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Reading:
+        """Return what a job's specification asks for."""
+        return cls(Rule.of(spec["task"]), spec["template"], spec["text_only"])
+
+    @property
+    def form(self) -> Form:
+        """How scenes are put into words."""
+        return Form(self.template, self.rule.mention, image=not self.text_only)
+
+    @property
+    def by(self) -> Attribute:
+        """The attribute by which questions name a thing."""
+        return self.rule.ask
 
 
 def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:

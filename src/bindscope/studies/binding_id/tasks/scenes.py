@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,16 +17,33 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
+from bindscope.scenes.sprite_palette import COLOURS, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.tasks.task import Attribute, Integers, Pairs, Scenes, Words
-from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 Order = Literal["left_first", "independent"]
 Shared = Literal["none", "shape", "colour", "both"]
 ToldBy = Literal["material", "size", "slot"]
 Withheld = Literal["none", "training", "held_out"]
+SplitName = Literal["test", "estimation"]
+ITEMS: dict[SplitName, tuple[str, ...]] = {
+    "test": tuple(ascii_uppercase),
+    "estimation": tuple(ascii_lowercase),
+}
+MATERIALS = ("rubber", "metal")
+SIZES = ("large", "small")
 PERIOD = 5  # a pair of colour and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
+
+
+def words_of(split: SplitName, layout: LayoutName) -> Words:
+    """Return the words of a split.
+
+    Shapes, colours and items differ between splits. Places, materials and sizes, of which there
+    are two, are the same in both.
+    """
+    places = LAYOUTS[layout].places
+    return Words(SHAPES[split], COLOURS[split], ITEMS[split], places, MATERIALS, SIZES)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.tasks.images import draw as draw_images
-from bindscope.studies.binding_id.tasks.scenes import Rule, Withheld, draw_scenes
+from bindscope.studies.binding_id.tasks.scenes import (
+    Rule,
+    SplitName,
+    Withheld,
+    draw_scenes,
+    words_of,
+)
 from bindscope.studies.binding_id.tasks.scenes import draw_pairs as draw_pairs_of_split
 from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
-from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 from bindscope.studies.binding_id.toys.vocabulary import LAYOUT, SPLITS
 
 

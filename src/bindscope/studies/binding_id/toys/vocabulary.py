@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from bindscope.studies.binding_id.tasks.layouts import LayoutName
+from bindscope.studies.binding_id.tasks.scenes import SplitName, words_of
 from bindscope.studies.binding_id.tasks.task import Integers, Scenes, Words
-from bindscope.studies.binding_id.tasks.vocabulary import SplitName, words_of
 
 Kind = Literal["cross", "copy", "colour_of_shape", "shape_of_colour"]
 Asked = Literal["shape", "colour", "item", "slot"]

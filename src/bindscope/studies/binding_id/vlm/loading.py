@@ -19,9 +19,8 @@ from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.names import precision_of
-from bindscope.studies.binding_id.reading import Reading
 from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
+from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Pictures
 from bindscope.studies.binding_id.vlm.adapters import cut
