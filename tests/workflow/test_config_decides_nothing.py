@@ -69,8 +69,8 @@ HARMLESS = {
         for name in ("REMEDY", "manifest_path", "read_manifest")
     ),
     (f"{_PAIRS}/effects/job.py", "read_manifest"),
-    (f"{_BINDING_IDS}/toys/loading.py", "REMEDY"),
-    (f"{_BINDING_IDS}/toys/loading.py", "manifest_path"),
+    (f"{_BINDING_IDS}/toys/adapter.py", "REMEDY"),
+    (f"{_BINDING_IDS}/toys/adapter.py", "manifest_path"),
     *((f"{_BINDING_IDS}/toys/vision.py", name) for name in ("REMEDY", "manifest_path")),
     (f"{_BINDING_IDS}/toys/stored.py", "REMEDY"),
     (f"{_BINDING_IDS}/toys/stored.py", "TOY"),  # tells manifests apart
