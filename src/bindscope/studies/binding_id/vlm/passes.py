@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.vlm.edits import (
 from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 from bindscope.studies.binding_id.vlm.state import Frozen
 
-Cache = list[tuple[Tensor, Tensor]]
+Cache = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, (n, heads, T, d_head) each."""
 
 
