@@ -7,13 +7,16 @@ in two, go through the jobs of suites.
 from __future__ import annotations
 
 import json
+import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from jobs_by_hand import job_by_hand, script
+from safetensors.numpy import load_file
 
 import hub_vlms
 from bindscope.config.loading import load_config
@@ -321,6 +324,47 @@ def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_p
     assert not any("by slot" in name for name in names["as-published"])
     assert {"O by slot", "I by slot", "O", "I"} <= names["nine-slots"]
     assert names["as-published"] == {name for name in names["nine-slots"] if "slot" not in name}
+
+
+def _no_room(_: Any) -> Any:
+    raise torch.cuda.OutOfMemoryError
+
+
+def test_answers_in_bfloat16_are_checked_in_float32(
+    hub: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO)
+    graph = graph_of(
+        hub["qwen2_vl"], {"precision": "bfloat16"}, experiments=["factorizability"]
+    )  # fmt: skip
+    (job,) = graph.of("binding_id_interventions")
+    script(job.rule).main(job_by_hand(job, tmp_path))
+    answers = load_file(tmp_path / job.path("answers"))
+    off = np.abs(answers["m"][:2, 0] - answers["m.float32"]).max()
+    assert 1e-4 < off < 0.2
+    assert f"differ by up to {off:.3f} nats" in caplog.text
+    plain = graph_of(hub["qwen2_vl"], experiments=["factorizability"])
+    (other,) = plain.of("binding_id_interventions")
+    script(other.rule).main(job_by_hand(other, tmp_path))
+    exact = load_file(tmp_path / other.path("answers"))
+    assert list(exact) == ["m"]
+    # Of the same weights, rounded: what is checked is what float32 answers.
+    assert np.abs(exact["m"][:2, 0] - answers["m.float32"]).max() < 0.2
+    engine, _ = loaded(hub["qwen2_vl"], precision="bfloat16")
+    before = {name: value.clone() for name, value in engine.adapter.model.state_dict().items()}
+    with engine.in_float32() as there:
+        assert there
+        assert engine.adapter.model.lm_head.weight.dtype == torch.float32
+    with engine.in_float32():  # where there is no room, the check is left out
+        raise torch.cuda.OutOfMemoryError
+    monkeypatch.setattr(torch.Tensor, "float", _no_room)
+    with engine.in_float32() as there:
+        assert not there
+    assert caplog.text.count("no room on this GPU") == 2
+    monkeypatch.undo()
+    after = engine.adapter.model.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
 def test_the_device_is_named_once_and_decides_the_arithmetic(

@@ -46,7 +46,8 @@ def interventions(job: Job) -> None:
     """Run an experiment of a suite on a task, or on records, model by model.
 
     `answers` holds log-probabilities by model, float32 (rows, trials, queries, candidates), in the
-    order of the table's rows.
+    order of the table's rows; of one that answers in bfloat16 also those of a few rows' control in
+    float32, ``<model>.float32`` (rows, queries, candidates).
     """
     lines: list[str] = []
     answers: dict[str, np.ndarray[Any, Any]] = {}
@@ -56,6 +57,8 @@ def interventions(job: Job) -> None:
             by = "words" if "records" in job.spec else Reading.of(job.spec).by
             lines += _lines(found.rows, {**_names(job, model), "named_by": by, **job.keys})
             answers[model["name"]] = found.answers
+            if found.checked is not None:
+                answers[f"{model['name']}.float32"] = found.checked
     write_atomic(job.output["rows"], "".join(lines))
     write_atomic(job.output["answers"], save(answers))
     Path(_checkpoint(job)).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -45,6 +46,7 @@ Row = dict[str, Any]
 Doubles = NDArray[np.float64]
 # Splits share the words of all other attributes.
 _NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")
+_CHECKED = 4  # rows that are answered in float32, too
 _SAVED_S = 30.0  # between two states on disk
 _ORACLES_READ = 100  # rows at once
 
@@ -69,10 +71,13 @@ class Asked:
         Of the experiment's table, without names and keys.
     answers
         Log-probabilities, float32 (n, trials, queries, candidates).
+    checked
+        Those of the first rows' control in float32, of models that answer in bfloat16.
     """
 
     rows: list[Row]
     answers: NDArray[np.float32]
+    checked: NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +173,13 @@ def ask(
     expected = [one.expected for one in trials]
     answers = Answers(np.concatenate(logs), list(plan.queries), list(plan.candidates), expected)
     rows = _rows(name, answers, trials, np.concatenate(beside), spec)
-    return Asked(list(rows), answers.logs.astype(np.float32))
+
+    def few() -> Batch:
+        rows = parts[0][:_CHECKED]
+        return _batch(engine, pictures, pairs, rows, reading, estimates, spec)
+
+    checked = _in_float32(engine, plan_of(spec), few, answers.logs)
+    return Asked(list(rows), answers.logs.astype(np.float32), checked)
 
 
 def plan_of(spec: Mapping[str, Any]) -> Callable[[Batch], Plan]:
@@ -252,3 +263,37 @@ def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Dou
         return batch.engine.attention(batch.base, list(plan.queries.values()))
     trials = (one for _, own in plan.trials for one in own)
     return np.stack([one.lengths(len(rows)) for one in trials], axis=1)
+
+
+def _in_float32(
+    engine: Any, plan: Callable[[Batch], Plan], few: Callable[[], Batch], logs: Doubles
+) -> NDArray[np.float32] | None:
+    """Answer the control of a few rows in float32, and say how far a model's own answers are off.
+
+    Returns
+    -------
+    NDArray
+        float32 (rows, queries, candidates); None of models that answer in float32 anyway, and where
+        there is no room for them.
+    """
+    precise: Callable[[], AbstractContextManager[bool]] | None
+    precise = getattr(engine, "in_float32", None)
+    if precise is None:
+        return None
+    found = None
+    with precise() as there:
+        if there:
+            batch = few()
+            control = replace(plan(batch), trials=[(None, [batch.control()])])
+            found = control.answered(engine, batch.base)[:, 0]
+    if found is None:
+        return None
+    own = logs[: len(found), 0]
+    same = int((own.argmax(axis=-1) == found.argmax(axis=-1)).sum())
+    total = own[..., 0].size
+    log.log(
+        logging.INFO if same == total else logging.WARNING,
+        "%d rows in float32: log-probabilities differ by up to %.3f nats, %d of %d answers agree",
+        len(found), np.abs(own - found).max(), same, total,
+    )  # fmt: skip
+    return found.astype(np.float32)

@@ -22,7 +22,8 @@ class VisionLanguageModel(Model):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="Type of weights and arithmetic; `auto`: bfloat16 on CUDA, float32 on CPUs and "
-        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01.",
+        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01: the first rows "
+        "of every job are also answered in float32, and the log tells how far they differ.",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
     compat: Literal["none", "paper"] = Field(

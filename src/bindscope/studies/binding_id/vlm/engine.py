@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,6 +39,9 @@ from bindscope.studies.binding_id.vlm.state import (
     slots_of,
     token_map,
 )
+
+log = logging.getLogger(__name__)
+_NO_ROOM = "no room on this GPU to check the answers in float32"
 
 
 @dataclass(frozen=True)
@@ -282,6 +287,36 @@ class VisionLanguageEngine:
         shape = (len(wanted), *[1] * (logits.ndim - 2), wanted.shape[1])
         index = wanted.view(shape).expand(*logits.shape[:-1], wanted.shape[1])
         return logits.gather(-1, index)
+
+    @contextmanager
+    def in_float32(self) -> Iterator[bool]:
+        """Let the model compute in float32, and then as before.
+
+        Yields
+        ------
+        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
+        done meanwhile ends early.
+        """
+        before = {weight: weight.dtype for weight in self.adapter.parameters()}
+        wider = any(kind != torch.float32 for kind in before.values())
+        try:
+            yield wider and _widened(before)
+        except torch.cuda.OutOfMemoryError:
+            log.warning(_NO_ROOM)
+        finally:
+            for weight, kind in before.items():
+                weight.data = weight.data.to(kind)
+
+
+def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
+    """Turn weights into float32; tell whether there was room for all."""
+    try:
+        for weight in weights:
+            weight.data = weight.data.float()
+    except torch.cuda.OutOfMemoryError:
+        log.warning(_NO_ROOM)
+        return False
+    return True
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
