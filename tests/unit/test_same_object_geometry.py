@@ -12,16 +12,16 @@ from pair_problems import GRID, planted_splits
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.geometry.cross_layers import transfers
-from bindscope.studies.same_object.geometry.estimates import Bootstrap
 from bindscope.studies.same_object.geometry.job import Measured, measured_rows
 from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
-from bindscope.studies.same_object.geometry.quantities import QUANTITIES
 from bindscope.studies.same_object.geometry.residuals import matched, residuals
 from bindscope.studies.same_object.geometry.scored import Labels, QuadraticWeights
-from bindscope.studies.same_object.geometry.table import SCHEMA
 from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
+from bindscope.studies.same_object.quantities import GEOMETRY
 from bindscope.tables.schema import table_of
 
 BY = Bootstrap(50, 0)
@@ -211,9 +211,9 @@ def test_every_quantity_is_a_row_of_the_table():
     more = {"stuff": nothing, "copy_of": nothing, "purity": nothing.astype(np.float32)}
     spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
     rows = measured_rows(Measured(by_layer, {"0": probe}, more), spec)
-    assert {row["quantity"] for row in rows} == set(QUANTITIES)
+    assert {row["quantity"] for row in rows} == set(GEOMETRY)
     names = {"dataset": "d", "model": "m", "probe": "p", "spec_key": "0" * 8, "code_key": "0" * 8}
-    assert len(table_of([{**names, **row} for row in rows], SCHEMA)) == len(rows)
+    assert len(table_of([{**names, **row} for row in rows], GEOMETRY_SCHEMA)) == len(rows)
 
 
 def replace_of(planted, **changes):

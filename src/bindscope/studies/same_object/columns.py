@@ -283,11 +283,12 @@ def _image_majority(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["image_majority_accuracy"] >= frame["majority_accuracy"] - TOLERANCE
 
 
-def _ordered(frame: pd.DataFrame) -> pd.Series[bool]:
+def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether every interval of a row has no end, or two, the lower one first."""
     good = pd.Series(True, index=frame.index)
-    for name in ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits"):
-        if f"{name}_low" in frame:
-            low, high = frame[f"{name}_low"], frame[f"{name}_high"]
+    for name in (str(column) for column in frame.columns):
+        if name.endswith("low"):
+            low, high = frame[name], frame[f"{name.removesuffix('low')}high"]
             good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())
     return good
 
@@ -301,8 +302,8 @@ SAME_OBJECT_RULES: tuple[Rule, ...] = (
     ("base_entropy_bits is the entropy of positives", _entropy),
     ("majority_accuracy is that of the more frequent answer", _majority),
     ("a constant per image is at least as good as one constant", _image_majority),
-    ("intervals have two ends, low before high", _ordered),
+    ("intervals have two ends, low before high", ends_ordered),
     joined("flags", FLAGS),
     ("options is JSON with a known family", _families),
 )
-STRATA_RULES: tuple[Rule, ...] = (("intervals have two ends, low before high", _ordered),)
+STRATA_RULES: tuple[Rule, ...] = (("intervals have two ends, low before high", ends_ordered),)

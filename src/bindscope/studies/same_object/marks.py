@@ -9,8 +9,6 @@ NO_MODEL = "none"  # model and layer of what reads labels and positions alone
 JUDGED: Final = "beyond"
 CONTROLS: Final = ("random", "matched", "variance", "mean")  # of it
 MEAN_HEAD = "mean"  # attention averaged over the heads of a block
-# Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
-MEASURES = ("pearson", "pearson_logit", "pearson_renormalised", "spearman", "beyond_rivals")
 
 
 def weights_name(layer: str, seed: int, rank: int) -> str:

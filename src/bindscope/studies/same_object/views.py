@@ -10,7 +10,8 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.marks import MEAN_HEAD, NO_MODEL
+from bindscope.studies.same_object.quantities import CORRELATIONS
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -147,7 +148,7 @@ MOST_PANELS = 4  # models of a figure about edits; the table has them all
 def panels_of(
     table: pd.DataFrame, order: Sequence[str], *, layers: bool = False
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Cut a table about edits or attention into panels: title and rows of each model.
+    """Cut rows about edits into panels: title and rows of each model.
 
     Parameters
     ----------
@@ -174,11 +175,18 @@ def panels_of(
 def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     """Keep of each dataset, model and probe the layer whose probe has the lowest validation loss.
 
+    Of readers that were fitted again the edited probe is kept, and of heads their mean.
+
     Parameters
     ----------
     table
-        `same_object_ablation` or another one about the same jobs.
+        `same_object_edits`.
     """
     keys = ["dataset", "model", "probe"]
-    best = table.loc[table.groupby(keys, sort=False)["val_loss_bits"].idxmin(), [*keys, "layer"]]
-    return table.merge(best, on=[*keys, "layer"])
+    losses = table[table["quantity"] == "val_loss_bits"]
+    best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
+    rows = table.merge(best, on=[*keys, "layer"])
+    again = rows["quantity"].str.contains("refitted_") & (rows["at"] != "")
+    of_heads = rows["quantity"].isin([*CORRELATIONS, "object_share"])
+    other = (again & (rows["at"] != rows["probe"])) | (of_heads & (rows["at"] != MEAN_HEAD))
+    return rows[~other]

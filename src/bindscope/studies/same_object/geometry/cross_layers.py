@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, coarse_edges, counted
+from bindscope.studies.same_object.estimates import Bootstrap, Row, coarse_edges, counted
 from bindscope.studies.same_object.geometry.scored import Labels, QuadraticWeights
 
 

@@ -14,8 +14,8 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.estimates import Bootstrap, Row
 from bindscope.studies.same_object.geometry.cross_layers import transfers
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row
 from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import residuals

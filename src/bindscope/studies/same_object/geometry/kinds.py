@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio, row
-from bindscope.studies.same_object.geometry.quantities import KINDS
+from bindscope.studies.same_object.estimates import Bootstrap, Row, ratio, row
 from bindscope.studies.same_object.geometry.scored import Labels
+from bindscope.studies.same_object.quantities import KINDS
 
 BIN = 0.5  # patches
 

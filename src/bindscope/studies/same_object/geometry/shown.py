@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.geometry.quantities import QUANTITIES
+from bindscope.studies.same_object.quantities import QUANTITIES
 
 KEYS = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
 SERIES = ["dataset", "group", "probe"]
