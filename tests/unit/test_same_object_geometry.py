@@ -13,12 +13,13 @@ from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.estimates import Bootstrap
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry.cross_layers import transfers
 from bindscope.studies.same_object.geometry.job import Measured, measured_rows
 from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import matched, residuals
-from bindscope.studies.same_object.geometry.scored import Labels, QuadraticWeights
+from bindscope.studies.same_object.geometry.scored import Labels
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.quantities import GEOMETRY
@@ -177,7 +178,7 @@ def turned(n=(120, 40, 60)):
 
 def probe_of(matrix):
     d = len(matrix)
-    return QuadraticWeights(
+    return FittedScorer(
         torch.from_numpy(matrix.astype(np.float32)), torch.zeros(d), torch.zeros(1),
         Standardiser.identity(d), "none",
     )  # fmt: skip
@@ -203,7 +204,7 @@ def test_every_quantity_is_a_row_of_the_table():
     by_layer = {
         name: {"0": split} for name, split in zip(("train", "val", "test"), splits, strict=True)
     }
-    probe = QuadraticWeights(
+    probe = FittedScorer(
         torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
         Standardiser.identity(48), "none",
     )  # fmt: skip

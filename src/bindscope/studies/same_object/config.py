@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
-# Families whose score of a pair follows from the tokens and places of its two patches alone.
-MAPPED = (
-    "linear", "diagonal", "quadratic", "quadratic_position", "class_pointwise",
-)  # fmt: skip
 
 
 class UsedScenes(SplitCounts):
@@ -87,8 +83,7 @@ class Maps(Model):
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
     probes: tuple[Slug, ...] = Field(
         min_length=1,
-        description="Names of probes whose scores are shown: of a form (linear, diagonal, "
-        "quadratic, quadratic_position), or class_pointwise.",
+        description="Names of quadratic probes whose scores are shown.",
     )
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 
@@ -185,13 +180,13 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         yield from _models(where, block, known, used)
         yield from _windows(where, section, block, used)
     if maps := section.maps:
-        yield from _of_fits("maps", section, maps, datasets, models, MAPPED)
+        yield from _of_fits("maps", section, maps, datasets, models)
         for name in maps.datasets:
             if name in datasets and maps.scenes > datasets[name].shard_size.test:
                 yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
     if section.geometry:
         named = {**models, **{entry.name: entry for entry in section.planted}}
-        yield from _of_fits("geometry", section, section.geometry, datasets, named, ("quadratic",))
+        yield from _of_fits("geometry", section, section.geometry, datasets, named)
     if section.effects:
         yield from effects_problems(section, section.effects, datasets, models)
     for i, group in enumerate(section.groups):
@@ -245,15 +240,13 @@ def _of_fits(
     asked: Maps | Geometry,
     datasets: Mapping[str, Dataset],
     models: Mapping[str, object],
-    families: Sequence[str],
 ) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted with true labels."""
     probes = {probe.name: probe for probe in section.probes}
     yield from undefined(where, asked, datasets=datasets, models=models, probes=probes)
     for name in asked.probes:
-        if name in probes and (family := probes[name].family) not in families:
-            known = " or ".join(families)
-            yield f"{where}.probes: {name!r} is {family}, not {known}; name such probes alone"
+        if name in probes and (family := probes[name].family) != "quadratic":
+            yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
     blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
     fitted = {
         (dataset, model)

@@ -12,7 +12,6 @@ FAMILIES = {
     "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
     "class_position": f"{_SCORERS}.class_position:fit",
     "identity_pointwise": f"{_SCORERS}.identity_pointwise:fit",
-    "dot": f"{_SCORERS}.similarity:fit",
     "cosine": f"{_SCORERS}.similarity:fit",
     "position": f"{_SCORERS}.position:fit",
     "baseline": f"{_SCORERS}.baselines:fit",

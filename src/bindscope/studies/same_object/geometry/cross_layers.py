@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.estimates import Bootstrap, Row, coarse_edges, counted
-from bindscope.studies.same_object.geometry.scored import Labels, QuadraticWeights
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.geometry.scored import Labels
 
 
 def transfers(
-    weights: Mapping[str, QuadraticWeights],
+    weights: Mapping[str, FittedScorer],
     tests: Mapping[str, PairData],
     labels: Labels,
     by: Bootstrap,

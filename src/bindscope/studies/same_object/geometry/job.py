@@ -15,14 +15,12 @@ from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.estimates import Bootstrap, Row
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry.cross_layers import transfers
 from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import residuals
-from bindscope.studies.same_object.geometry.scored import (
-    Labels,
-    QuadraticWeights,
-)
+from bindscope.studies.same_object.geometry.scored import Labels
 from bindscope.studies.same_object.job import pair_data
 from bindscope.studies.same_object.marks import weights_name
 
@@ -44,7 +42,7 @@ class Measured:
     """
 
     splits: Mapping[str, Mapping[str, PairData]]
-    weights: Mapping[str, QuadraticWeights]
+    weights: Mapping[str, FittedScorer]
     more: Mapping[str, NDArray[Any]]
 
     @classmethod
@@ -67,7 +65,7 @@ class Measured:
             for split in SPLITS
         }
         weights = {
-            layer: QuadraticWeights.of(fit, weights_name(layer, 0, 0), spec["token_norm"])
+            layer: FittedScorer.read(fit, weights_name(layer, 0, 0), spec["token_norm"])
             for layer in layers
         }
         width = splits["test"][layers[0]].valid.shape[1]

@@ -1,51 +1,17 @@
-"""Scores of all pairs of patches of test images by a fitted quadratic probe, and their labels."""
+"""Labels of all pairs of patches of test images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import PairData, Pairs, TokenNorm
-from bindscope.studies.same_object.scorers.forms import all_pairs
+from bindscope.studies.same_object.data import PairData
 
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class QuadraticWeights:
-    """A fitted quadratic probe: g = x' W y + a.x + a.y + b of scaled tokens x and y."""
-
-    matrix: Tensor
-    linear: Tensor
-    bias: Tensor
-    scaling: Standardiser
-    norm: TokenNorm
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]], name: str, norm: TokenNorm) -> QuadraticWeights:
-        """Take what a fit wrote under a name (`marks.weights_name`)."""
-        part = {
-            key: arrays[f"{name}.{key}"] for key in ("matrix", "linear", "bias", "mean", "scale")
-        }
-        matrix, linear, bias = (torch.from_numpy(part[key]) for key in ("matrix", "linear", "bias"))
-        return cls(matrix, linear, bias, Standardiser(part["mean"], part["scale"]), norm)
-
-    def scores(self, x: Tensor) -> Tensor:
-        """Return logits (B, M, M) of scaled tokens (B, M, d)."""
-        return all_pairs(x, self.matrix, self.linear, self.bias)
-
-    def of_tokens(self, data: PairData, scaling: Standardiser | None = None) -> NDArray[np.float32]:
-        """Return logits (n, M, M) of all images; `scaling` instead of the probe's own."""
-        pairs = Pairs(data, scaling or self.scaling, self.norm)
-        return np.concatenate([self.scores(block.x).numpy() for block in pairs.blocks()])
 
 
 @dataclass(frozen=True)

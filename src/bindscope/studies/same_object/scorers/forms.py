@@ -90,13 +90,6 @@ def solved(spectrum: tuple[Tensor, Tensor], factor: float, l2: float, g: Tensor)
     return vectors @ ((vectors.t() @ g) / (factor * values + l2))
 
 
-def all_pairs(x: Tensor, matrix: Tensor, linear: Tensor, bias: Tensor) -> Tensor:
-    """Return x' W y + a.x + a.y + b of all ordered pairs of tokens (B, M, d), (B, M, M)."""
-    own = x @ linear
-    products = torch.bmm(x @ matrix, x.transpose(1, 2))
-    return products + own[:, :, None] + own[:, None, :] + bias
-
-
 @dataclass(frozen=True)
 class Linear:
     """g = a.x + a.y + b; weights [a; b]."""
