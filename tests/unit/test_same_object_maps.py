@@ -14,7 +14,7 @@ from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.quadratic import fit
+from bindscope.studies.same_object.scorers.ladder import fit
 
 
 def test_queries_are_of_the_largest_things_and_not_of_stuff():

@@ -259,6 +259,15 @@ class Block:
         a, b = self.both(self.instances)
         return a == b if self.background == "object" else (a == b) & (a != 0)
 
+    @cached_property
+    def sign(self) -> Tensor:
+        """-1 for pairs of the same object and 1 for others: softplus(sign g) is the loss, (P,)."""
+        return 1.0 - 2.0 * self.same.float()
+
+    @property
+    def weights(self) -> None:
+        """How many pairs each one stands for: itself."""
+
     def packed(self, scores: Tensor) -> Tensor:
         """Return the pairs (P,) of scores (B, M, M)."""
         return scores.reshape(-1)[self.index]
@@ -312,6 +321,11 @@ class Pairs:
         needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
         self.held = needs <= memory
         self._blocks: list[Block] | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, at least 1."""
+        return max(self.data.n_pairs, 1)
 
     def blocks(self) -> Iterator[Block]:
         """Start a pass. A block that is not held is valid until the next one is asked for."""

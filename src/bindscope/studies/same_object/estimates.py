@@ -32,16 +32,15 @@ def row(
 
     An interval holds its number: that of resamples need not.
     """
-    known = value is not None and bool(np.isfinite(value))
-    if not known and not reason:
+    number = None if value is None or not np.isfinite(value) else float(value)
+    if number is None and not reason:
         reason = NO_IMAGE
-    ends = [None, None]
-    if known and low is not None and high is not None and np.isfinite([low, high]).all():
-        ends = [float(min(low, value)), float(max(high, value))]
+    ends: list[float | None] = [None, None]
+    if number is not None and low is not None and high is not None and np.isfinite(low + high):
+        ends = [min(float(low), number), max(float(high), number)]
     return {
-        "quantity": quantity, "at": at, "value": float(value) if known else None,
-        "low": ends[0], "high": ends[1], "n": n, "unit": QUANTITIES[quantity].unit,
-        "reason": reason,
+        "quantity": quantity, "at": at, "value": number, "low": ends[0], "high": ends[1], "n": n,
+        "unit": QUANTITIES[quantity].unit, "reason": reason,
     }  # fmt: skip
 
 

@@ -184,10 +184,10 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Conditio
             axes.plot(0.25, scale * own.loc[own["edit"] == "none", "value"].iloc[0], **_AGAIN)
         for i, (subspace, (_, colour, marker)) in enumerate(_SUBSPACES.items()):
             filled = colour if quantity == name else "none"
-            for row in own[own["subspace"] == subspace].itertuples():
-                x = conditions.index((row.edit, row.strength)) + 0.14 * (i - 2.5)
-                axes.plot([x, x], [scale * row.low, scale * row.high], color=colour, linewidth=1)
+            for _, row in own[own["subspace"] == subspace].iterrows():
+                x = conditions.index((row["edit"], row["strength"])) + 0.14 * (i - 2.5)
+                value, low, high = (scale * float(row[end]) for end in ("value", "low", "high"))
+                axes.plot([x, x], [low, high], color=colour, linewidth=1)
                 axes.plot(
-                    x, scale * row.value, color=colour, marker=marker, markerfacecolor=filled,
-                    markersize=3.5,
-                )  # fmt: skip
+                    x, value, color=colour, marker=marker, markerfacecolor=filled, markersize=3.5
+                )
