@@ -381,13 +381,3 @@ def standardiser(data: PairData, norm: TokenNorm = "none") -> Standardiser:
     """Measure the columns of the valid tokens of a split, each normed for itself first."""
     raw = Pairs(data, norm=norm)
     return Standardiser.of((block.x[block.valid].numpy() for block in raw.blocks()), data.dim)
-
-
-def describe(data: PairData) -> dict[str, Any]:
-    """Return counts of a split: images with a pair, pairs, and the share of the same object."""
-    n_pairs = data.n_pairs
-    return {
-        "n_images": int((data.pairs_of_images > 0).sum()),
-        "n_pairs": n_pairs,
-        "positives": float(data.same_of_images.sum()) / max(n_pairs, 1),
-    }

@@ -38,12 +38,10 @@ class FittedScorer:
         cls, weights: Mapping[str, NDArray[Any]], name: str, norm: TokenNorm = "none"
     ) -> FittedScorer:
         """Read the arrays that a fit wrote under a name (`marks.weights_name`)."""
-        matrix, linear, bias, mean, scale = (
-            np.asarray(weights[f"{name}.{key}"], np.float32)
-            for key in ("matrix", "linear", "bias", "mean", "scale")
-        )
-        form = (torch.from_numpy(part) for part in (matrix, linear, bias))
-        return cls(*form, Standardiser(mean, scale), norm)
+        named = ("matrix", "linear", "bias", "mean", "scale")
+        part = {key: np.asarray(weights[f"{name}.{key}"], np.float32) for key in named}
+        matrix, linear, bias = (torch.from_numpy(part[key]) for key in named[:3])
+        return cls(matrix, linear, bias, Standardiser(part["mean"], part["scale"]), norm)
 
     @property
     def mean(self) -> Tensor:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from bindscope.studies.same_object.columns import NAMES, ends_ordered
 from bindscope.studies.same_object.marks import CONTROLS, JUDGED
 from bindscope.studies.same_object.quantities import EDITS, GEOMETRY, QUANTITIES, Quantity
+from bindscope.studies.same_object.schemas import NAMES, ends_ordered
 from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
     KEYS,

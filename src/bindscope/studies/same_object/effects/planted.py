@@ -26,6 +26,7 @@ from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
 from bindscope.statistics.claims import Case, Effect
+from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.effects.job import editor_of, fit_name, measured_edits
@@ -36,7 +37,6 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import planted_tokens
 from bindscope.studies.same_object.marks import JUDGED
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.subspace import EditName, Editor, Intervention, SubspaceName
 

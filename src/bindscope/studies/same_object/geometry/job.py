@@ -16,15 +16,18 @@ from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.estimates import Bootstrap, Row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.geometry.cross_layers import transfers
-from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import residuals
-from bindscope.studies.same_object.geometry.scored import Labels
+from bindscope.studies.same_object.geometry.scores import (
+    Labels,
+    by_distance,
+    cross_scores,
+    transfers,
+)
 from bindscope.studies.same_object.job import pair_data
 from bindscope.studies.same_object.marks import weights_name
 
-MORE = ("stuff", "copy_of", "purity")  # of the patches of test
+MORE = ("copy_of", "purity")  # of the patches of test
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     tests = data.splits["test"]
-    labels = Labels.of(next(iter(tests.values())), data.more["stuff"])
+    labels = Labels.of(next(iter(tests.values())))
     moved = transfers(data.weights, tests, labels, by)
     return [
         {"layer": layer, **one}
