@@ -86,10 +86,10 @@ class PairObjective(Evaluated):
         """Return the loss and its slope along the line at step t, (1,) each."""
         if not self.pairs.held:
             return super().trial(t)
-        step, sums = t.to(self.w.dtype), torch.zeros(2, dtype=torch.float64)
+        sums = torch.zeros(2, dtype=torch.float64)
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
         for block, margins, change in each:
-            here = torch.addcmul(margins, step, change)
+            here = torch.addcmul(margins, t.to(margins.dtype), change)
             along = counted(here.sigmoid().mul_(change), block).sum(dtype=torch.float64)
             lost = counted(softplus(here), block).sum(dtype=torch.float64)
             sums += torch.stack([lost, along]).cpu()
@@ -100,10 +100,10 @@ class PairObjective(Evaluated):
         """Go to the step; return the gradient (p, 1)."""
         if not self.pairs.held:
             return super().arrive(t)
-        step, total = t.to(self.w.dtype), torch.zeros((), dtype=torch.float64, device=t.device)
+        total = torch.zeros((), dtype=torch.float64, device=t.device)
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
         for block, margins, change in each:
-            margins.addcmul_(step, change)
+            margins.addcmul_(t.to(margins.dtype), change)
             residuals = counted(margins.sigmoid().mul_(block.sign), block)
             total = total + self.form.slope(residuals, block).double()
         return (total / self.pairs.n_pairs).to(self.w.dtype)[:, None]

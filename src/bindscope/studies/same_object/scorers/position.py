@@ -72,7 +72,8 @@ class Places:
         return {"offsets": theta[: self.cells], "places": theta[self.cells :]}
 
     def logits(self, theta: Tensor, block: Block | Couples) -> Tensor:
-        """Return logits (P,)."""
+        """Return logits (P,); of couples in float64, as each stands for many pairs."""
+        theta = theta.double() if isinstance(block, Couples) else theta
         return self.tabled(theta, block) + theta[-1]
 
     def tabled(self, theta: Tensor, block: Block | Couples) -> Tensor:
@@ -119,7 +120,7 @@ class Couples:
     used
         Which weights each couple of places uses.
     sign, weights
-        -1 and 1, float32 (K,); how many pairs there are, float64 (K,).
+        -1 and 1, and how many pairs there are, float64 (K,).
     """
 
     used: Used
@@ -134,7 +135,7 @@ class Counts:
     couples: Couples
     data: PairData
     device: torch.device
-    held: bool = True
+    held: bool = False  # margins are made anew at every step, so that no rounding adds up
 
     @classmethod
     def of(cls, pairs: Pairs) -> Counts:
@@ -148,7 +149,7 @@ class Counts:
             both += torch.bincount(place, minlength=2 * cells**2).view(2, -1)
         different, there = both.nonzero().t()
         indices = used_by(there // cells, there % cells, grid)
-        couples = Couples(indices, 2.0 * different - 1.0, both[different, there].double())
+        couples = Couples(indices, 2.0 * different.double() - 1.0, both[different, there].double())
         return cls(couples, pairs.data, pairs.device)
 
     @property
