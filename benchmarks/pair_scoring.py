@@ -35,7 +35,7 @@ from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance, Quadratic
-from bindscope.studies.same_object.scorers.linear import Fit
+from bindscope.studies.same_object.scorers.ladder import Fit
 
 TITLE = "Pairs of patches"
 HALF = np.dtype(np.float16)

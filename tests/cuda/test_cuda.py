@@ -53,8 +53,8 @@ from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
+from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES as SCORERS
 

@@ -23,6 +23,7 @@ from bindscope.studies.same_object.effects.job import (
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes
 from bindscope.studies.same_object.effects.rows import Edited
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.quantities import CORRELATIONS
 from bindscope.studies.same_object.subspace import (
     Editor,
 )
@@ -149,14 +150,27 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Edi
     return measuring, editor_of(weights, 1, measuring.unedited(), scenes, EFFECTS)
 
 
-def measured(noise: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+Told = dict[tuple[str, float, str, str], dict[str, Any]]
+
+
+def told(rows: list[dict[str, Any]], probe: str = "") -> Told:
+    """Return rows by edit, strength, subspace and quantity: of the mean of heads, of one probe."""
+    heads = {*CORRELATIONS, "object_share"}
+    return {
+        (row["edit"], row["strength"], row["subspace"], row["quantity"]): row
+        for row in rows
+        if (row["quantity"] not in heads or row["at"] == "mean")
+        and ("refitted" not in row["quantity"] or row["at"] == probe)
+    }
+
+
+def measured(noise: float) -> list[dict[str, Any]]:
     """Run all edits on the toy, read by a probe that compares its objects exactly."""
     measuring, editor = on_toy(noise)
     plain, edits = measuring.unedited(), interventions(EFFECTS)
     spec = {
-        "layer": 1, "retrained": None,
+        "retrained": None,
         "intervals": {"bootstrap_samples": 200, "bootstrap_seed": 0},
     }  # fmt: skip
     splits = {"test": Edited(measuring, editor)}
-    found = measured_edits(splits, plain, edits, "it has no heads", spec)
-    return found.ablation, found.attention
+    return measured_edits(splits, plain, edits, "it has no heads", spec)

@@ -17,6 +17,7 @@ from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter, write_arrays
 from bindscope.scenes.patch_labels import PatchLabels
 from bindscope.scenes.render import write_scenes
+from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import (
     ONE_OBJECT,
     TOO_FEW,
@@ -28,7 +29,6 @@ from bindscope.studies.same_object.patch_samples import (
     valid_patches,
     write_samples,
 )
-from bindscope.studies.same_object.sampling_config import PatchSampling
 
 GROUPS = {"color": 3, "shape": 2}
 

@@ -16,9 +16,9 @@ from bindscope.core.errors import InputError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.records import read_source, write_records
+from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.findings import _left_out
 from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_samples
-from bindscope.studies.same_object.sampling_config import PatchSampling
 from segmented_releases import BUILDING, CAR, WALL, Photo, draw, write_ade20k, write_coco
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from edited_toy import EFFECTS, OBJECTS, measured, on_toy
+from edited_toy import EFFECTS, OBJECTS, Told, measured, on_toy, told
 from pair_problems import planted_splits
 from small_models import EASY, configured, trained
 
@@ -28,18 +28,12 @@ from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.effects.job import interventions
 from bindscope.studies.same_object.effects.losses import pretraining_losses
 from bindscope.studies.same_object.effects.passes import Scenes
-from bindscope.studies.same_object.effects.rows import (
-    ablation_rows,
-    beyond,
-    couples_won,
-    loss_columns,
-)
-from bindscope.studies.same_object.effects.tables import (
-    ABLATION_SCHEMA,
-    ATTENTION_SCHEMA,
-)
+from bindscope.studies.same_object.effects.rows import ablation_rows, beyond, loss_rows
+from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.long_tables import EDITS_SCHEMA
+from bindscope.studies.same_object.metrics import couples_won
 from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
 from bindscope.studies.same_object.subspace import (
     Editor,
@@ -270,44 +264,47 @@ def test_out_of_all_weights_is_out_of_every_layer() -> None:
 
 
 @pytest.fixture(scope="module")
-def exact() -> dict[tuple[str, float, str], dict[str, Any]]:
-    return {(r["edit"], r["strength"], r["subspace"]): r for r in measured(0.0)[0]}
+def exact() -> Told:
+    return told(measured(0.0))
 
 
 def test_removing_what_the_probe_reads_leaves_the_majority_and_no_control_does(
-    exact: dict[tuple[str, float, str], dict[str, Any]],
+    exact: Told,
 ) -> None:
-    plain = exact["none", 0.0, "none"]
-    assert plain["accuracy"] == plain["later_accuracy"] == 1.0
+    def of(edit: str, subspace: str, quantity: str) -> float:
+        value: float = exact[edit, float(edit != "none"), subspace, quantity]["value"]
+        return value
+
+    majority = of("none", "none", "majority_accuracy")
+    assert majority < 0.75
+    assert of("none", "none", "accuracy") == of("none", "none", "later_accuracy") == 1.0
     for name in ("probe", "beyond"):
-        removed = exact["remove", 1.0, name]
-        assert removed["accuracy"] == removed["later_accuracy"]
-        assert removed["accuracy"] == pytest.approx(removed["majority_accuracy"])
-        assert removed["majority_accuracy"] < 0.75
-        assert removed["accuracy_change_high"] < 0
-        assert removed["auc_within"] == pytest.approx(0.5, abs=1e-3)
+        assert of("remove", name, "accuracy") == of("remove", name, "later_accuracy")
+        assert of("remove", name, "accuracy") == pytest.approx(majority)
+        assert exact["remove", 1.0, name, "accuracy_change"]["high"] < 0
+        assert of("remove", name, "auc_within") == pytest.approx(0.5, abs=1e-3)
     for control in ("random", "matched", "variance", "mean"):
-        assert exact["remove", 1.0, control]["accuracy"] > 0.98
-        assert "auc_within_beyond_controls" not in exact["remove", 1.0, control]
-    assert "auc_within_beyond_controls" not in exact["remove", 1.0, "probe"]
-    changes = [exact["remove", 1.0, name]["change"] for name in ("beyond", "matched", "mean")]
+        assert of("remove", control, "accuracy") > 0.98
+        assert ("remove", 1.0, control, "auc_within_beyond_controls") not in exact
+    assert ("remove", 1.0, "probe", "auc_within_beyond_controls") not in exact
+    changes = [of("remove", name, "change") for name in ("beyond", "matched", "mean")]
     assert changes[1:] == pytest.approx([changes[0]] * 2, rel=0.1)
-    assert exact["remove", 1.0, "random"]["change"] < changes[0]
-    assert exact["remove", 1.0, "beyond"]["auc_within_beyond_controls_high"] < -0.4
+    assert of("remove", "random", "change") < changes[0]
+    assert exact["remove", 1.0, "beyond", "auc_within_beyond_controls"]["high"] < -0.4
 
 
-def test_attention_by_the_subspace_becomes_uniform_without_it(
-    exact: dict[tuple[str, float, str], dict[str, Any]],
-) -> None:
-    plain, removed = exact["none", 0.0, "none"], exact["remove", 1.0, "beyond"]
-    mean = next(row for row in measured(0.0)[1] if row["head"] == "mean")
-    assert plain["object_share"] == pytest.approx(mean["object_share"])
-    assert plain["object_share"] > 0.75
-    assert plain["divergence_bits"] == 0
-    assert removed["object_share"] == pytest.approx(mean["uniform_share"], abs=1e-5)
-    assert removed["divergence_bits"] > 10 * exact["remove", 1.0, "random"]["divergence_bits"] > 0
-    shuffled_areas = [exact["shuffle", share, "beyond"]["auc_within"] for share in (1.0, 0.5)]
-    assert shuffled_areas[0] < shuffled_areas[1]
+def test_attention_by_the_subspace_becomes_uniform_without_it(exact: Told) -> None:
+    plain, removed = ("none", 0.0, "none"), ("remove", 1.0, "beyond")
+    assert exact[*plain, "object_share"]["value"] > 0.75
+    assert exact[*plain, "divergence_bits"]["value"] == 0
+    uniform = exact[*plain, "uniform_share"]["value"]
+    assert exact[*removed, "object_share"]["value"] == pytest.approx(uniform, abs=1e-5)
+    apart = [
+        exact["remove", 1.0, name, "divergence_bits"]["value"] for name in ("beyond", "random")
+    ]
+    assert apart[0] > 10 * apart[1] > 0
+    areas = [exact["shuffle", share, "beyond", "auc_within"]["value"] for share in (1.0, 0.5)]
+    assert areas[0] < areas[1]
 
 
 def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
@@ -315,33 +312,37 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     measuring, editor = on_toy(0.0)
     nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
     seen = measuring.under(editor, nothing)
-    rows = ablation_rows(measuring.scenes.labels, seen, 50, 0)
+    rows = told(ablation_rows(measuring.scenes.labels, seen, Bootstrap(50, 0)))
     shares = np.concatenate(seen[None].share, axis=1)
     assert np.abs(shares[0] - shares[1]).max() > 0.1
-    for row in rows[1:]:
-        assert row["change"] == 0
+    for what in nothing:
+        assert rows[*what, "change"]["value"] == 0
         for name in ("accuracy", "auc_within", "later_auc_within", "object_share"):
-            ends = [row[f"{name}_change{end}"] for end in ("", "_low", "_high")]
+            ends = [rows[*what, f"{name}_change"][end] for end in ("value", "low", "high")]
             assert ends == [0.0, 0.0, 0.0]
 
 
 def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
-    rows = {(r["edit"], r["strength"], r["subspace"]): r for r in measured(0.5)[0]}
+    rows = told(measured(0.5))
     plain, half, whole = (
-        rows[key]["accuracy"]
+        rows[*key, "accuracy"]["value"]
         for key in (("none", 0.0, "none"), ("inject", 0.5, "probe"), ("inject", 1.0, "probe"))
     )
     assert plain < half < whole
-    assert rows["inject", 1.0, "probe"]["accuracy_change_low"] > 0
-    assert rows["inject", 1.0, "random"]["accuracy"] == pytest.approx(plain, abs=0.03)
+    assert rows["inject", 1.0, "probe", "accuracy_change"]["low"] > 0
+    control = rows["inject", 1.0, "random", "accuracy"]["value"]
+    assert control == pytest.approx(plain, abs=0.03)
 
 
 def test_areas_within_images_count_couples_of_one_image() -> None:
     logits = np.array([0.1, 0.3, 0.2, 5.0, 5.0, 9.0, 1.0])
     same = np.array([False, True, True, True, False, False, True])
-    won, couples = couples_won(logits, same, np.array([3, 0, 3, 1]))
+    counts = np.array([3, 0, 3, 1])
+    image = np.repeat(np.arange(4), counts)
+    won, couples, rank = couples_won(logits, same, image, counts)
     assert won.tolist() == [2.0, 0.0, 0.5, 0.0]
     assert couples.tolist() == [2.0, 0.0, 2.0, 0.0]
+    assert rank.tolist() == [0.0, 2.0, 1.0, 0.5, 0.5, 2.0, 0.0]
 
 
 class _Masks:
@@ -369,55 +370,50 @@ def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
     np.testing.assert_array_equal(scenes.instances.numpy(), whole)
 
 
-def test_rows_are_valid_under_the_schemas() -> None:
-    names = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "quadratic", "grid": "4x4",
-             "val_loss_bits": 0.5, "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
-    rows, heads = measured(0.3)
-    about = {"later_layer": "2"}
-    table = table_of([{**row, **about, **names} for row in rows], ABLATION_SCHEMA)
-    assert len(table) == 1 + 5 * 6 + 1
-    judged = table[table["subspace"] == "beyond"]
-    assert judged["directions"].eq(OBJECTS).all()
-    assert judged[["class_overlap", "position_overlap"]].max().max() < 0.5
-    assert list(table["edit"].drop_duplicates()) == [
+def test_rows_are_valid_under_the_schema() -> None:
+    names = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "quadratic",
+             "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+    table = table_of([{**row, **names} for row in measured(0.3)], EDITS_SCHEMA)
+    edits = table[["edit", "strength", "subspace"]].drop_duplicates()
+    assert len(edits) == 1 + 5 * 6 + 1
+    assert list(edits["edit"].drop_duplicates()) == [
         "none", "shuffle", "inject", "remove", "weights",
     ]  # fmt: skip
-    of_heads = table_of([{**row, **names} for row in heads], ATTENTION_SCHEMA)
-    assert list(of_heads["head"]) == ["mean", "1", "2"]
-    assert (of_heads["pearson"] > 0.5).all()
-    assert of_heads["pearson_low"].le(of_heads["pearson"]).all()
+    judged = table[table["subspace"] == "beyond"].groupby("quantity")["value"]
+    assert judged.min()["directions"] == judged.max()["directions"] == OBJECTS
+    assert judged.max()[["class_overlap", "position_overlap"]].max() < 0.5
+    heads = table[table["quantity"] == "pearson"]
+    assert set(heads["at"]) == {"mean", "1", "2"}
+    assert (heads["value"] > 0.5).all()
+    assert heads["low"].le(heads["value"]).all()
 
 
 def test_an_effect_is_beyond_every_control_and_its_interval_holds_it() -> None:
     rivals = {
-        "random": {"": -0.4, "_low": -0.5, "_high": -0.3},
-        "variance": {"": -0.1, "_low": -0.3, "_high": 0.02},
-        "matched": {"": -0.2, "_low": -0.22, "_high": -0.18},
+        "random": {"value": -0.4, "low": -0.5, "high": -0.3},
+        "variance": {"value": -0.1, "low": -0.3, "high": 0.02},
+        "matched": {"value": -0.2, "low": -0.22, "high": -0.18},
     }
-    found = beyond("auc_within", rivals, falls=True)
-    assert found == {
-        "auc_within_beyond_controls": -0.1, "auc_within_beyond_controls_low": -0.22,
-        "auc_within_beyond_controls_high": 0.02, "auc_within_strictest": "variance",
-    }  # fmt: skip
-    rises = beyond("auc_within", rivals, falls=False)
-    assert rises["auc_within_strictest"] == "random"
-    assert rises["auc_within_beyond_controls_high"] == -0.3
+    assert beyond(rivals, falls=True) == [
+        {"value": -0.1, "low": -0.22, "high": 0.02, "reason": "strictest control: variance"}
+    ]
+    (rises,) = beyond(rivals, falls=False)
+    assert rises["reason"] == "strictest control: random"
+    assert rises["high"] == -0.3
 
 
 def test_a_loss_is_compared_batch_by_batch() -> None:
-    what = Intervention("remove", 1.0, "beyond")
-    found = loss_columns({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}, what)
-    assert found["pretraining_loss_bits"] == 4
-    assert found["pretraining_loss_change"] == 1
-    assert found["pretraining_loss_change_low"] == found["pretraining_loss_change_high"] == 1
-    assert found["n_batches"] == 2
-    assert found["pretraining_reason"] == ""
-    rival = Intervention("remove", 1.0, "random")
+    what, rival = Intervention("remove", 1.0, "beyond"), Intervention("remove", 1.0, "random")
+    found = told(loss_rows({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}))
+    assert found[*what, "pretraining_loss"]["value"] == 4
+    change = found[*what, "pretraining_loss_change"]
+    assert (change["value"], change["low"], change["high"], change["n"]) == (1, 1, 1, 2)
     losses = {None: np.zeros(3), what: np.array([2.0, 3.0, 4.0]), rival: np.array([1.0, 1.5, 2.6])}
-    beyond = loss_columns(losses, what)
-    assert beyond["pretraining_loss_beyond_controls"] == pytest.approx(1.3)
-    assert beyond["pretraining_loss_strictest"] == "random"
-    assert "pretraining_loss_strictest" not in loss_columns(losses, rival)
+    found = told(loss_rows(losses))
+    compared = found[*what, "pretraining_loss_beyond_controls"]
+    assert compared["value"] == pytest.approx(1.3)
+    assert compared["reason"] == "strictest control: random"
+    assert (*rival, "pretraining_loss_beyond_controls") not in found
 
 
 # --- The model's own loss -----------------------------------------------------------------------

@@ -9,7 +9,10 @@ from pair_problems import planted_splits
 from pair_twins import block_of
 from pydantic import TypeAdapter
 
-from bindscope.studies.same_object.columns import (
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.schemas import (
     ROW_KEY,
     SAME_OBJECT_COLUMNS,
     SAME_OBJECT_RULES,
@@ -17,9 +20,6 @@ from bindscope.studies.same_object.columns import (
     STRATA_KEY,
     STRATA_RULES,
 )
-from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES
 from bindscope.studies.same_object.scorers.class_pointwise import ClassProbabilities
 from bindscope.studies.same_object.scorers.identity_pointwise import IdentityProbabilities
 from bindscope.studies.same_object.strata import Stratum

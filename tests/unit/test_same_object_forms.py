@@ -22,13 +22,7 @@ from bindscope.studies.same_object.probes_config import (
     QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.scorers import (
-    diagonal,
-    linear,
-    position,
-    quadratic,
-    quadratic_position,
-)
+from bindscope.studies.same_object.scorers import ladder, position, quadratic_position
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance, Diagonal, Linear, Quadratic
@@ -36,11 +30,7 @@ from bindscope.studies.same_object.scorers.position import Places
 from bindscope.studies.same_object.scorers.quadratic_position import QuadraticPlaces
 
 B, M, D = 3, 6, 4
-FAMILIES = {
-    "linear": (linear, LinearScorer),
-    "diagonal": (diagonal, DiagonalScorer),
-    "quadratic": (quadratic, QuadraticScorer),
-}
+FAMILIES = {"linear": LinearScorer, "diagonal": DiagonalScorer, "quadratic": QuadraticScorer}
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +101,7 @@ def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
 def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     x, instances, valid, draw = problem()
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
-    form = QuadraticPlaces(covariance, Places(grid), torch.ones(12, dtype=torch.float64))
+    form = QuadraticPlaces(covariance, Places(grid, torch.ones(13, dtype=torch.float64)))
     theta = torch.tensor(draw.standard_normal(form.size))
     own = form.matrix(theta)
     own.copy_((own + own.t()) / 2)
@@ -204,9 +194,7 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
         pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
         assert pairs.held == (memory > 0)
-        form = {"linear": Linear, "diagonal": Diagonal, "quadratic": Quadratic}[kind](
-            Covariance.of(pairs)
-        )
+        form = ladder.LADDER[kind](Covariance.of(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
         objective = PairObjective(form, pairs, theta, 0.1)
         zero = torch.zeros(form.size, 1)
@@ -224,10 +212,10 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
 def test_the_optimum_is_scipys(easy, kind):
     """A fixed ridge around other weights: the minimum that an independent optimiser finds."""
-    this = linear.Fit.of(
+    this = ladder.Fit.of(
         LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
     )
-    form = {"linear": Linear, "diagonal": Diagonal, "quadratic": Quadratic}[kind](this.covariance)
+    form = ladder.LADDER[kind](this.covariance)
     centre = torch.zeros(form.size)
     centre[-1] = -0.5
     objective = PairObjective(form, this.pairs[0], centre, 0.01)
@@ -248,6 +236,23 @@ def test_the_optimum_is_scipys(easy, kind):
     assert float(solution.decrement) <= 1e-7
 
 
+def test_counted_couples_of_places_are_their_pairs(easy):
+    """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
+    pairs = Pairs(easy[0], memory=2**30)
+    counts = position.Counts.of(pairs)
+    form = counts.form()
+    found = []
+    for split in (pairs, counts):
+        objective = PairObjective(form, split, torch.linspace(-0.5, 0.5, form.size), 0.1)
+        zero = torch.zeros(form.size, 1)
+        loss, slope = objective.begin(zero)
+        objective.aim(zero, -slope)
+        step = torch.full((1,), 0.5)
+        found.append((loss, slope, *objective.trial(step), objective.arrive(step)))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
 def split_of(data, n, dims):
     """The first images, and the first numbers of every token."""
     tokens = data.tokens.read(0, n)[..., :dims]
@@ -258,8 +263,8 @@ def split_of(data, n, dims):
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
     task = Task(*easy[:2])
     rows = [
-        module.fit(config(name="p", family=kind), task)[0].columns
-        for kind, (module, config) in FAMILIES.items()
+        ladder.fit(config(name="p", family=kind), task)[0].columns
+        for kind, config in FAMILIES.items()
     ]
     for poorer, richer in pairwise(rows):
         for loss in ("train_loss_bits", "val_loss_bits"):
@@ -274,7 +279,7 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
     [of_places] = position.fit(PositionScorer(name="p", family="position"), task)
-    [of_tokens] = quadratic.fit(QuadraticScorer(name="p", family="quadratic"), task)
+    [of_tokens] = ladder.fit(QuadraticScorer(name="p", family="quadratic"), task)
     family = "quadratic_position"
     [both] = quadratic_position.fit(QuadraticPositionScorer(name="p", family=family), task)
     for loss in ("train_loss_bits", "val_loss_bits"):
@@ -287,9 +292,9 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
 
 def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     config = QuadraticScorer(name="p", family="quadratic", ranks=(2, 8, 64))
-    *fitted, full = quadratic.fit(config, Task(*easy[:2]))
+    *fitted, full = ladder.fit(config, Task(*easy[:2]))
     assert [one.rank for one in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
-    [alone] = quadratic.fit(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
+    [alone] = ladder.fit(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
     assert all(np.array_equal(full.weights[name], alone.weights[name]) for name in full.weights)
     block = next(Task(*easy[:2]).pairs(full.scaling)[1].blocks())
     whole, *parts = (one.scorer.logits(block) for one in (full, *fitted))
@@ -304,14 +309,14 @@ def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
 
 def test_a_fit_that_is_cut_short_says_so(easy):
     config = QuadraticScorer(name="p", family="quadratic", steps=1, l2=(1e-3,))
-    [fitted] = quadratic.fit(config, Task(*easy[:2]))
+    [fitted] = ladder.fit(config, Task(*easy[:2]))
     assert fitted.columns["flags"] == ["not_converged"]
 
 
 def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
     config = QuadraticScorer(name="p", family="quadratic")
-    first, second = (quadratic.fit(config, Task(*easy[:2]))[0] for _ in range(2))
+    first, second = (ladder.fit(config, Task(*easy[:2]))[0] for _ in range(2))
     assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
-    [streamed] = quadratic.fit(config, Task(*easy[:2], memory=0))
+    [streamed] = ladder.fit(config, Task(*easy[:2], memory=0))
     for loss in ("train_loss_bits", "val_loss_bits"):
         assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)

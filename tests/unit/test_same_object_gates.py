@@ -17,7 +17,7 @@ from bindscope.studies.same_object.strata import Stratum
 # Dimensions of noise alone are as strong as e, so that a sum over all axes hears both.
 NOISY = {"nuisance": 2.0, "rank": 16, "dim": 48}
 ERROR = 0.02  # of an accuracy of 120 images
-COMPARING = ("diagonal", "quadratic", "dot", "cosine")
+COMPARING = ("diagonal", "quadratic", "cosine")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def rows(family, control="none", kind="majority", ranks=(), **planted):
     given = {"name": "p", "family": family}
     given |= {"kind": kind} if family == "baseline" else {}
     given |= {"ranks": ranks} if ranks else {}
-    given |= {"learner": "logistic"} if family == "class_position" else {}
+    given |= {"iterations": 8} if family == "class_position" else {}
     probe = TypeAdapter(AnyScorer).validate_python(given)
     found = {}
     for result in fit_probe(probe, *splits(**planted), control=control, bootstrap_samples=200):
@@ -57,7 +57,7 @@ def test_a_rotated_binding_is_read_by_the_quadratic_form_and_not_by_a_sum_over_a
     full = row("quadratic", **NOISY)
     assert full["accuracy"] >= 0.97
     assert full["one_class"] >= 0.97
-    for family in ("diagonal", "dot", "cosine"):
+    for family in ("diagonal", "cosine"):
         assert row(family, **NOISY)["accuracy"] < full["accuracy"] - 0.1
 
 
@@ -135,7 +135,7 @@ def test_labels_permuted_within_an_image_leave_at_most_its_share(family):
     assert found["auc"] < 0.6
 
 
-@pytest.mark.parametrize("family", ["quadratic", "dot"])
+@pytest.mark.parametrize("family", ["quadratic", "cosine"])
 def test_a_shuffled_binding_leaves_what_is_known_without_it(family):
     shuffled, without = row(family, shuffled="image"), row(family, binding=0.0)
     assert shuffled["one_class"] == pytest.approx(0.5, abs=ERROR)

@@ -12,16 +12,20 @@ from pair_problems import GRID, planted_splits
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.geometry.cross_layers import transfers
-from bindscope.studies.same_object.geometry.estimates import Bootstrap
+from bindscope.studies.same_object.estimates import Bootstrap
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry.job import Measured, measured_rows
-from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
 from bindscope.studies.same_object.geometry.places import positions_decoded
-from bindscope.studies.same_object.geometry.quantities import QUANTITIES
 from bindscope.studies.same_object.geometry.residuals import matched, residuals
-from bindscope.studies.same_object.geometry.scored import Labels, QuadraticWeights
-from bindscope.studies.same_object.geometry.table import SCHEMA
+from bindscope.studies.same_object.geometry.scores import (
+    Labels,
+    by_distance,
+    cross_scores,
+    transfers,
+)
 from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
+from bindscope.studies.same_object.quantities import GEOMETRY
 from bindscope.tables.schema import table_of
 
 BY = Bootstrap(50, 0)
@@ -33,7 +37,7 @@ def values(rows):
 
 
 def labels_of(data):
-    return Labels.of(data, np.zeros_like(data.instances))
+    return Labels.of(data)
 
 
 def inner_products(data, cut=0.5):
@@ -48,7 +52,7 @@ def on_a_line(n, m):
     positions = np.broadcast_to(place, (n, m, 2)).astype(np.float32)
     instances = np.broadcast_to(np.arange(m) // 4 + 1, (n, m)).astype(np.int16)
     valid = np.ones((n, m), bool)
-    return Labels(instances, valid, positions, valid, (1, m))
+    return Labels(instances, valid, positions, (1, m))
 
 
 def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
@@ -57,7 +61,7 @@ def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
     classes = np.array([[5, 5, 5, 5, 5, 6, 0]], np.int16)
     copy_of = np.array([[2, 2, 1, 1, 0, 0, 0]], np.int16)
     valid = instances > 0
-    labels = Labels(instances, valid, np.zeros((1, 7, 2), np.float32), valid, (1, 7))
+    labels = Labels(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7))
     draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
     scores = (draw + draw.T)[None]
     found = values(cross_scores(scores, labels, classes, copy_of, BY))
@@ -123,7 +127,7 @@ def of_copies(binding, place=0.0, n=30, noise=0.05):
     )
     instances = np.repeat(np.array([[1, 2]], np.int16), 6, 1).repeat(n, 0)
     valid = np.ones((n, 12), bool)
-    labels = Labels(instances, valid, positions, valid, (8, 8))
+    labels = Labels(instances, valid, positions, (8, 8))
     e = np.repeat(draw.standard_normal((n, 2, 16)), 6, 1)
     texture = np.tile(draw.standard_normal((n, 6, 16)), (1, 2, 1))  # the same in a copy
     tokens = binding * e + texture + noise * draw.standard_normal((n, 12, 16))
@@ -177,7 +181,7 @@ def turned(n=(120, 40, 60)):
 
 def probe_of(matrix):
     d = len(matrix)
-    return QuadraticWeights(
+    return FittedScorer(
         torch.from_numpy(matrix.astype(np.float32)), torch.zeros(d), torch.zeros(1),
         Standardiser.identity(d), "none",
     )  # fmt: skip
@@ -203,17 +207,17 @@ def test_every_quantity_is_a_row_of_the_table():
     by_layer = {
         name: {"0": split} for name, split in zip(("train", "val", "test"), splits, strict=True)
     }
-    probe = QuadraticWeights(
+    probe = FittedScorer(
         torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
         Standardiser.identity(48), "none",
     )  # fmt: skip
     nothing = np.zeros_like(splits[2].instances)
-    more = {"stuff": nothing, "copy_of": nothing, "purity": nothing.astype(np.float32)}
+    more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
     spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
     rows = measured_rows(Measured(by_layer, {"0": probe}, more), spec)
-    assert {row["quantity"] for row in rows} == set(QUANTITIES)
+    assert {row["quantity"] for row in rows} == set(GEOMETRY)
     names = {"dataset": "d", "model": "m", "probe": "p", "spec_key": "0" * 8, "code_key": "0" * 8}
-    assert len(table_of([{**names, **row} for row in rows], SCHEMA)) == len(rows)
+    assert len(table_of([{**names, **row} for row in rows], GEOMETRY_SCHEMA)) == len(rows)
 
 
 def replace_of(planted, **changes):

@@ -29,8 +29,8 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
     config = example()
     block = {"datasets": ["tiny"], "models": ["vit"], "layers": [0, 1]}
     one = {**block, "name": "one", "probes": ["quadratic"]}
-    more = {**block, "name": "more", "probes": ["dot"]}
-    known = [{"name": family, "family": family} for family in ("quadratic", "dot")]
+    more = {**block, "name": "more", "probes": ["cosine"]}
+    known = [{"name": family, "family": family} for family in ("quadratic", "cosine")]
     del config["studies"]["together"]
     for model in config["models"]:
         if model["name"] == "vit":
@@ -48,7 +48,7 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
     assert own < {p.path() for p in after.of("sampled_temporary")}
     (old,) = before.of("same_object_fit", model="vit")
     (same,) = after.of("same_object_fit", model="vit", probe="quadratic")
-    (added,) = after.of("same_object_fit", model="vit", probe="dot")
+    (added,) = after.of("same_object_fit", model="vit", probe="cosine")
     assert same.files() == old.files()
     assert not own & {path for paths in added.files().values() for path in paths}
     assert json.loads(added.spec)["inputs"] == json.loads(same.spec)["inputs"]  # the same tokens
@@ -59,8 +59,8 @@ def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     block = {"datasets": ["tiny"], "models": ["vit"]}
     graph = graph_of(fits=[
         {**block, "name": "all", "layers": [0, 1], "probes": ["quadratic"]},
-        {**block, "name": "rivals", "layers": [1], "probes": ["class-position", "identity", "dot"],
-         "seed_blocks": [[0], [1]]},
+        {**block, "name": "rivals", "layers": [1], "seed_blocks": [[0], [1]],
+         "probes": ["class-position", "identity", "cosine"]},
     ], maps=None, effects=None)  # fmt: skip
 
     def layers(probe):
@@ -69,7 +69,7 @@ def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
 
     assert layers("class-position") == ["0-1-0"]
     assert layers("identity") == ["0-1-0", "0-1-1"]
-    assert layers("dot") == ["1-0"]  # no claim compares it
+    assert layers("cosine") == ["1-0"]  # no claim compares it
 
 
 def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
@@ -141,7 +141,7 @@ def test_windows_make_a_larger_grid_of_another_sample():
         ({"sampling": {"class_groups": ["hue"]}}, "'hue' is not defined"),
         (
             {"maps": {"datasets": ["tiny"], "models": ["vit"], "probes": ["cosine"]}},
-            "maps.probes: 'cosine' is cosine, not linear or",
+            "maps.probes: 'cosine' is cosine, not quadratic",
         ),
         ({"maps": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}}, "add it"),
         (

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 import torch
 from pair_problems import GRID, blobs
-from pydantic import TypeAdapter
 
-from bindscope.core.registries import resolve
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object.config import MAPPED
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.figures.score_maps import same_object_maps
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.scorers.base import Task
+from bindscope.studies.same_object.scorers.ladder import fit
 
 
 def test_queries_are_of_the_largest_things_and_not_of_stuff():
@@ -41,7 +39,8 @@ def test_scores_of_a_map_are_those_of_the_form():
     }  # fmt: skip
     tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
     queries = np.array([[4, -1], [0, 2]], np.int32)
-    found = probabilities(weights, "2/0/0", torch.from_numpy(tokens), queries, "none")
+    scorer = FittedScorer.read(weights, "2/0/0")
+    found = probabilities(scorer, torch.from_numpy(tokens), queries)
     x = (tokens - 1) * 0.5
     for image, place, query in ((0, 0, 4), (1, 0, 0), (1, 1, 2)):
         for other in range(patches):
@@ -57,8 +56,7 @@ def test_scores_of_a_map_are_those_of_the_form():
     assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the colour bar
 
 
-@pytest.mark.parametrize("family", MAPPED)
-def test_a_map_says_of_a_pair_what_its_probe_says(family):
+def test_a_map_says_of_a_pair_what_its_probe_says():
     """Of every pair of an image's patches, the map has the logit of the scorer that was fitted."""
     splits = [PairData.of(blobs(n, i, patches=16), None, GRID) for i, n in enumerate((30, 10, 2))]
     draw = np.random.default_rng(0)
@@ -66,11 +64,9 @@ def test_a_map_says_of_a_pair_what_its_probe_says(family):
         replace(data, tokens=ArrayRows(draw.standard_normal((*data.valid.shape, 4), np.float32)))
         for data in splits
     ]
-    options = {"name": "p", "family": family, "steps": 5}
-    config = TypeAdapter(AnyScorer).validate_python(options)
-    fitted = resolve(FAMILIES[family])(config, Task(splits[0], splits[1]))[-1]
-    weights = {f"2/0/{fitted.rank}.{name}": value for name, value in fitted.weights.items()}
-    name = "2/0/0"
+    config = QuadraticScorer(name="p", family="quadratic", steps=5)
+    [fitted] = fit(config, Task(splits[0], splits[1]))
+    weights = {f"2/0/0.{name}": value for name, value in fitted.weights.items()}
     [block] = Pairs(splits[2], fitted.scaling).blocks()
     wanted = block.unpacked(fitted.scorer.logits(block).sigmoid())
     every = PairData.of({**blobs(2, 2, patches=16)}, None, GRID)
@@ -79,7 +75,7 @@ def test_a_map_says_of_a_pair_what_its_probe_says(family):
     tokens = np.zeros((2, cells, 4), np.float32)
     np.put_along_axis(tokens, places[:, :, None], splits[2].tokens.values, 1)
     queries = places.astype(np.int32)
-    found = probabilities(weights, name, torch.from_numpy(tokens), queries, "none", GRID[1])
+    found = probabilities(FittedScorer.read(weights, "2/0/0"), torch.from_numpy(tokens), queries)
     found = np.take_along_axis(found, places[:, None, :], 2)
     pairs = block.unpacked(torch.ones(len(block.index))).numpy() > 0
     np.testing.assert_allclose(found[pairs], wanted.numpy()[pairs], atol=1e-5)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from edited_toy import EFFECTS, measured, on_toy
+from edited_toy import EFFECTS, measured, on_toy, told
 from matplotlib.text import Text
 
 from bindscope.statistics.claims import judge
+from bindscope.studies.same_object import estimates
 from bindscope.studies.same_object.effects.claims import (
     EDIT_CLAIMS,
     edit_effects,
@@ -17,19 +18,18 @@ from bindscope.studies.same_object.effects.claims import (
 )
 from bindscope.studies.same_object.effects.job import interventions
 from bindscope.studies.same_object.effects.rows import (
+    PLAIN,
     Edited,
     ablation_rows,
     refitted_rows,
     strongest,
-    with_old_reader,
 )
-from bindscope.studies.same_object.effects.tables import (
-    ABLATION_SCHEMA,
-    ATTENTION_SCHEMA,
-    RETRAINED_SCHEMA,
-)
+from bindscope.studies.same_object.estimates import Bootstrap
+from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
+from bindscope.studies.same_object.long_tables import EDITS_SCHEMA
 from bindscope.studies.same_object.probes_config import DiagonalScorer
+from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.subspace import Intervention
 from bindscope.studies.same_object.views import with_groups
 from bindscope.tables.schema import table_of
@@ -45,28 +45,29 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
         splits[split] = Edited(measuring, editor)
     probe = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1, 0.01))
     edits = [Intervention("remove", 1.0, name) for name in ("beyond", "matched")]
-    rows = refitted_rows(splits, edits, [probe], 100, 0)
-    test = splits["test"].measuring
-    old = ablation_rows(
-        test.scenes.labels, test.under(splits["test"].editor, edits), 100, 0
+    test, by = splits["test"], Bootstrap(100, 0)
+    rows = ablation_rows(
+        test.measuring.scenes.labels, test.measuring.under(test.editor, edits), by
     )  # fmt: skip
-    rows = with_old_reader(rows, old, 1, "diagonal")
-    found = {(row["subspace"], row["read_layer"]): row for row in rows}
-    assert set(found) == {(name, at) for name in ("none", "beyond", "matched") for at in ("1", "2")}
-    for layer in ("1", "2"):
-        removed = found["beyond", layer]
-        assert found["none", layer]["accuracy"] > 0.95
-        assert found["matched", layer]["accuracy"] > 0.95
-        assert removed["old_accuracy"] == pytest.approx(removed["majority_accuracy"])
+    rows += refitted_rows(splits, edits, [probe], by)
+    found = told(rows, "diagonal")
+    plain, removed, control = ("none", 0.0, "none"), *edits
+    majority = found[*plain, "majority_accuracy"]["value"]
+    for at in ("", "later_"):
+        again = found[*removed, f"{at}refitted_accuracy"]["value"]
+        beyond = found[*removed, f"{at}refitted_auc_within_beyond_controls"]
+        assert found[*plain, f"{at}refitted_accuracy"]["value"] > 0.95
+        assert found[*control, f"{at}refitted_accuracy"]["value"] > 0.95
+        assert found[*removed, f"{at}accuracy"]["value"] == pytest.approx(majority)
         if comes_back:
-            assert removed["accuracy"] > 0.95
-            assert removed["auc_within_beyond_controls_low"] > -0.05
+            assert again > 0.95
+            assert beyond["low"] > -0.05
         else:
-            assert removed["accuracy"] < removed["majority_accuracy"] + 0.05
-            assert removed["auc_within_beyond_controls_high"] < -0.1
-    about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal", "grid": "4x4",
-             "val_loss_bits": 0.5, "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
-    assert len(table_of([row | about for row in rows], RETRAINED_SCHEMA)) == 6
+            assert again < majority + 0.05
+            assert beyond["high"] < -0.1
+    about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal",
+             "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+    assert len(table_of([row | about for row in rows], EDITS_SCHEMA)) == len(rows)
 
 
 def test_the_strongest_of_each_edit_is_fitted_again() -> None:
@@ -79,49 +80,45 @@ def test_the_strongest_of_each_edit_is_fitted_again() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, pd.DataFrame]:
+def table() -> pd.DataFrame:
     """Two layers of a toy: test is better at 1, validation at 2; and what was fitted again at 2."""
-    edits, heads = measured(0.0)
-    about = {"dataset": "toy", "model": "toy", "probe": "diagonal", "grid": "4x4",
+    edits = measured(0.0)
+    about = {"dataset": "toy", "model": "toy", "probe": "diagonal",
              "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
-    layers = ({"layer": "1", "val_loss_bits": 0.5}, {"layer": "2", "val_loss_bits": 0.4})
-    worse = [row | {"accuracy": row["accuracy"] - 0.1} for row in edits]
-    loss = {"later_layer": "3", "pretraining_reason": "",
-            "pretraining_loss_bits": 1.0, "pretraining_heads": "refitted",
-            "refitted_loss_bits": 0.6, "trained_loss_bits": 0.2}  # fmt: skip
+    losses = [row | {"value": 1.0, "reason": ""} for row in edits
+              if row["quantity"] == "pretraining_loss"]  # fmt: skip
+    edits = [row for row in edits if row["quantity"] != "pretraining_loss"] + losses
+    edits += [
+        PLAIN | estimates.row(name, value)
+        for name, value in (("refitted_loss_bits", 0.6), ("trained_loss_bits", 0.2))
+    ]
+    worse = [row | {"value": row["value"] - 0.1} if row["quantity"] == "accuracy" else row
+             for row in edits]  # fmt: skip
+    for row in worse:
+        row |= {"low": None, "high": None} if row["quantity"] == "accuracy" else {}
     again = [
-        {**{key: row.get(key) for key in _COPIED if key in row}, "reader": "diagonal",
-         "read_layer": "2", "n_train_images": 9, "n_reader_val_images": 9, "flags": ""}
-        for row in edits if row["edit"] in ("none", "remove")
-    ]  # fmt: skip
-    both = [one | at for rows, at in zip((edits, worse), layers, strict=True) for one in rows]
-    return {
-        "same_object_ablation": table_of([row | about | loss for row in both], ABLATION_SCHEMA),
-        "same_object_attention": table_of(
-            [row | about | at for at in layers for row in heads], ATTENTION_SCHEMA
-        ),
-        "same_object_retrained": table_of(
-            [row | about | layers[1] for row in again], RETRAINED_SCHEMA
-        ),
-    }
-
-
-_COPIED = (
-    "edit", "strength", "subspace", "n_images", "n_pairs", "majority_accuracy",
-    *(f"{name}{end}"
-      for name in ("accuracy", "auc_within", "accuracy_change", "auc_within_beyond_controls")
-      for end in ("", "_low", "_high")),
-    "auc_within_strictest",
-)  # fmt: skip
+        row | {"quantity": f"refitted_{row['quantity']}", "at": "diagonal"}
+        for row in edits
+        if row["edit"] in ("none", "remove")
+        and f"refitted_{row['quantity']}" in EDITS
+        and row["quantity"] != "val_loss_bits"
+    ]
+    layers = (("1", edits, 0.5), ("2", [*worse, *again], 0.4))
+    return table_of(
+        [one | about | {"layer": layer}
+         for layer, rows, loss in layers
+         for one in (*rows, PLAIN | estimates.row("val_loss_bits", loss))],
+        EDITS_SCHEMA,
+    )  # fmt: skip
 
 
 def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
-    tables: dict[str, pd.DataFrame],
+    table: pd.DataFrame,
 ) -> None:
-    edits = tables["same_object_ablation"]
-    plain = edits[edits["edit"] == "none"].set_index("layer")["accuracy"]
+    plain = table[(table["edit"] == "none") & (table["quantity"] == "accuracy")]
+    plain = plain.set_index("layer")["value"]
     assert plain["1"] > plain["2"]
-    judgments = judge(EDIT_CLAIMS, edit_effects(*tables.values()))
+    judgments = judge(EDIT_CLAIMS, edit_effects(table))
     assert [one.claim for one in judgments] == list(EDIT_CLAIMS)
     assert {one.effect.where for one in judgments} == {"toy on toy, layer 2"}
     verdicts = {one.claim.name: one for one in judgments}
@@ -134,32 +131,35 @@ def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
     assert verdicts["loss-after-shuffle"].verdict == "not testable"  # one loss, no batches
 
 
-def test_an_edit_that_changes_nothing_is_refused(tables: dict[str, pd.DataFrame]) -> None:
-    edits = tables["same_object_ablation"].copy()
-    for column, value in (("directions", 0), ("change", 0.0)):
-        empty = edits.assign(**{column: edits[column].where(edits["edit"] == "none", value)})
-        effects = edit_effects(empty, *list(tables.values())[1:])
+def test_an_edit_that_changes_nothing_is_refused(table: pd.DataFrame) -> None:
+    for quantity, value in (("directions", 0), ("change", 0.0)):
+        own = (table["quantity"] == quantity) & (table["edit"] != "none")
+        effects = edit_effects(table.assign(value=table["value"].mask(own, value)))
         reasons = {one.reason for one in effects if one.claim != "attention-beyond-rivals"}
         assert reasons == {"empty edit"}
         assert all(np.isnan(one.value) for one in effects if one.reason)
 
 
-def test_findings_say_which_heads(tables: dict[str, pd.DataFrame]) -> None:
-    (found,) = effects_findings(tables)
+def test_findings_say_which_heads(table: pd.DataFrame) -> None:
+    (found,) = effects_findings({"same_object_edits": table})
     said = " ".join(f"{head} {words}" for head, words in found.points)
     assert "0.600 bits on its own validation scenes, 0.200 at the end" in said
-    (section,) = effects_sections(tables)
+    (section,) = effects_sections({"same_object_edits": table})
     assert section.figures == ("same_object_attention", "same_object_edits")
 
 
-def test_the_figure_shows_both_readers(tables: dict[str, pd.DataFrame]) -> None:
-    drawn = {
-        name.rpartition("_")[2]: with_groups(table, []) for name, table in tables.items()
-    }  # fmt: skip
-    for retrained in (drawn["retrained"], None):
-        canvas = figure.draw(drawn["ablation"], ["toy"], retrained)
+def test_the_figures_show_both_readers_and_all_heads(table: pd.DataFrame) -> None:
+    shown = with_groups(table, [])
+    again = shown["quantity"].str.startswith("refitted_a")
+    for rows, is_there in ((shown, True), (shown[~again], False)):
+        canvas = figure.draw(rows, ["toy"])
         words = {text.get_text() for text in canvas.findobj(Text)}
-        assert ("hollow: probe fitted again" in words) == (retrained is not None)
+        assert ("hollow: probe fitted again" in words) == is_there
         assert "random ones of as much variance" in words
         assert any("out of weights" in word for word in words)
         assert any("0.60 (0.20)" in word for word in words)
+    canvas = same_object_attention.draw(shown, ["toy"])
+    lines = [line for axes in canvas.axes for line in axes.get_lines()]
+    heads = shown[(shown["quantity"] == "pearson") & (shown["at"] != "mean")]
+    drawn = [y for line in lines if line.get_linestyle() == "None" for y in line.get_ydata()]
+    assert sorted(drawn) == sorted(heads["value"])

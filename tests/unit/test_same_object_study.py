@@ -23,6 +23,7 @@ from bindscope.studies.same_object.claims import (
     WITH_POSITION_OVER,
     probe_effects,
 )
+from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
     same_object_models,
@@ -31,9 +32,8 @@ from bindscope.studies.same_object.figures.probes import (
 )
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_data, write_results
+from bindscope.studies.same_object.known import write_planted
 from bindscope.studies.same_object.leads import LEADS, add_leads
-from bindscope.studies.same_object.planted_config import Planted
-from bindscope.studies.same_object.planting import write_planted
 from bindscope.studies.same_object.probes_config import (
     PositionScorer,
     QuadraticScorer,

@@ -27,8 +27,8 @@ from bindscope.scenes.palette import COLOURS
 from bindscope.scenes.patch_labels import patch_labels
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage
+from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import sample
-from bindscope.studies.same_object.sampling_config import PatchSampling
 
 GROUPS = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 SPACE = {"kind": "uniform", "groups": GROUPS, "min_objects": 6, "max_objects": 9}

@@ -26,8 +26,8 @@ from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
 from bindscope.sources.photos import PADDING, Placed
 from bindscope.sources.records import Record, read_source, write_records
+from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import write_samples
-from bindscope.studies.same_object.sampling_config import PatchSampling
 from segmented_releases import (
     BENCHMARK,
     BUILDING,

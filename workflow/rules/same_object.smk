@@ -214,9 +214,7 @@ rule same_object_effects:
     input:
         unpack(made_from("same_object_effects")),
     output:
-        ablation=output_of("same_object_effects", "ablation"),
-        attention=output_of("same_object_effects", "attention"),
-        retrained=output_of("same_object_effects", "retrained"),
+        rows=output_of("same_object_effects", "rows"),
     log:
         log_of("same_object_effects"),
     benchmark:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.store.writer import StoreWriter
+from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import write_samples
-from bindscope.studies.same_object.sampling_config import PatchSampling
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

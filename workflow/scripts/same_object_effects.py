@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device, made_current
-from bindscope.studies.same_object.effects.job import measured, write_effects
+from bindscope.core.files import canonical_json, write_atomic
+from bindscope.studies.same_object.effects.job import measured
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write the rows of edits, and those of attention."""
+    """Write a row per edit and quantity."""
     names = {
         "dataset": job.wildcards["dataset"], "model": job.wildcards["model"],
         "layer": str(job.spec["layer"]), "probe": job.wildcards["probe"], **job.keys,
     }  # fmt: skip
     with hold_device(job.spec["device"]) as device, made_current(device):
-        write_effects(job.output, measured(model_of(job), job.input, job.spec, device), names)
+        rows = measured(model_of(job), job.input, job.spec, device)
+    lines = [canonical_json({**row, **names}) + "\n" for row in rows]
+    write_atomic(job.output.rows, "".join(lines))
 
 
 if "snakemake" in globals():

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.same_object.planted_config import Planted
-from bindscope.studies.same_object.planting import write_planted
+from bindscope.studies.same_object.config import Planted
+from bindscope.studies.same_object.known import write_planted
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

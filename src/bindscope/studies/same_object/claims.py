@@ -16,7 +16,8 @@ import pandas as pd
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, EDIT_TABLES, edit_effects
+from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
+from bindscope.studies.same_object.effects.claims import TABLE as EDITS
 from bindscope.studies.same_object.views import best_layers, fitted, with_groups
 
 QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"
@@ -71,10 +72,7 @@ def study_effects(
 ) -> list[Effect]:
     """Return the effects of all claims of the chapter, from its tables."""
     found = probe_effects(with_groups(tables["same_object"], groups))
-    names = [f"same_object_{name}" for name in EDIT_TABLES]
-    if not set(names) <= set(tables):
-        return found
-    return found + edit_effects(*(tables[name] for name in names))
+    return found + (edit_effects(tables[EDITS]) if EDITS in tables else [])
 
 
 def probe_effects(table: pd.DataFrame) -> list[Effect]:

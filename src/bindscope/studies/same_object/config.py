@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
+from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug, SplitCounts
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, grid_problems, undefined, unknown
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
@@ -15,21 +15,101 @@ from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
 from bindscope.studies.same_object.effects.config import Effects, effects_problems
-from bindscope.studies.same_object.geometry_config import Geometry
 from bindscope.studies.same_object.marks import NO_MODEL
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.sampling_config import PatchSampling
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
-# Families whose score of a pair follows from the tokens and places of its two patches alone.
-MAPPED = (
-    "linear", "diagonal", "quadratic", "quadratic_position", "class_pointwise",
-)  # fmt: skip
+
+
+class PatchSampling(Model):
+    """The patches of each image that all models and probes of a patch grid share."""
+
+    n_patches: Annotated[int, Field(ge=2)] = Field(
+        64,
+        description="Patches that are drawn of each image, without replacement; all of them where "
+        "the grid has no more.",
+    )
+    background: Literal["object", "ignore", "negative"] = Field(
+        "ignore",
+        description="Patches of unlabelled pixels (id 0): `object` takes them for one more object, "
+        "`negative` for patches without any partner, `ignore` leaves them out.",
+    )
+    min_purity: Probability = Field(
+        0.5, description="Smallest share of a patch's pixels that its label must have."
+    )
+    stuff: Literal["keep", "drop"] = Field(
+        "keep", description="Whether patches of stuff (wall, sky) take part; each region is one id."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of the draw.")
+    class_groups: tuple[Slug, ...] | None = Field(
+        None,
+        min_length=1,
+        description="Feature groups whose values are an object's class. Left out: the classes that "
+        "the scenes have, or else all groups.",
+    )
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        groups = self.class_groups or ()
+        if len(set(groups)) < len(groups):
+            raise ValueError("class_groups names a group twice")
+        return self
+
+
+class Planted(Model):
+    """What the features hold, each part in deviations of a dimension of its own."""
+
+    dim: PositiveInt = Field(48, description="Dimensions of a token.")
+    rank: PositiveInt = Field(16, description="Dimensions of e, the rank of the binding.")
+    class_dims: PositiveInt = Field(12, description="Dimensions of the class part.")
+    place_dims: PositiveInt = Field(8, description="Dimensions of the part of the place.")
+    image_dims: NonNegativeInt = Field(0, description="Dimensions of the image-level part.")
+    binding: NonNegativeFloat = Field(1.0, description="Size of e.")
+    classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
+    position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
+    image: NonNegativeFloat = Field(
+        0.0,
+        description="Size of the image-level part, the same in all tokens of an image: smooth "
+        "functions of the image's share of pairs of one object.",
+    )
+    histogram: NonNegativeFloat = Field(
+        0.0,
+        description="Size of the mean class part of the image's patches, added to all of them.",
+    )
+    offset: float = Field(0.0, description="Common to all numbers of all tokens.")
+    nuisance: NonNegativeFloat = Field(
+        0.0, description="Deviation of noise in the dimensions that hold nothing else."
+    )
+    noise: NonNegativeFloat = Field(0.2, description="Deviation of the noise in all dimensions.")
+    rotated: bool = Field(True, description="Whether Q is a rotation; false: the identity.")
+    shuffled: Literal["no", "image"] = Field(
+        "no", description="`image`: the e of patches change places within their image."
+    )
+    seed: NonNegativeInt = Field(0, description="Seed of all directions and of the noise.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        parts = self.rank + self.class_dims + self.place_dims + self.image_dims
+        if parts > self.dim:
+            raise ValueError(
+                f"rank, class_dims, place_dims and image_dims take {parts} dimensions of "
+                f"{self.dim}; raise dim"
+            )
+        return self
+
+
+class Geometry(Model):
+    """Kinds of pairs, places, copies, and probes across layers."""
+
+    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Slug, ...] = Field(
+        min_length=1, description="Names of models, and of entries of `planted`."
+    )
+    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of quadratic probes.")
 
 
 class UsedScenes(SplitCounts):
@@ -87,8 +167,7 @@ class Maps(Model):
     models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
     probes: tuple[Slug, ...] = Field(
         min_length=1,
-        description="Names of probes whose scores are shown: of a form (linear, diagonal, "
-        "quadratic, quadratic_position), or class_pointwise.",
+        description="Names of quadratic probes whose scores are shown.",
     )
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
 
@@ -185,13 +264,13 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         yield from _models(where, block, known, used)
         yield from _windows(where, section, block, used)
     if maps := section.maps:
-        yield from _of_fits("maps", section, maps, datasets, models, MAPPED)
+        yield from _of_fits("maps", section, maps, datasets, models)
         for name in maps.datasets:
             if name in datasets and maps.scenes > datasets[name].shard_size.test:
                 yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
     if section.geometry:
         named = {**models, **{entry.name: entry for entry in section.planted}}
-        yield from _of_fits("geometry", section, section.geometry, datasets, named, ("quadratic",))
+        yield from _of_fits("geometry", section, section.geometry, datasets, named)
     if section.effects:
         yield from effects_problems(section, section.effects, datasets, models)
     for i, group in enumerate(section.groups):
@@ -245,15 +324,13 @@ def _of_fits(
     asked: Maps | Geometry,
     datasets: Mapping[str, Dataset],
     models: Mapping[str, object],
-    families: Sequence[str],
 ) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted with true labels."""
     probes = {probe.name: probe for probe in section.probes}
     yield from undefined(where, asked, datasets=datasets, models=models, probes=probes)
     for name in asked.probes:
-        if name in probes and (family := probes[name].family) not in families:
-            known = " or ".join(families)
-            yield f"{where}.probes: {name!r} is {family}, not {known}; name such probes alone"
+        if name in probes and (family := probes[name].family) != "quadratic":
+            yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
     blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
     fitted = {
         (dataset, model)

@@ -156,7 +156,7 @@ def pairs_work(
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
     elements = passes * n["train"] * pairs * _OF_PAIR + 300 * resamples * n["test"]
     elements += own * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
-    elements += _BOOSTED * (probe.get("learner") == "boosted")
+    elements += _BOOSTED * (family == "class_position")
     held = 4.0 * (n["train"] + n["val"]) * width * dim
     held += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     block = max(BLOCK, width * max(dim, 4 * width)) * 4.0

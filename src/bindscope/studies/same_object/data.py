@@ -259,6 +259,15 @@ class Block:
         a, b = self.both(self.instances)
         return a == b if self.background == "object" else (a == b) & (a != 0)
 
+    @cached_property
+    def sign(self) -> Tensor:
+        """-1 for pairs of the same object and 1 for others: softplus(sign g) is the loss, (P,)."""
+        return 1.0 - 2.0 * self.same.float()
+
+    @property
+    def weights(self) -> None:
+        """How many pairs each one stands for: itself."""
+
     def packed(self, scores: Tensor) -> Tensor:
         """Return the pairs (P,) of scores (B, M, M)."""
         return scores.reshape(-1)[self.index]
@@ -312,6 +321,11 @@ class Pairs:
         needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
         self.held = needs <= memory
         self._blocks: list[Block] | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, at least 1."""
+        return max(self.data.n_pairs, 1)
 
     def blocks(self) -> Iterator[Block]:
         """Start a pass. A block that is not held is valid until the next one is asked for."""
@@ -367,13 +381,3 @@ def standardiser(data: PairData, norm: TokenNorm = "none") -> Standardiser:
     """Measure the columns of the valid tokens of a split, each normed for itself first."""
     raw = Pairs(data, norm=norm)
     return Standardiser.of((block.x[block.valid].numpy() for block in raw.blocks()), data.dim)
-
-
-def describe(data: PairData) -> dict[str, Any]:
-    """Return counts of a split: images with a pair, pairs, and the share of the same object."""
-    n_pairs = data.n_pairs
-    return {
-        "n_images": int((data.pairs_of_images > 0).sum()),
-        "n_pairs": n_pairs,
-        "positives": float(data.same_of_images.sum()) / max(n_pairs, 1),
-    }

@@ -74,11 +74,8 @@ class Histogram:
         _, counts = self.occupied()
         return area(counts)
 
-    def calibrated(self, *, temperature: bool = True) -> Calibration:
-        """Fit Platt's map by Newton's method, with his targets, which no split is too easy for.
-
-        Without `temperature`, the scale is 1 and the offset alone is fitted.
-        """
+    def calibrated(self) -> Calibration:
+        """Fit Platt's map by Newton's method, with his targets, which no split is too easy for."""
         logits, (different, same) = self.occupied()
         if not len(logits):
             return UNCHANGED
@@ -88,18 +85,14 @@ class Histogram:
         hits = same * high + different * low
         centre = float(weights @ logits / n)
         spread = float(np.sqrt(weights @ (logits - centre) ** 2 / n)) or 1.0
-        known = np.zeros(len(logits)) if temperature else logits - centre
-        x = np.ones((1 + temperature, len(logits)))
-        if temperature:
-            x[0] = (logits - centre) / spread
-        theta = np.zeros(1 + temperature)
-        theta[-1] = np.log((ones + 0.5) / (n - ones + 0.5))
+        x = np.stack([(logits - centre) / spread, np.ones(len(logits))])
+        theta = np.array([0.0, np.log((ones + 0.5) / (n - ones + 0.5))])
         for _ in range(NEWTON):
-            theta, step = _newton(theta, x, known, weights, hits)
+            theta, step = _newton(theta, x, weights, hits)
             if np.abs(step).max() < ENOUGH:
                 break
-        scale = float(theta[0]) / spread if temperature else 1.0
-        return Calibration(scale, float(theta[-1]) - scale * centre)
+        scale = float(theta[0]) / spread
+        return Calibration(scale, float(theta[1]) - scale * centre)
 
     def loss_bits(self, by: Calibration) -> float:
         """Return the mean loss of the labels after a map of the logits, in bits."""
@@ -149,20 +142,16 @@ def area(counts: npt.NDArray[np.int64]) -> tuple[float, float] | None:
 def _newton(
     theta: npt.NDArray[np.float64],
     x: npt.NDArray[np.float64],
-    known: npt.NDArray[np.float64],
     weights: npt.NDArray[np.float64],
     hits: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Take a Newton step of a logistic regression on rows x (p, k), halved until the loss falls.
-
-    `known` (k,) is added to the logits.
-    """
+    """Take a Newton step of a logistic regression on rows x (p, k), halved until the loss falls."""
 
     def loss(at: npt.NDArray[np.float64]) -> float:
-        z = at @ x + known
+        z = at @ x
         return float(weights @ np.logaddexp(0, z) - hits @ z)
 
-    p = expit(theta @ x + known)
+    p = expit(theta @ x)
     slope = x @ (weights * p - hits)
     hessian = (x * (weights * p * (1 - p))) @ x.T + 1e-12 * weights.sum() * np.eye(len(x))
     step, before = np.linalg.solve(hessian, slope), loss(theta)

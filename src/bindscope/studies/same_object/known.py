@@ -16,9 +16,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import Store
+from bindscope.core.store.writer import StoreWriter
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
-from bindscope.studies.same_object.planted_config import Planted
+from bindscope.studies.same_object.config import Planted
 
 CLASS, PLACE, ROTATION, IMAGE, SHARE = range(5)  # what a generator is for
 
@@ -112,3 +115,35 @@ def _image_parts(instances: Array, planted: Planted) -> npt.NDArray[np.float64]:
     share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
     parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(share[:, None] * waves + phases)
     return parts
+
+
+SPLIT_IMAGES = 1 << 24  # numbers of images that a split has for itself
+BLOCK = 512  # images
+
+
+def write_planted(planted: Planted, samples: Store, writer: StoreWriter) -> None:
+    """Write `patches` (1, n, M, dim) as layer 0.
+
+    Parameters
+    ----------
+    planted
+        What the tokens hold.
+    samples
+        Store of the rule `patch_samples`.
+    writer
+        A store that is being written.
+    """
+    rows, columns = samples.attributes["grid"]
+    n, m = samples.layout("patches").shape
+    first = SPLITS.index(samples.attributes["split"]) * SPLIT_IMAGES
+    writer.create("patches", (1, n, m, planted.dim), "float32", sample_axis=1)
+    for start in range(0, n, BLOCK):
+        images = slice(start, min(start + BLOCK, n))
+        patches = np.maximum(samples.read("patches", images), 0)
+        places = np.stack(np.divmod(patches, columns), axis=-1)
+        tokens = planted_tokens(
+            samples.read("instances", images), samples.read("classes", images), places,
+            (rows, columns), planted, first + start,
+        )  # fmt: skip
+        writer.write("patches", tokens[None])
+    writer.attributes["layers"] = ["0"]

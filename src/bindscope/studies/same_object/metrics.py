@@ -126,6 +126,42 @@ def _add(
     found.won[rows], found.couples[rows] = _within(g, truth, image, cell, b)
 
 
+def couples_won(
+    logits: npt.NDArray[Any],
+    same: npt.NDArray[np.bool_],
+    image: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+) -> tuple[Floats, Floats, Floats]:
+    """Count couples of a pair of the same object and one of different objects, of each image.
+
+    Parameters
+    ----------
+    logits, same, image
+        (P,): of the pairs of successive images.
+    counts
+        (n,): how many pairs each image has.
+
+    Returns
+    -------
+    Couples (n,) in which the first has the greater logit (a tie counts one half), and all couples;
+    their ratio is the area under the ROC curve within images. And the rank (P,) of each pair among
+    those of its image, from 0, equal logits having their mean.
+    """
+    n, order = len(counts), np.lexsort((logits, image))
+    sorted_image, sorted_logits = image[order], logits[order]
+    new = np.ones(len(logits), bool)
+    new[1:] = (np.diff(sorted_image) != 0) | (sorted_logits[1:] != sorted_logits[:-1])
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.append(starts, len(logits)))
+    before = np.repeat(counts.cumsum() - counts, counts)
+    rank = np.empty(len(logits))
+    rank[order] = np.repeat(starts + (sizes - 1) / 2, sizes) - before
+    ones = np.bincount(image, weights=same, minlength=n)
+    won = np.bincount(image[same], weights=rank[same], minlength=n) - ones * (ones - 1) / 2
+    couples = ones * (counts - ones)
+    return np.where(couples > 0, won, 0.0), couples, rank
+
+
 def _within(
     g: npt.NDArray[np.float32],
     same: npt.NDArray[np.bool_],
@@ -137,18 +173,8 @@ def _within(
 
     Of all pairs they are counted from exact ranks, of strata in quantiles of the image's logits.
     """
-    order = np.lexsort((g, image))
-    sorted_image, sorted_g = image[order], g[order]
     n = np.bincount(image, minlength=b)
-    new = np.ones(len(g), bool)
-    new[1:] = (np.diff(sorted_image) != 0) | (sorted_g[1:] != sorted_g[:-1])
-    starts = np.flatnonzero(new)
-    sizes = np.diff(np.append(starts, len(g)))
-    before = np.repeat(n.cumsum() - n, n)
-    rank = np.empty(len(g))
-    rank[order] = np.repeat(starts + (sizes - 1) / 2, sizes) - before
-    ones = np.bincount(image, weights=same, minlength=b)
-    won_all = np.bincount(image[same], weights=rank[same], minlength=b) - ones * (ones - 1) / 2
+    won_all, couples_all, rank = couples_won(g, same, image, n)
     place = np.minimum((rank + 0.5) / n[image] * QUANTILES, QUANTILES - 1).astype(np.int64)
     present, here = np.unique(cell, return_inverse=True)
     index = ((image * len(present) + here) * 2 + same) * QUANTILES + place
@@ -157,7 +183,7 @@ def _within(
     members = MEMBERS[:, present].astype(np.float32)
     counts = np.matmul(members, by_cell).reshape(b, len(STRATA), 2, QUANTILES).astype(np.float64)
     won, couples = _won(counts)
-    won[:, 0], couples[:, 0] = won_all, ones * (n - ones)
+    won[:, 0], couples[:, 0] = won_all, couples_all
     return won, couples
 
 

@@ -23,7 +23,7 @@ from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels, patch_pieces
 from bindscope.scenes.placement import RandomWords
-from bindscope.studies.same_object.sampling_config import PatchSampling
+from bindscope.studies.same_object.config import PatchSampling
 
 STREAM = (int.from_bytes(b"patches", "big"),)  # apart from the words that place objects
 UNLABELLED = "no patch shows a labelled object"

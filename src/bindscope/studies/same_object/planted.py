@@ -27,13 +27,13 @@ from bindscope.studies.same_object.claims import (
     claim_name,
     probe_effects,
 )
+from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.planted import EDIT_CASES
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import planted_tokens
 from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.marks import NO_MODEL
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.views import with_groups
 

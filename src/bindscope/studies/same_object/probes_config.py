@@ -77,16 +77,9 @@ class ClassScorer(_Convex):
 
 
 class ClassPosition(_Convex):
-    """Trees, or a logistic regression, on p.q, both patches' classes, and how far apart."""
+    """Trees on p.q, whether both patches are named alike, and how far apart they are."""
 
     family: Literal["class_position"]
-    classes: Literal["probed", "true"] = Field(
-        "probed",
-        description="`probed`: classes as the softmax regression names them; `true`: as they are.",
-    )
-    learner: Literal["boosted", "logistic"] = Field(
-        "boosted", description="Boosted trees, or a logistic regression."
-    )
     pairs: PositiveInt = Field(
         100_000, description="Pairs of train that are drawn for it, and of validation."
     )
@@ -116,22 +109,7 @@ class IdentityScorer(_Descended):
     )
 
 
-class _Similarity(_OfTokens):
-    standardise: bool = Field(
-        False, description="Scale columns by their mean and deviation over train first."
-    )
-    temperature: bool = Field(
-        True, description="Fit a factor and an offset; false: an offset alone."
-    )
-
-
-class DotScorer(_Similarity):
-    """g = scale x.y + offset."""
-
-    family: Literal["dot"]
-
-
-class CosineScorer(_Similarity):
+class CosineScorer(_OfTokens):
     """g = scale cos(x, y) + offset."""
 
     family: Literal["cosine"]
@@ -170,7 +148,6 @@ AnyScorer = Annotated[
     | ClassScorer
     | ClassPosition
     | IdentityScorer
-    | DotScorer
     | CosineScorer
     | PositionScorer
     | Baseline,

@@ -19,17 +19,17 @@ from bindscope.graph.data import add_scenes
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
+    Geometry,
     Maps,
     PairFits,
     PairSection,
     PatchGrid,
+    Planted,
     PlantedModel,
     patch_grid,
     used_scenes,
 )
 from bindscope.studies.same_object.effects.products import EFFECTS, HEADS, add_effects
-from bindscope.studies.same_object.geometry_config import Geometry
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
 

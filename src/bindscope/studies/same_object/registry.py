@@ -5,14 +5,13 @@ from __future__ import annotations
 _SCORERS = "bindscope.studies.same_object.scorers"
 
 FAMILIES = {
-    "linear": f"{_SCORERS}.linear:fit",
-    "diagonal": f"{_SCORERS}.diagonal:fit",
-    "quadratic": f"{_SCORERS}.quadratic:fit",
+    "linear": f"{_SCORERS}.ladder:fit",
+    "diagonal": f"{_SCORERS}.ladder:fit",
+    "quadratic": f"{_SCORERS}.ladder:fit",
     "quadratic_position": f"{_SCORERS}.quadratic_position:fit",
     "class_pointwise": f"{_SCORERS}.class_pointwise:fit",
     "class_position": f"{_SCORERS}.class_position:fit",
     "identity_pointwise": f"{_SCORERS}.identity_pointwise:fit",
-    "dot": f"{_SCORERS}.similarity:fit",
     "cosine": f"{_SCORERS}.similarity:fit",
     "position": f"{_SCORERS}.position:fit",
     "baseline": f"{_SCORERS}.baselines:fit",

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from bindscope.core.interfaces import Layer, Model
 from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.data import TokenNorm, normed
+from bindscope.studies.same_object.data import TokenNorm
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.marks import weights_name
-from bindscope.studies.same_object.subspace import of_name
 
 QUERIES = 2  # of a scene
 Arrays = Mapping[str, NDArray[Any]]
@@ -67,71 +67,28 @@ def tokens_of(
 
 
 def probabilities(
-    weights: Arrays,
-    name: str,
-    tokens: torch.Tensor,
-    queries: NDArray[np.int32],
-    norm: TokenNorm,
-    columns: int = 0,
+    scorer: FittedScorer, tokens: torch.Tensor, queries: NDArray[np.int32]
 ) -> NDArray[np.float32]:
     """Return what a probe gives the pairs of query patches and all patches.
 
     Parameters
     ----------
-    weights, name
-        What a fit wrote under a name: that of a form, with `linear`, `bias`, `mean` and `scale`
-        and, as it has them, `matrix`, `diagonal`, `rows` and `signs`, `offsets` and `places`; or
-        of `class_pointwise`, `weights`, `bias`, `mean` and `scale`.
+    scorer
+        The fitted probe.
     tokens
         float32 (n, P, d).
     queries
         (n, Q), -1 = none, whose scores are 0.
-    norm
-        The probe's `token_norm`.
-    columns
-        Columns of the patch grid, for forms with positions.
 
     Returns
     -------
     float32 (n, Q, P): probabilities that both patches are of one object.
     """
-    part = {key: values.float() for key, values in of_name(weights, name).items()}
-    x = (normed(tokens, norm) - part["mean"]) * part["scale"]
-    places = torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
+    x, places = scorer.scaled(tokens), torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
     asked = torch.take_along_dim(x, places[:, :, None], 1)
-    if "weights" in part:
-        p, q = (v.matmul(part["weights"]).add(part["bias"]).softmax(-1) for v in (asked, x))
-        scores = torch.bmm(p * part["shares"], q.transpose(1, 2))
-    else:
-        own = x @ part["linear"]
-        g = _products(part, asked) @ x.transpose(1, 2) + own[:, None, :] + part["bias"]
-        g = g + torch.take_along_dim(own, places, 1)[:, :, None]
-        if "places" in part:
-            g = g + _of_places(part, places, columns)
-        scores = g.sigmoid()
-    found: NDArray[np.float32] = scores.numpy()
+    found: NDArray[np.float32] = scorer.scores(x, asked).sigmoid().numpy()
     found[queries < 0] = 0
     return found
-
-
-def _products(part: Mapping[str, torch.Tensor], asked: torch.Tensor) -> torch.Tensor:
-    """Return x' W of query patches (n, Q, d), W as the form has it."""
-    if "matrix" in part:
-        return asked @ part["matrix"]
-    if "diagonal" in part:
-        return asked * part["diagonal"]
-    return torch.zeros_like(asked)
-
-
-def _of_places(
-    part: Mapping[str, torch.Tensor], places: torch.Tensor, columns: int
-) -> torch.Tensor:
-    """Return what a table of positions says of queries (n, Q) and all places, (n, Q, P)."""
-    every = torch.arange(len(part["places"]))
-    rows = (places[:, :, None] // columns - every // columns).abs()
-    across = (places[:, :, None] % columns - every % columns).abs()
-    offset = part["offsets"][rows * columns + across]
-    return offset + part["places"][places][:, :, None] + part["places"]
 
 
 def score_maps(
@@ -155,7 +112,7 @@ def score_maps(
     stuff
         uint8 (n, M), or None, as `queries_of` takes it.
     weights
-        What the fit of a probe wrote.
+        What the fit of a quadratic probe wrote.
     layers, seed, norm
         Of that fit.
 
@@ -167,17 +124,10 @@ def score_maps(
     tokens = tokens_of(model, images, layers)
     grid = layer_shapes(model)[layers[0]].token_map.grid
     queries = queries_of(masks, stuff, grid)
-    scores = {
-        f"scores-{layer}": probabilities(
-            weights,
-            weights_name(str(layer), seed, 0),
-            tokens[str(layer)],
-            queries,
-            norm,
-            grid[1],
-        )
-        for layer in layers
-    }
+    scores = {}
+    for layer in layers:
+        scorer = FittedScorer.read(weights, weights_name(str(layer), seed, 0), norm)
+        scores[f"scores-{layer}"] = probabilities(scorer, tokens[str(layer)], queries)
     return {
         "images": images, "masks": masks.astype(np.uint8), "grid": np.array(grid, np.int32),
         "queries": queries, **scores,

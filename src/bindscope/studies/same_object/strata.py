@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bindscope.studies.same_object.data import Block
-from bindscope.studies.same_object.stratum_names import (
+from bindscope.studies.same_object.marks import (
     ALL,
     CLASSES,
     DISTANCES,

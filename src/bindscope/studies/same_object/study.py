@@ -89,28 +89,10 @@ def _edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None
     return Request({"effects": rows}) if rows else None
 
 
-def _attention(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    rows = graph.of("same_object_effects")
-    return Request({"effects": rows}, reads={"effects": ("attention",)}) if rows else None
-
-
-def _retrained(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    rows = graph.of("same_object_effects")
-    return Request({"effects": rows}, reads={"effects": ("retrained",)}) if rows else None
-
-
 def _about_edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     if not graph.of("same_object_effects"):
         return None
-    about = _about_table(graph, shared, section, "same_object_ablation")
-    retrained = graph.of("table", table="same_object_retrained")
-    return Request({**about.inputs, "retrained": retrained}, about.content)
-
-
-def _about_attention(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    if not graph.of("same_object_effects"):
-        return None
-    return _about_table(graph, shared, section, "same_object_attention")
+    return _about_table(graph, shared, section, "same_object_edits")
 
 
 _figure = partial(FigureEntry.of, _HERE)
@@ -130,10 +112,8 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
-        TableEntry("same_object_geometry", f"{_HERE}.geometry.table:GEOMETRY", _geometry_rows),
-        TableEntry("same_object_ablation", f"{_HERE}.effects.tables:ABLATION", _edits),
-        TableEntry("same_object_retrained", f"{_HERE}.effects.tables:RETRAINED", _retrained),
-        TableEntry("same_object_attention", f"{_HERE}.effects.tables:ATTENTION", _attention),
+        TableEntry("same_object_geometry", f"{_HERE}.long_tables:GEOMETRY_TABLE", _geometry_rows),
+        TableEntry("same_object_edits", f"{_HERE}.long_tables:EDITS_TABLE", _edits),
     ),
     figures=(
         _figure("figures.probes:same_object_layers", "Same object: layer by layer", _measured),
@@ -161,7 +141,7 @@ STUDY = Study(
         _figure(
             "figures.effects:same_object_attention",
             "Same object: where attention goes",
-            _about_attention,
+            _about_edits,
         ),
         _figure(
             "figures.effects:same_object_edits",

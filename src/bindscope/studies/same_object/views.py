@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.marks import MEAN_HEAD, NO_MODEL
+from bindscope.studies.same_object.quantities import CORRELATIONS, QUANTITIES
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -147,7 +148,7 @@ MOST_PANELS = 4  # models of a figure about edits; the table has them all
 def panels_of(
     table: pd.DataFrame, order: Sequence[str], *, layers: bool = False
 ) -> list[tuple[str, pd.DataFrame]]:
-    """Cut a table about edits or attention into panels: title and rows of each model.
+    """Cut rows about edits into panels: title and rows of each model.
 
     Parameters
     ----------
@@ -174,11 +175,66 @@ def panels_of(
 def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     """Keep of each dataset, model and probe the layer whose probe has the lowest validation loss.
 
+    Of readers that were fitted again the edited probe is kept, and of heads their mean.
+
     Parameters
     ----------
     table
-        `same_object_ablation` or another one about the same jobs.
+        `same_object_edits`.
     """
     keys = ["dataset", "model", "probe"]
-    best = table.loc[table.groupby(keys, sort=False)["val_loss_bits"].idxmin(), [*keys, "layer"]]
-    return table.merge(best, on=[*keys, "layer"])
+    losses = table[table["quantity"] == "val_loss_bits"]
+    best = losses.loc[losses.groupby(keys, sort=False)["value"].idxmin(), [*keys, "layer"]]
+    rows = table.merge(best, on=[*keys, "layer"])
+    again = rows["quantity"].str.contains("refitted_") & (rows["at"] != "")
+    of_heads = rows["quantity"].isin([*CORRELATIONS, "object_share"])
+    other = (again & (rows["at"] != rows["probe"])) | (of_heads & (rows["at"] != MEAN_HEAD))
+    return rows[~other]
+
+
+GEOMETRY_KEYS = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
+SERIES = ["dataset", "group", "probe"]
+ENDS = ["low", "high"]
+
+
+def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Average the numbers over the models of a group.
+
+    Returns
+    -------
+    DataFrame
+        `GEOMETRY_KEYS`, with `x`, the place of the layer (`final` behind the last one), `value` and
+        its interval:
+        over models where there are several, else that of the row.
+    """
+    number = pd.to_numeric(table["layer"].mask(table["layer"] == "final")).astype(float)
+    rows = table.assign(x=number.fillna(1 + number.max()).fillna(0))
+    found = rows[rows["value"].notna()].groupby(GEOMETRY_KEYS, sort=False)
+    means, counts = found[["value", *ENDS]].mean(), found.size()
+    half = pd.Series(half_width(found["value"].std(), counts), means.index)
+    units = [QUANTITIES[name].unit for name in means.index.get_level_values("quantity")]
+    share = pd.Series([unit.startswith(("share", "probability")) for unit in units], means.index)
+    for end, sign in zip(ENDS, (-1, 1), strict=True):
+        over = means["value"] + sign * half
+        over = over.mask(share, over.clip(0.0, 1.0))
+        means[end] = means[end].mask(counts > 1, over)
+    return means.reset_index()
+
+
+def series(rows: pd.DataFrame, models: list[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield a name and the rows of every dataset, group and probe, in the order of `models`."""
+    told = [name for name in ("dataset", "probe") if rows[name].nunique() > 1]
+    order = {name: i for i, name in enumerate(models)}
+    keys = rows[SERIES].drop_duplicates()
+    keys = keys.assign(place=keys["group"].map(order)).sort_values(["dataset", "probe", "place"])
+    for key in keys[SERIES].itertuples(index=False):
+        chosen = (rows[SERIES] == list(key)).all(axis=1)
+        yield ", ".join([str(key.group), *(str(getattr(key, name)) for name in told)]), rows[chosen]
+
+
+def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFrame:
+    """Return a quantity of one series by layer; a mean over all `at` where none is named."""
+    own = rows[rows["quantity"] == quantity]
+    own = own if at is None else own[own["at"] == at]
+    means = own.groupby(["layer", "x"], sort=False)[["value", *ENDS]].mean()
+    return means.reset_index().sort_values("x")

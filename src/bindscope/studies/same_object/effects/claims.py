@@ -9,7 +9,7 @@ injections: these write the labels into the tokens, and a probe of noise reads t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,23 +17,23 @@ import pandas as pd
 
 from bindscope.report.chapter import Finding, Section
 from bindscope.statistics.claims import Claim, Effect
-from bindscope.studies.same_object.marks import JUDGED, MEAN_HEAD
+from bindscope.studies.same_object.marks import JUDGED
 from bindscope.studies.same_object.views import where_validation_is_best
 
-EDIT_TABLES = ("ablation", "attention", "retrained")  # in the order of `edit_effects`
+TABLE = "same_object_edits"
 FIGURES = ("same_object_attention", "same_object_edits")
 TINY = 1e-9  # share of the tokens' squared length, below which an edit changes nothing
 IMAGES, BATCHES = "test images", "batches"
 _CLASSES = "classes and distances decide which patches are of one object"
+_EMPTY = "empty edit"
 
 
 class _Source(NamedTuple):
-    """Where the tables have the effect of a claim: a column, at the row of an edit."""
+    """Where the table has the effect of a claim: a quantity, under an edit."""
 
-    column: str
+    quantity: str
     scale: float
     edit: str = ""
-    again: bool = False  # of the edited probe, fitted again to the edited layer
     units: str = IMAGES
 
 
@@ -92,7 +92,7 @@ _DECLARED: tuple[tuple[Claim, _Source], ...] = (
             "after the removal of any control.",
             "below",
         ),
-        _Source(_AREA, 100.0, "remove", again=True),
+        _Source(f"refitted_{_AREA}", 100.0, "remove"),
     ),
     (
         Claim(
@@ -104,19 +104,12 @@ _DECLARED: tuple[tuple[Claim, _Source], ...] = (
         _Source("pretraining_loss_beyond_controls", 1.0, "shuffle", units=BATCHES),
     ),
 )
-_READ = (
-    "dataset", "model", "probe", "layer", "val_loss_bits", "edit", "strength", "subspace",
-    "directions", "change", "n_images", "n_batches", "n_beyond_rivals", "pretraining_reason",
-    *(f"{column}{end}" for column in dict.fromkeys(source.column for _, source in _DECLARED)
-      for end in ("", "_low", "_high")),
-)  # fmt: skip
 EDIT_CLAIMS: tuple[Claim, ...] = tuple(claim for claim, _ in _DECLARED)
-Row = Mapping[Any, Any]
+Told = Mapping[tuple[str, str], Any]
+"""(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
 
 
-def edit_effects(
-    edits: pd.DataFrame, attention: pd.DataFrame, retrained: pd.DataFrame
-) -> list[Effect]:
+def edit_effects(table: pd.DataFrame) -> list[Effect]:
     """Return the effect of every claim about every edited model.
 
     Each is at the layer whose probe validation prefers. A claim whose edit changed nothing, or was
@@ -124,37 +117,29 @@ def edit_effects(
 
     Parameters
     ----------
-    edits, attention, retrained
-        `same_object_ablation`, `same_object_attention` and `same_object_retrained`.
+    table
+        `same_object_edits`.
     """
-    heads = attention[attention["head"] == MEAN_HEAD]
-    again = retrained[
-        (retrained["reader"] == retrained["probe"])
-        & (retrained["read_layer"] == retrained["layer"])
-        & (retrained["subspace"] == JUDGED)
-    ]
-    rows = {
-        name: where_validation_is_best(table[[c for c in _READ if c in table]]).to_dict("records")
-        for name, table in (("edits", edits), ("heads", heads), ("again", again))
-    }
+    best = where_validation_is_best(table)
+    full = (best["subspace"] == JUDGED) & (best["strength"] == 1)
+    best = best[full | (best["edit"] == "none")]
     found: list[Effect] = []
-    for place in dict.fromkeys(map(_place, rows["edits"])):
-        here = {name: [row for row in of if _place(row) == place] for name, of in rows.items()}
-        where = f"{place[1]} on {place[0]}, layer {here['edits'][0]['layer']}"
-        found += [_effect(claim, source, where, here) for claim, source in _DECLARED]
+    for (dataset, model, _, layer), rows in best.groupby(_PLACE, sort=False):
+        told = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
+        where = f"{model} on {dataset}, layer {layer}"
+        found += [_effect(claim, source, where, told) for claim, source in _DECLARED]
     return found
 
 
-def _place(row: Row) -> tuple[str, ...]:
-    return row["dataset"], row["model"], row["probe"]
+_PLACE = ["dataset", "model", "probe", "layer"]
 
 
-def _effect(claim: Claim, source: _Source, where: str, rows: Mapping[str, Sequence[Row]]) -> Effect:
-    row, units, reason = _row(source, rows)
-    value, low, high = (
-        source.scale * _number(row.get(f"{source.column}{end}")) for end in ("", "_low", "_high")
-    )
-    n = int(np.nan_to_num(_number(row.get(units))))
+def _effect(claim: Claim, source: _Source, where: str, told: Told) -> Effect:
+    row = told.get((source.edit or "none", source.quantity), {})
+    reason = _no_evidence(source, told, row)
+    row = {} if reason == _EMPTY else row
+    value, low, high = (source.scale * _number(row.get(end)) for end in ("value", "low", "high"))
+    n = int(np.nan_to_num(_number(row.get("n"))))
     return Effect(claim.name, where, value, low, high, n, source.units, reason)
 
 
@@ -162,40 +147,31 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
 
 
-def _row(source: _Source, rows: Mapping[str, Sequence[Row]]) -> tuple[Row, str, str]:
-    """Return the row of a claim, the column of its number of units, and why it is no evidence."""
+def _no_evidence(source: _Source, told: Told, row: Mapping[str, Any]) -> str:
+    """Return why a row is no evidence for a claim; empty where it may be."""
     if not source.edit:
-        (row,) = rows["heads"]
-        return row, "n_beyond_rivals", "" if row["n_beyond_rivals"] else _CLASSES
-    edit = (source.edit, 1.0, JUDGED)
-    row = next((row for row in rows["edits"] if _edit(row) == edit), {})
-    if not row:
-        return row, "", f"the edit `{source.edit}` was not made"
-    if not row["directions"] or row["change"] < TINY:
-        return {}, "", "empty edit"
+        return "" if row["n"] else _CLASSES
+    if (source.edit, "change") not in told:
+        return f"the edit `{source.edit}` was not made"
+    directions, change = (told[source.edit, name]["value"] for name in ("directions", "change"))
+    if not directions or change < TINY:
+        return _EMPTY
     if source.units == BATCHES:
-        return row, "n_batches", row["pretraining_reason"]
-    if source.again:
-        row = next((row for row in rows["again"] if _edit(row) == edit), {})
-    return row, "n_images", "" if row else "no probe was fitted again"
-
-
-def _edit(row: Row) -> tuple[str, float, str]:
-    return row["edit"], row["strength"], row["subspace"]
+        return str(told["none", "pretraining_loss"]["reason"])
+    again = source.quantity.startswith("refitted")
+    return "no probe was fitted again" if again and not row else ""
 
 
 def effects_sections(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
     """Return the section with both figures; none where nothing was edited."""
-    edits = tables.get("same_object_ablation")
-    if edits is None or edits.empty:
+    if TABLE not in tables or tables[TABLE].empty:
         return []
     return [Section("edits", "Ablating the probe subspace", _ABOUT, figures=FIGURES)]
 
 
 def effects_findings(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
     """Say how far the models' own losses are those of their training; nothing without edits."""
-    edits = tables.get("same_object_ablation")
-    points = [] if edits is None else list(_about_losses(edits))
+    points = list(_about_losses(tables[TABLE])) if TABLE in tables else []
     words = "The models' own pretraining loss under edits:"
     return [Finding(words, tuple(points))] if points else []
 
@@ -214,13 +190,32 @@ _ABOUT = (
 
 
 def _about_losses(edits: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    why = edits[edits["pretraining_reason"] != ""].groupby("pretraining_reason")["model"].unique()
-    for reason, models in why.items():
+    reasons, losses = own_losses(edits)
+    for reason, models in reasons.items():
         yield "No loss", f"{', '.join(models)}: {reason}."
-    again = edits[edits["pretraining_heads"] == "refitted"].drop_duplicates("model")
-    for row in again.itertuples():
+    for model, (refitted, trained) in losses.items():
         yield (
-            str(row.model),
-            f"heads fitted again to the frozen transformer: {row.refitted_loss_bits:.3f} bits on "
-            f"its own validation scenes, {row.trained_loss_bits:.3f} at the end of its training.",
+            model,
+            f"heads fitted again to the frozen transformer: {refitted:.3f} bits on its own "
+            f"validation scenes, {trained:.3f} at the end of its training.",
         )
+
+
+def own_losses(
+    edits: pd.DataFrame,
+) -> tuple[dict[str, list[str]], dict[str, tuple[float, float]]]:
+    """Return what is to be said of the models' own losses.
+
+    Returns
+    -------
+    Reason -> models that have none; and model -> its loss with heads that were fitted again, and at
+    the end of its training, in bits.
+    """
+    none = edits[(edits["quantity"] == "pretraining_loss") & (edits["reason"] != "")]
+    reasons = none.groupby("reason")["model"].unique()
+    refitted, trained = (
+        edits[edits["quantity"] == name].drop_duplicates("model").set_index("model")["value"]
+        for name in ("refitted_loss_bits", "trained_loss_bits")
+    )
+    losses = {str(model): (refitted[model], trained[model]) for model in refitted.index}
+    return {str(reason): list(models) for reason, models in reasons.items()}, losses

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from torch import Tensor
 from bindscope.config.models import Controlled, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
-from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.store.reader import open_store
 from bindscope.models.loading import load_model
 from bindscope.models.pretraining_loss import load
@@ -25,14 +24,16 @@ from bindscope.studies.same_object.data import Background
 from bindscope.studies.same_object.effects.losses import Losses, pretraining_losses
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects.rows import (
+    PLAIN,
     Edited,
     ablation_rows,
     attention_rows,
-    loss_columns,
+    edit_names,
+    loss_rows,
     refitted_rows,
     strongest,
-    with_old_reader,
 )
+from bindscope.studies.same_object.estimates import Bootstrap, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.marks import CONTROLS, JUDGED, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -102,17 +103,7 @@ def _order(scenes: Scenes, seed: int) -> Tensor:
     return order_of_patches(n, patches, seed)
 
 
-class Measured(NamedTuple):
-    """Rows of the three tables of a job; `retrained` is empty where nothing is fitted again."""
-
-    ablation: Rows
-    attention: Rows
-    retrained: Rows
-
-
-def measured(
-    config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str
-) -> Measured:
+def measured(config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str) -> Rows:
     """Measure one layer of a model.
 
     Parameters
@@ -129,7 +120,7 @@ def measured(
     device
         Where it is computed.
     """
-    scenes, grid = read_scenes(files.scenes, files.samples[0], spec["n_scenes"], spec["background"])
+    scenes, _ = read_scenes(files.scenes, files.samples[0], spec["n_scenes"], spec["background"])
     fits: dict[str, NDArray[Any]] = {}
     for path in files.fit_weights:
         fits |= load_file(path)
@@ -137,15 +128,13 @@ def measured(
     splits, plain = _splits(files, spec, measuring, fits)
     edits = interventions(spec["effects"])
     losses = _losses(config, files, spec, device, splits["test"], edits)
-    heads = {} if isinstance(losses, str) else heads_columns(config, files)
-    later = None if spec["later"] is None else str(spec["later"])
-    about = {"grid": "x".join(map(str, grid)), "val_loss_bits": validation_loss(files, spec)}
-    found = measured_edits(splits, plain, edits, losses, spec)
-    return Measured(
-        [row | heads | about | {"later_layer": later} for row in found.ablation],
-        [row | about for row in found.attention],
-        [row | about for row in found.retrained],
-    )
+    about = [row("val_loss_bits", validation_loss(files, spec))]
+    if not isinstance(losses, str):
+        about += heads_rows(config, files)
+    return [
+        *(PLAIN | one for one in about),
+        *measured_edits(splits, plain, edits, losses, spec),
+    ]
 
 
 def measured_edits(
@@ -154,7 +143,7 @@ def measured_edits(
     edits: Sequence[Intervention],
     losses: Losses | str,
     spec: Mapping[str, Any],
-) -> Measured:
+) -> Rows:
     """Return the rows about edits of one layer, without what the job knows from its files.
 
     Parameters
@@ -166,34 +155,32 @@ def measured_edits(
     edits, losses
         What is done, and the model's own loss under it, or why it has none.
     spec
-        The job's `layer`, `intervals` and `retrained`.
+        The job's `intervals` and `retrained`.
     """
-    resamples = spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"]
+    by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     measuring, editor = splits["test"].measuring, splits["test"].editor
-    seen = measuring.under(editor, edits)
-    rows = ablation_rows(measuring.scenes.labels, seen, *resamples)
-    for row, what in zip(rows, seen, strict=True):
-        row |= loss_columns(losses, what) | _overlaps(editor, plain, what)
-    again: Rows = []
+    rows = ablation_rows(measuring.scenes.labels, measuring.under(editor, edits), by)
+    rows += attention_rows(plain, by) + loss_rows(losses)
+    for what in edits:
+        rows += [edit_names(what) | one for one in _overlaps(editor, plain, what)]
     if asked := spec["retrained"]:
         probes = [TypeAdapter(AnyScorer).validate_python(one) for one in asked["probes"]]
-        again = refitted_rows(splits, strongest(edits, asked["edits"]), probes, *resamples)
-        again = with_old_reader(again, rows, spec["layer"], asked["old"])
-    return Measured(rows, attention_rows(plain, *resamples), again)
+        rows += refitted_rows(splits, strongest(edits, asked["edits"]), probes, by)
+    return rows
 
 
-def _overlaps(editor: Editor, plain: Unedited, what: Intervention | None) -> dict[str, Any]:
+def _overlaps(editor: Editor, plain: Unedited, what: Intervention) -> Rows:
     """Return how many directions an edit has, and what of them is of class and position."""
-    if what is None or what.subspace not in editor.bases:
-        return {"directions": 0}
-    basis = editor.bases[what.subspace]
-    found: dict[str, Any] = {"directions": basis.shape[1]}
-    if found["directions"]:
+    if what.subspace not in editor.bases:
+        return []
+    basis, judged = editor.bases[what.subspace], editor.bases[JUDGED]
+    found = {"directions": float(basis.shape[1])}
+    if basis.shape[1]:
         found["class_overlap"] = overlap(basis, plain.classes)
         found["position_overlap"] = overlap(basis, plain.positions)
-    if editor.bases[JUDGED].shape[1]:
-        found["overlap"] = overlap(editor.bases[JUDGED], basis)
-    return found
+    if judged.shape[1]:
+        found["overlap"] = overlap(judged, basis)
+    return [row(name, value) for name, value in found.items()]
 
 
 def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
@@ -288,20 +275,11 @@ def _losses(
     )
 
 
-def heads_columns(config: Any, files: Any) -> dict[str, Any]:
-    """Return whether the heads behind a loss were fitted again, and what that loses."""
+def heads_rows(config: Any, files: Any) -> Rows:
+    """Return what is lost by heads behind a loss that were fitted again; nothing of those kept."""
     if not files.heads:
-        return {"pretraining_heads": "kept"}
+        return []
     history = json.loads(Path(files.heads_history[0]).read_text())
-    return {
-        "pretraining_heads": "refitted",
-        "refitted_loss_bits": [e["loss_bits"] for e in history if e["split"] == "val"][-1],
-        "trained_loss_bits": read_manifest(config.source)["val_loss_bits"],
-    }
-
-
-def write_effects(output: Any, found: Measured, names: Mapping[str, Any]) -> None:
-    """Write the rows of the three tables, with the columns that the job knows."""
-    for name, rows in found._asdict().items():
-        lines = [canonical_json({**row, **names}) + "\n" for row in rows]
-        write_atomic(getattr(output, name), "".join(lines))
+    refitted = [entry["loss_bits"] for entry in history if entry["split"] == "val"][-1]
+    trained = read_manifest(config.source)["val_loss_bits"]
+    return [row("refitted_loss_bits", refitted), row("trained_loss_bits", trained)]

@@ -35,7 +35,7 @@ from bindscope.studies.same_object.attention_measures import (
 )
 from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.marks import MEASURES
+from bindscope.studies.same_object.quantities import CORRELATIONS
 from bindscope.studies.same_object.subspace import (
     Editor,
     Intervention,
@@ -313,7 +313,7 @@ class Measuring:
         total, n = torch.zeros(dim, dim, dtype=torch.float64), 0
         by_class = LabelMeans(int(labels.classes.max()) + 1, dim)
         by_place = LabelMeans(self.tokens.n_patches, dim)
-        measured: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+        measured: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
         shares, uniform = [], []
         for start, pixels in self.batches():
             seen = self._run(pixels, start)
@@ -411,9 +411,9 @@ def _correlated(
     same = (labels + labels.mT).cpu().numpy() > 0
     among = attended[..., tokens.patches].double().cpu()
     columns, heads = _places(block, tokens), len(attended) + 1
-    found: dict[str, list[Floats]] = {name: [] for name in MEASURES}
+    found: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
     for i, valid in enumerate(block.valid.cpu().numpy()):
-        each: dict[str, Floats] = dict.fromkeys(MEASURES, np.full(heads, np.nan))
+        each: dict[str, Floats] = dict.fromkeys(CORRELATIONS, np.full(heads, np.nan))
         if valid.sum() >= LEAST:
             inside = np.ix_(valid, valid)
             weights = among[:, i][:, :, columns[i]].numpy()[:, valid][:, :, valid]

@@ -26,21 +26,17 @@ from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
 from bindscope.statistics.claims import Case, Effect
+from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.effects.job import editor_of, fit_name, measured_edits
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes
-from bindscope.studies.same_object.effects.rows import Edited, Floats
-from bindscope.studies.same_object.effects.tables import (
-    ABLATION_SCHEMA,
-    ATTENTION_SCHEMA,
-    RETRAINED_SCHEMA,
-)
+from bindscope.studies.same_object.effects.rows import PLAIN, Edited
+from bindscope.studies.same_object.estimates import Floats, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import planted_tokens
 from bindscope.studies.same_object.marks import JUDGED
-from bindscope.studies.same_object.planted_config import Planted
 from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.subspace import EditName, Editor, Intervention, SubspaceName
 
@@ -285,7 +281,6 @@ def effects_of(
         spec["retrained"] = {
             "probes": [READER.model_dump()],
             "edits": ["remove"],
-            "old": "diagonal",
         }
         for split in ("train", "val"):
             scenes = found.scenes[split]
@@ -294,18 +289,11 @@ def effects_of(
             splits[split] = Edited(found.measuring(split, attends, last), own)
     losses = _losses(found.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = measured_edits(splits, plain, whats, losses, spec)
-    schemas = (ABLATION_SCHEMA, ATTENTION_SCHEMA, RETRAINED_SCHEMA)
-    return edit_effects(*(
-        pd.DataFrame([row | _NAMES for row in part], columns=[c.name for c in schema.columns])
-        for part, schema in zip(rows, schemas, strict=True)
-    ))  # fmt: skip
+    rows.append(PLAIN | row("val_loss_bits", 0.5))
+    return edit_effects(pd.DataFrame([one | _NAMES for one in rows]))
 
 
-_NAMES = {
-    "dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal",
-    "grid": "x".join(map(str, GRID)), "val_loss_bits": 0.5, "spec_key": "0" * 8,
-    "code_key": "0" * 8,
-}  # fmt: skip
+_NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal"}
 
 
 def _of_class(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

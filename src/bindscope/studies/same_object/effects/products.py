@@ -36,11 +36,7 @@ HEADS = Step(
 )
 EFFECTS = Step(
     "same_object_effects",
-    {
-        "ablation": f"{_BASE}.jsonl",
-        "attention": f"{_BASE}.attention.jsonl",
-        "retrained": f"{_BASE}.retrained.jsonl",
-    },
+    {"rows": f"{_BASE}.jsonl"},
     reads={"fit": ("weights",), "weights": ("weights",), "heads": ("weights", "history")},
     leaf=True,
     makes="effects of edits",
@@ -133,7 +129,6 @@ def _retrained(
     content: dict[str, Any] = {
         "edits": list(dict.fromkeys((*asked.edits, "remove"))),
         "probes": [known[name].model_dump(mode="json") for name in names],
-        "old": edited,
     }
     inputs: dict[str, list[Product]] = {}
     samples = fit.inputs["samples"]

@@ -1,4 +1,4 @@
-"""Rows of the tables about edits and attention, with intervals over the test images.
+"""Rows of the table about edits and attention, with intervals over the test images.
 
 A probe that was fitted to tokens as they are may fail on edited ones that say as much as before,
 elsewhere. A probe of the same kind, fitted to tokens of train under the same edit, fails where the
@@ -17,51 +17,49 @@ from numpy.typing import NDArray
 
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import as_rows
-from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.attention_measures import fisher
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.effects.passes import Measuring, Seen, Unedited
+from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.marks import CONTROLS, JUDGED, MEAN_HEAD
+from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.subspace import Editor, Intervention
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.fit import ProbeResult
     from bindscope.studies.same_object.probes_config import AnyScorer
 
-Floats = NDArray[np.float64]
-Row = dict[str, Any]
-# Measure -> sums and numbers of each image, (n,) each: it is the ratio of their means.
-Columns = dict[str, tuple[Floats, Floats]]
-PLAIN = {"edit": "none", "strength": 0.0, "subspace": "none"}
-# Measures that claims are about: no image-level part of the tokens moves an image's own areas.
-COMPARED = ("auc_within", "later_auc_within", "object_share")
+# (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
+Columns = dict[tuple[str, str], tuple[Floats, Floats]]
+PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
 
 
-def attention_rows(found: Unedited, n_samples: int, seed: int) -> list[Row]:
-    """Return a row per head, and one of the mean over heads.
+def edit_names(what: Intervention | None) -> Row:
+    """Return the columns that name an edit, or none."""
+    return dict(PLAIN) if what is None else what._asdict()
+
+
+def attention_rows(found: Unedited, by: Bootstrap) -> list[Row]:
+    """Return what is measured of each head, and of the mean over heads.
 
     Correlations are averaged over images as Fisher's z. An image counts where the measure exists.
-    The share of the mean is the mean of the heads' shares, as under an edit.
     """
-    rows = []
-    shares = np.concatenate([found.shares, found.shares.mean(0, keepdims=True)])
-    for head, share in enumerate(shares):
-        values = {name: fisher(each[head]) for name, each in found.correlations.items()}
-        values |= {"object_share": share, "uniform_share": found.uniform}
-        columns = {name: over_images(each) for name, each in values.items()}
-        row: Row = {
-            "head": MEAN_HEAD if head == len(shares) - 1 else str(head + 1),
-            "n_images": int(columns["object_share"][1].sum()),
-            "n_correlated": int(columns["pearson"][1].sum()),
-            "n_beyond_rivals": int(columns["beyond_rivals"][1].sum()),
+    columns: Columns = {("uniform_share", ""): over_images(found.uniform)}
+    heads = [str(head + 1) for head in range(len(found.shares))]
+    for i, head in enumerate((*heads, MEAN_HEAD)):
+        columns |= {
+            (name, head): over_images(fisher(each[i])) for name, each in found.correlations.items()
         }
-        for name, drawn in _means([columns], n_samples, seed)[0].items():
-            row |= with_ends(name, np.tanh(drawn) if name in found.correlations else drawn)
-        for end in ("low", "high"):
-            row.pop(f"uniform_share_{end}")
-        rows.append(row)
+        if head != MEAN_HEAD:  # that of all heads is measured under edits
+            columns["object_share", head] = over_images(found.shares[i])
+    rows = []
+    for (name, at), drawn in _means([columns], by)[0].items():
+        n = int(columns[name, at][1].sum())
+        drawn = np.tanh(drawn) if name in found.correlations else drawn
+        rows.append(PLAIN | estimate(name, drawn, at=at, n=n))
     return rows
 
 
@@ -71,61 +69,19 @@ def over_images(values: Floats) -> tuple[Floats, Floats]:
     return np.where(there, values, 0.0), there.astype(np.float64)
 
 
-def _means(columns: Sequence[Columns], n_samples: int, seed: int) -> list[dict[str, Floats]]:
+def _means(columns: Sequence[Columns], by: Bootstrap) -> list[dict[tuple[str, str], Floats]]:
     """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
     table = np.column_stack([part for one in columns for both in one.values() for part in both])
-    drawn = np.vstack([table.mean(0), resampled_means(table, n_samples, seed)])
+    drawn = by.drawn(table)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = iter((drawn[:, 0::2] / drawn[:, 1::2]).T)
     return [{name: next(ratios) for name in one} for one in columns]
 
 
-def with_ends(name: str, drawn: Floats) -> Row:
-    """Return a number and the ends of its interval (1 + B,); None where there is no number."""
-    value, resampled = drawn[0], drawn[1:][np.isfinite(drawn[1:])]
-    if not np.isfinite(value) or not len(resampled):
-        return {name: None, f"{name}_low": None, f"{name}_high": None}
-    low, high = interval(resampled)
-    ends = {f"{name}_low": min(low, value), f"{name}_high": max(high, value)}
-    return {name: float(value)} | {end: float(number) for end, number in ends.items()}
-
-
-def couples_won(
-    logits: NDArray[Any], same: NDArray[np.bool_], counts: NDArray[Any]
-) -> tuple[Floats, Floats]:
-    """Count couples of a pair of the same object and one of different objects, of each image.
-
-    Parameters
-    ----------
-    logits, same
-        (P,): of the pairs of successive images.
-    counts
-        (n,): how many pairs each image has.
-
-    Returns
-    -------
-    (n,) each: couples in which the first has the greater logit (a tie counts one half), and all.
-    Their ratio is the area under the ROC curve within images.
-    """
-    n, image = len(counts), np.repeat(np.arange(len(counts)), counts)
-    order = np.lexsort((logits, image))
-    sorted_, home = logits[order], image[order]
-    first = np.ones(len(order), bool)
-    first[1:] = (sorted_[1:] != sorted_[:-1]) | (home[1:] != home[:-1])
-    group = first.cumsum() - 1  # equal logits of an image
-    before = (np.cumsum(counts) - counts)[home]
-    rank = (np.bincount(group, np.arange(len(order)) - before) / np.bincount(group))[group]
-    labels = same[order]
-    n_same = np.bincount(home, labels, n)
-    won = np.bincount(home, rank * labels, n) - n_same * (n_same - 1) / 2
-    couples = n_same * (counts - n_same)
-    return np.where(couples > 0, won, 0.0), couples.astype(np.float64)
-
-
 def ablation_rows(
-    labels: PairData, seen: Mapping[Intervention | None, Seen], n_samples: int, seed: int
+    labels: PairData, seen: Mapping[Intervention | None, Seen], by: Bootstrap
 ) -> list[Row]:
-    """Return a row for the tokens as they are, and one per edit.
+    """Return the rows of the tokens as they are, and of every edit.
 
     Parameters
     ----------
@@ -134,75 +90,69 @@ def ablation_rows(
     seen
         What was kept without an edit (None) and under each; logits of the edited layer, and of a
         later one, if there is one.
-    n_samples, seed
+    by
         Resamples of the images; all edits share each, so that differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
-    counts = labels.pairs_of_images
-    positives = float(same.mean())
-    about = {
-        "n_images": int((counts > 0).sum()), "n_pairs": len(same),
-        "majority_accuracy": max(positives, 1 - positives),
-    }  # fmt: skip
-    rows: list[Row] = []
-    columns: list[Columns] = []
+    counts, positives = labels.pairs_of_images, float(same.mean())
+    rows: list[Row] = [
+        PLAIN | row("n_pairs", len(same)),
+        PLAIN | row("majority_accuracy", max(positives, 1 - positives)),
+    ]
     for what, kept in seen.items():
         moved, whole = np.concatenate(kept.change).sum(0)
-        edit = PLAIN if what is None else what._asdict()
-        rows.append(edit | about | {"change": float(moved / whole)})
-        columns.append(_columns(kept, same, counts))
-    add_differences(rows, list(seen), columns, n_samples, seed)
-    return rows
+        rows.append(edit_names(what) | row("change", moved / whole))
+    columns = [_columns(kept, same, counts) for kept in seen.values()]
+    return rows + compared(list(seen), columns, int((counts > 0).sum()), by)
 
 
 def _columns(kept: Seen, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
     """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
     found: Columns = {}
     image = np.repeat(np.arange(len(counts)), counts)
-    for layer, name in zip(sorted(kept.logits), ("", "later_"), strict=False):
+    for layer, reader in zip(sorted(kept.logits), ("", "later_"), strict=False):
         logits = torch.cat(kept.logits[layer]).numpy()
         right = np.bincount(image, (logits > 0) == same, len(counts)).astype(np.float64)
-        found[f"{name}accuracy"] = right, counts.astype(np.float64)
-        found[f"{name}auc_within"] = couples_won(logits, same, counts)
-    for name, parts in (("object_share", kept.share), ("divergence_bits", kept.divergence)):
-        found[name] = over_images(np.concatenate(parts, axis=1).mean(0))
+        found[f"{reader}accuracy", str(layer)] = right, counts.astype(np.float64)
+        won, couples, _ = couples_won(logits, same, image, counts)
+        found[f"{reader}auc_within", str(layer)] = won, couples
+    for name, at, parts in (
+        ("object_share", MEAN_HEAD, kept.share), ("divergence_bits", "", kept.divergence),
+    ):  # fmt: skip
+        found[name, at] = over_images(np.concatenate(parts, axis=1).mean(0))
     return found
 
 
-def add_differences(
-    rows: Sequence[Row],
-    whats: Sequence[Intervention | None],
-    columns: Sequence[Columns],
-    n_samples: int,
-    seed: int,
-) -> None:
-    """Add means over images, changes by the edit, and what is beyond the controls.
+def compared(
+    whats: Sequence[Intervention | None], columns: Sequence[Columns], n: int, by: Bootstrap
+) -> list[Row]:
+    """Return means over images, changes by the edit, and what is beyond the controls.
 
     Parameters
     ----------
-    rows, whats
-        Rows to add to, and what they are of; the first is of no edit.
-    columns
-        Of each row; denominators are the same for all.
-    n_samples, seed
-        Resamples of the images, the same for all rows.
+    whats, columns
+        Edits, of which the first is none, and what was counted under each; denominators are the
+        same for all.
+    n
+        Images.
+    by
+        Resamples of the images, the same for all edits.
     """
-    means = _means(columns, n_samples, seed)
-    for row, what, here in zip(rows, whats, means, strict=True):
-        for name, drawn in here.items():
-            row |= with_ends(name, drawn)
-            if what is None or name == "divergence_bits":
-                continue
-            row |= with_ends(f"{name}_change", drawn - means[0][name])
-            if name in COMPARED:
-                row |= beyond(
-                    name,
-                    {
-                        control: with_ends("", drawn - means[j][name])
-                        for j, control in controls_of(what, whats)
-                    },
-                    falls=what.edit != "inject",
-                )
+    means, rows = _means(columns, by), []
+    for what, here in zip(whats, means, strict=True):
+        for (name, at), drawn in here.items():
+            found = [estimate(name, drawn, at=at, n=n)]
+            if what is not None and f"{name}_change" in EDITS:
+                change = drawn - means[0][name, at]
+                found.append(estimate(f"{name}_change", change, at=at, n=n))
+            if what is not None and (beyond_all := f"{name}_beyond_controls") in EDITS:
+                rivals = {
+                    control: estimate(beyond_all, drawn - means[j][name, at], at=at, n=n)
+                    for j, control in controls_of(what, whats)
+                }
+                found += beyond(rivals, falls=what.edit != "inject")
+            rows += [edit_names(what) | one for one in found]
+    return rows
 
 
 def controls_of(what: Intervention, whats: Iterable[Intervention | None]) -> list[tuple[int, str]]:
@@ -216,58 +166,54 @@ def controls_of(what: Intervention, whats: Iterable[Intervention | None]) -> lis
     ]  # fmt: skip
 
 
-def beyond(name: str, rivals: Mapping[str, Row], *, falls: bool) -> Row:
-    """Return an effect beyond every control: of each number the one nearest to no effect.
+def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
+    """Return the row of an effect beyond every control: of each number that nearest to no effect.
 
     An interval on the claimed side of 0 is there for every control, so that to claim it of all
     needs no correction (an intersection-union test).
 
     Parameters
     ----------
-    name
-        Of the measure.
     rivals
-        Control -> the measure minus that under the control's edit, as `with_ends` returns it.
+        Control -> the row of the measure minus that under the control's edit.
     falls
         Whether the measure is claimed to fall.
     """
-    rivals = {control: row for control, row in rivals.items() if row[""] is not None}
+    rivals = {control: one for control, one in rivals.items() if one["value"] is not None}
     if not rivals:
-        return {}
+        return []
     nearest = max if falls else min
+    strictest = nearest(rivals, key=lambda control: rivals[control]["value"])
     ends = {
-        f"{name}_beyond_controls{end}": nearest(row[end] for row in rivals.values())
-        for end in ("", "_low", "_high") if all(end in row for row in rivals.values())
+        end: nearest(one[end] for one in rivals.values())
+        for end in ("low", "high") if all(one[end] is not None for one in rivals.values())
     }  # fmt: skip
-    return ends | {f"{name}_strictest": nearest(rivals, key=lambda control: rivals[control][""])}
+    return [rivals[strictest] | ends | {"reason": f"strictest control: {strictest}"}]
 
 
-def loss_columns(
-    losses: Mapping[Intervention | None, Floats] | str, what: Intervention | None
-) -> Row:
-    """Return the columns about the model's own loss: means over batches, or why there is none."""
+def loss_rows(losses: Mapping[Intervention | None, Floats] | str) -> list[Row]:
+    """Return the rows about the model's own loss: means over batches, or why there is none."""
     name = "pretraining_loss"
     if isinstance(losses, str):
-        return {"pretraining_reason": losses}
-    found = {"n_batches": len(losses[what]), "pretraining_reason": ""}
-    found |= _over_batches(f"{name}_bits", losses[what])
-    if what is None:
-        return found
-    found |= _over_batches(f"{name}_change", losses[what] - losses[None])
-    whats = list(losses)
-    rivals = {
-        control: _over_batches("", losses[what] - losses[whats[j]])
-        for j, control in controls_of(what, whats)
-    }
-    return found | beyond(name, rivals, falls=False)
+        return [PLAIN | row(name, None, reason=losses)]
+    whats, rows = list(losses), []
+    for what, values in losses.items():
+        found = [_over_batches(name, values)]
+        if what is not None:
+            found.append(_over_batches(f"{name}_change", values - losses[None]))
+            rivals = {
+                control: _over_batches(f"{name}_beyond_controls", values - losses[whats[j]])
+                for j, control in controls_of(what, whats)
+            }
+            found += beyond(rivals, falls=False)
+        rows += [edit_names(what) | one for one in found]
+    return rows
 
 
-def _over_batches(name: str, values: Floats) -> Row:
+def _over_batches(quantity: str, values: Floats) -> Row:
     """Return a mean over batches and, of several, the ends of its t interval."""
-    found: Row = {name: float(values.mean())}
-    if len(values) > 1:
-        _, found[f"{name}_low"], found[f"{name}_high"] = mean_interval(values)
-    return found
+    ends = mean_interval(values)[1:] if len(values) > 1 else (None, None)
+    return row(quantity, values.mean(), *ends, n=len(values))
 
 
 @dataclass(frozen=True)
@@ -310,10 +256,9 @@ def refitted_rows(
     splits: Mapping[str, Edited],
     edits: Sequence[Intervention],
     probes: Sequence[AnyScorer],
-    n_samples: int,
-    seed: int,
+    by: Bootstrap,
 ) -> list[Row]:
-    """Fit probes to tokens as they are and under each edit; return a row for each.
+    """Fit probes to tokens as they are and under each edit; return what they tell of test.
 
     Parameters
     ----------
@@ -323,53 +268,41 @@ def refitted_rows(
         What is done to the tokens of all three.
     probes
         Which are fitted; of one with seeds the seed 0, of one with ranks the full form.
-    n_samples, seed
+    by
         Resamples of the test images; all edits share each.
     """
     whats: list[Intervention | None] = [None, *edits]
-    found: dict[tuple[str, int], list[tuple[Row, Columns]]] = {}
+    rows: list[Row] = []
+    columns: dict[tuple[str, str], list[Columns]] = {}
+    n = 0
     for what in whats:
         tokens = {name: splits[name].under(what) for name in SPLITS}
         for probe in probes:
-            for layer in sorted(tokens["test"]):
-                train, val, test = (tokens[name][layer] for name in SPLITS)
+            for layer, reader in zip(sorted(tokens["test"]), ("", "later_"), strict=False):
                 result = fit_probe(
-                    probe, train, val, test, bootstrap_samples=n_samples, bootstrap_seed=seed
-                )[-1]
-                row = (dict(PLAIN) if what is None else what._asdict()) | _graded(result)
-                row |= {"reader": probe.name, "read_layer": str(layer)}
-                row |= {"n_train_images": train.n_images, "n_reader_val_images": val.n_images}
+                    probe, *(tokens[name][layer] for name in SPLITS),
+                    bootstrap_samples=by.samples, bootstrap_seed=by.seed,
+                )[-1]  # fmt: skip
+                name, n = f"{reader}refitted_", result.row["n_images"]
+                rows += [edit_names(what) | one for one in _graded(name, probe.name, result)]
                 right, pairs, _, won, couples = result.of_images.astype(np.float64).T
-                columns: Columns = {"accuracy": (right, pairs), "auc_within": (won, couples)}
-                found.setdefault((probe.name, layer), []).append((row, columns))
-    for each in found.values():
-        add_differences([row for row, _ in each], whats, [c for _, c in each], n_samples, seed)
-    return [row for each in found.values() for row, _ in each]
+                columns.setdefault((name, probe.name), []).append({
+                    (f"{name}accuracy", probe.name): (right, pairs),
+                    (f"{name}auc_within", probe.name): (won, couples),
+                })  # fmt: skip
+    for each in columns.values():
+        rows += compared(whats, each, n, by)
+    return rows
 
 
-def _graded(result: ProbeResult) -> Row:
-    row = {name: result.row[name] for name in ("n_images", "n_pairs", "majority_accuracy", "flags")}
-    row["patches_named"] = result.row.get("pointwise_accuracy")
-    row |= {name: result.row.get(name) for name in ("class_miou", "instance_miou")}
-    return row | {"reader_val_loss_bits": result.row.get("val_loss_bits")}
-
-
-def with_old_reader(rows: Iterable[Row], old: Iterable[Row], layer: int, probe: str) -> list[Row]:
-    """Add what the probe that was fitted to tokens as they are makes of the same edit.
-
-    Parameters
-    ----------
-    rows, old
-        Of `refitted_rows`, and of `ablation_rows`.
-    layer, probe
-        The layer and the name of the probe whose subspace is edited; the old reader of a later
-        layer is of the same kind.
-    """
-    told = {(row["edit"], row["strength"], row["subspace"]): row for row in old}
-    found = []
-    for row in rows:
-        name = "accuracy" if row["read_layer"] == str(layer) else "later_accuracy"
-        one = told[row["edit"], row["strength"], row["subspace"]]
-        own = row["reader"] == probe
-        found.append(row | {"old_accuracy": one[name] if own else None})
-    return found
+def _graded(prefix: str, probe: str, result: ProbeResult) -> list[Row]:
+    """Return what else is told of a probe that was fitted again, as far as it can be."""
+    told = {
+        "patches_named": "pointwise_accuracy", "class_miou": "class_miou",
+        "instance_miou": "instance_miou", "val_loss_bits": "val_loss_bits",
+    }  # fmt: skip
+    return [
+        row(f"{prefix}{name}", result.row[column], at=probe, reason=result.row["flags"])
+        for name, column in told.items()
+        if result.row.get(column) is not None
+    ]

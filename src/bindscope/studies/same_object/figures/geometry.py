@@ -13,11 +13,10 @@ from bindscope.figures.colours import GREY
 from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
-from bindscope.studies.same_object.geometry.shown import curve, over_seeds, series
-from bindscope.studies.same_object.geometry.table import SCHEMA
-from bindscope.studies.same_object.views import read_shown
+from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
+from bindscope.studies.same_object.views import curve, over_seeds, read_shown, series
 
-_read = partial(read_shown, schema=SCHEMA)
+_read = partial(read_shown, schema=GEOMETRY_SCHEMA)
 _ENDS = {"low": "value_low", "high": "value_high"}
 
 

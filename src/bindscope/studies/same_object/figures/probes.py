@@ -24,13 +24,13 @@ from bindscope.figures.style import (
     new_figure,
     values_along_x,
 )
-from bindscope.studies.same_object.marks import NO_MODEL, weights_name
-from bindscope.studies.same_object.names import (
+from bindscope.studies.same_object.figures.looks import (
     LINES,
     LOOK_OF_POSITION,
     family_order,
     family_shown,
 )
+from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     at_best_layers,

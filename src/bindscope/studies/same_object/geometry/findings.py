@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from bindscope.report.chapter import Column, PageTable, Section, number, page_table
-from bindscope.studies.same_object.geometry.quantities import KINDS
-from bindscope.studies.same_object.geometry.shown import over_seeds
-from bindscope.studies.same_object.views import best_layers, fitted, with_groups
+from bindscope.studies.same_object.quantities import KINDS
+from bindscope.studies.same_object.views import best_layers, fitted, over_seeds, with_groups
 
 Values = Mapping[tuple[str, str, str], float]
 """(layer, quantity, at) -> number, of one dataset and group; `_low` is the lower end."""

@@ -14,19 +14,20 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.geometry.cross_layers import transfers
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row
-from bindscope.studies.same_object.geometry.kinds import by_distance, cross_scores
+from bindscope.studies.same_object.estimates import Bootstrap, Row
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry.places import positions_decoded
 from bindscope.studies.same_object.geometry.residuals import residuals
-from bindscope.studies.same_object.geometry.scored import (
+from bindscope.studies.same_object.geometry.scores import (
     Labels,
-    QuadraticWeights,
+    by_distance,
+    cross_scores,
+    transfers,
 )
 from bindscope.studies.same_object.job import pair_data
 from bindscope.studies.same_object.marks import weights_name
 
-MORE = ("stuff", "copy_of", "purity")  # of the patches of test
+MORE = ("copy_of", "purity")  # of the patches of test
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Measured:
     """
 
     splits: Mapping[str, Mapping[str, PairData]]
-    weights: Mapping[str, QuadraticWeights]
+    weights: Mapping[str, FittedScorer]
     more: Mapping[str, NDArray[Any]]
 
     @classmethod
@@ -67,7 +68,7 @@ class Measured:
             for split in SPLITS
         }
         weights = {
-            layer: QuadraticWeights.of(fit, weights_name(layer, 0, 0), spec["token_norm"])
+            layer: FittedScorer.read(fit, weights_name(layer, 0, 0), spec["token_norm"])
             for layer in layers
         }
         width = splits["test"][layers[0]].valid.shape[1]
@@ -92,7 +93,7 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     tests = data.splits["test"]
-    labels = Labels.of(next(iter(tests.values())), data.more["stuff"])
+    labels = Labels.of(next(iter(tests.values())))
     moved = transfers(data.weights, tests, labels, by)
     return [
         {"layer": layer, **one}

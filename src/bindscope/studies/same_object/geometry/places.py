@@ -9,7 +9,7 @@ import torch
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs, TokenNorm
-from bindscope.studies.same_object.geometry.estimates import (
+from bindscope.studies.same_object.estimates import (
     Bootstrap,
     Floats,
     Row,

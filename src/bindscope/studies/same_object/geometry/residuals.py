@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Floats, Row, column, row
-from bindscope.studies.same_object.geometry.scored import Labels
+from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, column, row
+from bindscope.studies.same_object.geometry.scores import Labels
 
 PATCHES = 3  # of an object, at least: one is left out, and two say how they scatter
 SCENES = 3  # of a PCA

@@ -6,7 +6,7 @@ same object. A family is a function ``fit(config, task) -> list[Fitted]``; the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -118,18 +118,37 @@ def scaling_arrays(scaling: Standardiser | None) -> dict[str, npt.NDArray[np.flo
     return {} if scaling is None else {"mean": scaling.mean, "scale": scaling.scale}
 
 
-def sign_of(block: Block) -> Tensor:
-    """Return -1 for pairs of the same object and 1 for others: softplus(sign g) is the loss."""
-    return 1.0 - 2.0 * block.same.float()
+class Split(Protocol):
+    """Pairs of a split, in blocks: one by one, or those that are alike together."""
+
+    @property
+    def data(self) -> PairData:
+        """The split."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the blocks are."""
+
+    @property
+    def held(self) -> bool:
+        """Whether all blocks are in memory."""
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, at least 1."""
+
+    def blocks(self) -> Iterator[Any]:
+        """Start a pass."""
 
 
-def mean_loss(scorer: Scorer, pairs: Pairs) -> float:
+def mean_loss(scorer: Scorer, pairs: Split) -> float:
     """Return the mean loss of a split's pairs in bits."""
     total = 0.0
     for block in pairs.blocks():
-        margins = scorer.logits(block) * sign_of(block)
-        total += float(softplus(margins).sum(dtype=torch.float64))
-    return total / max(pairs.data.n_pairs, 1) / LN2
+        lost = softplus(scorer.logits(block) * block.sign)
+        lost = lost if block.weights is None else lost * block.weights
+        total += float(lost.sum(dtype=torch.float64))
+    return total / pairs.n_pairs / LN2
 
 
 def simple_columns(scorer: Scorer, pairs: Sequence[Pairs]) -> dict[str, Any]:

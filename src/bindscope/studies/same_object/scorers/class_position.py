@@ -1,14 +1,14 @@
 """What classes, positions and the image predict of a pair, without anything else of its patches.
 
 The rival of a claim of binding. It reads, of each patch, the probabilities of its classes (softmax
-regression of the token, or the true class) and its position, and, of the image, its mean token.
+regression of the token) and its position, and, of the image, its mean token.
 
     g = z' V w + the linear form + the table of positions of the family `position`
 
 for z, w = [class probabilities; mean token of the image] of both patches: the form of the family
 `quadratic_position` on tokens that hold no more than that, fitted in the same way. So a vector that
 is the same in all patches of an image, or in all patches of a class, gives the quadratic probe
-nothing that this form lacks. On top, trees (or a logistic regression) combine g with the log-odds
+nothing that this form lacks. On top, trees combine g with the log-odds
 of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's pairs of class c
 at that distance that are of one object, with whether both patches are named alike, and with how far
 apart they are. Validation chooses whether g reads the image, and between g and the trees.
@@ -18,13 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
@@ -54,28 +53,21 @@ class Known:
 
     Attributes
     ----------
-    classes
-        Classes of train, int64 (C,).
     probed
-        The softmax regression; None: true classes.
+        The softmax regression.
     basis
         From mean tokens to the numbers of an image, (d, k).
     shares
         Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
     """
 
-    classes: Tensor
-    probed: ClassProbabilities | None
+    probed: ClassProbabilities
     basis: Tensor
     shares: Tensor
 
     def probabilities(self, block: Block) -> Tensor:
-        """Return the probabilities of the classes, (B, M, C); true classes that train lacks: 0."""
-        if self.probed is not None:
-            return self.probed.values(block).softmax(-1)
-        place = torch.searchsorted(self.classes, block.classes).clamp_max(len(self.classes) - 1)
-        known = (self.classes[place] == block.classes)[..., None]
-        return one_hot(place, len(self.classes)).float() * known
+        """Return the probabilities of the classes, (B, M, C)."""
+        return self.probed.values(block).softmax(-1)
 
     def tokens(self, block: Block) -> Tensor:
         """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
@@ -190,25 +182,14 @@ def _boosted(
     return model.decision_function, kept
 
 
-def _logistic(train: tuple[Floats, npt.NDArray[np.bool_]]) -> Callable[[Floats], Floats]:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    model: Any = make_pipeline(StandardScaler(), LogisticRegression()).fit(*train)
-    decide: Callable[[Floats], Floats] = model.decision_function
-    return decide
-
-
 def _known(
     config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
 ) -> tuple[Known, list[str]]:
     """Read classes, and what else is known, off train; return also the flags of the fit."""
     problem, found = softmax_optimum(config, task, pairs)
-    probed = problem.scorer(found.theta) if config.classes == "probed" else None
     shares = same_shares(pairs[0], problem.classes, FARTHEST)
-    known = Known(problem.classes, probed, _image_basis(pairs[0]), shares)
-    return known, [] if found.ended or probed is None else ["not_converged"]
+    known = Known(problem.scorer(found.theta), _image_basis(pairs[0]), shares)
+    return known, [] if found.ended else ["not_converged"]
 
 
 def fit(config: ClassPosition, task: Task) -> list[Fitted]:
@@ -228,10 +209,7 @@ def fit(config: ClassPosition, task: Task) -> list[Fitted]:
         forms.append(ClassAndPlace(read, form))
     alone = min(forms, key=lambda one: float(one.form.columns["val_loss_bits"]))
     train, val = (_drawn(split, alone, config.pairs) for split in pairs)
-    if config.learner == "boosted":
-        decide, steps = _boosted(train, val, config.iterations)
-    else:
-        decide, steps = _logistic(train), 0
+    decide, steps = _boosted(train, val, config.iterations)
     found = []
     for scorer, taken in ((alone, 0), (replace(alone, decide=decide), steps)):
         columns = simple_columns(scorer, pairs) | {"steps": taken}

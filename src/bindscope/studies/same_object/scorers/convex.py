@@ -9,7 +9,7 @@ contained optimum is on the path, a greater loss of validation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, log
 from typing import Any, Protocol
@@ -20,8 +20,8 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.descent import Entry
 from bindscope.fitting.lbfgs import Evaluated, Objective, descend
-from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import mean_loss, sign_of
+from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.scorers.base import Split, mean_loss
 from bindscope.studies.same_object.scorers.forms import Form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
@@ -41,34 +41,9 @@ class Problem(Protocol):
         """Return the mean losses of train and validation at weights (p,), in bits."""
 
 
-def loss_and_slope(
-    pairs: Pairs,
-    w: Tensor,
-    logits: Callable[[Block], Tensor],
-    slope: Callable[[Tensor, Block], Tensor],
-    note: Callable[[Tensor, Tensor], None] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of a split's pairs in nats (1,) and its gradient, (p, 1) like `w`.
-
-    Parameters
-    ----------
-    logits, slope
-        A block to its logits (P,); residuals (P,) and a block to the gradient (p,) of their product
-        with the logits.
-    note
-        Called with the margins and signs of every block.
-    """
-    loss = torch.zeros((), dtype=torch.float64, device=w.device)
-    total = torch.zeros(len(w), dtype=torch.float64, device=w.device)
-    for block in pairs.blocks():
-        sign = sign_of(block)
-        margins = logits(block).mul_(sign)
-        loss += softplus(margins).sum(dtype=torch.float64)
-        total += slope(margins.sigmoid().mul_(sign), block)
-        if note is not None:
-            note(margins, sign)
-    n = max(pairs.data.n_pairs, 1)
-    return (loss / n)[None], (total / n).to(w.dtype)[:, None]
+def counted(values: Tensor, block: Block) -> Tensor:
+    """Return values (P,) times how many pairs each stands for."""
+    return values if block.weights is None else values * block.weights
 
 
 class PairObjective(Evaluated):
@@ -77,78 +52,72 @@ class PairObjective(Evaluated):
     Where the blocks are in memory, margins are too, and a trial of a line search takes no product.
     """
 
-    def __init__(self, form: Form, pairs: Pairs, centre: Tensor, l2: float) -> None:
+    def __init__(self, form: Form, pairs: Split, centre: Tensor, l2: float) -> None:
         super().__init__(l2 * form.penalised()[:, None])
         self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
-        self.n = max(pairs.data.n_pairs, 1)
         self.margins: list[Tensor] = []
         self.changes: list[Tensor] = []
-        self.signs: list[Tensor] = []
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
         theta = self.centre + w[:, 0]
-        return loss_and_slope(
-            self.pairs,
-            w,
-            lambda block: self.form.logits(theta, block),
-            self.form.slope,
-            self._hold if self.pairs.held else None,
-        )
-
-    def _hold(self, margins: Tensor, sign: Tensor) -> None:
-        self.margins.append(margins)
-        self.signs.append(sign)
+        loss = torch.zeros((), dtype=torch.float64, device=w.device)
+        total = torch.zeros(len(w), dtype=torch.float64, device=w.device)
+        for block in self.pairs.blocks():
+            sign = block.sign
+            margins = self.form.logits(theta, block).mul_(sign)
+            loss += counted(softplus(margins), block).sum(dtype=torch.float64)
+            total += self.form.slope(counted(margins.sigmoid().mul_(sign), block), block)
+            if self.pairs.held:
+                self.margins.append(margins)
+        n = self.pairs.n_pairs
+        return (loss / n)[None], (total / n).to(w.dtype)[:, None]
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         """Take note of the line; where margins are held, also of how they change along it."""
         super().aim(w, direction)
         if self.pairs.held:
             self.changes = [
-                self.form.logits(direction[:, 0], block).mul_(sign)
-                for block, sign in zip(self.pairs.blocks(), self.signs, strict=True)
+                self.form.logits(direction[:, 0], block).mul_(block.sign)
+                for block in self.pairs.blocks()
             ]
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss and its slope along the line at step t, (1,) each."""
         if not self.pairs.held:
             return super().trial(t)
-        step, sums = t.to(self.w.dtype), torch.zeros(2, dtype=torch.float64)
-        for margins, change in zip(self.margins, self.changes, strict=True):
-            here = torch.addcmul(margins, step, change)
-            along = here.sigmoid().mul_(change).sum(dtype=torch.float64)
-            sums += torch.stack([softplus(here).sum(dtype=torch.float64), along]).cpu()
-        loss, slope = (sums / self.n).to(t.device)
+        sums = torch.zeros(2, dtype=torch.float64)
+        each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
+        for block, margins, change in each:
+            here = torch.addcmul(margins, t.to(margins.dtype), change)
+            along = counted(here.sigmoid().mul_(change), block).sum(dtype=torch.float64)
+            lost = counted(softplus(here), block).sum(dtype=torch.float64)
+            sums += torch.stack([lost, along]).cpu()
+        loss, slope = (sums / self.pairs.n_pairs).to(t.device)
         return loss[None], slope[None]
 
     def arrive(self, t: Tensor) -> Tensor:
         """Go to the step; return the gradient (p, 1)."""
         if not self.pairs.held:
             return super().arrive(t)
-        step, total = t.to(self.w.dtype), torch.zeros((), dtype=torch.float64, device=t.device)
-        each = zip(self.pairs.blocks(), self.margins, self.changes, self.signs, strict=True)
-        for block, margins, change, sign in each:
-            margins.addcmul_(step, change)
-            total = total + self.form.slope(margins.sigmoid().mul_(sign), block).double()
-        return (total / self.n).to(self.w.dtype)[:, None]
+        total = torch.zeros((), dtype=torch.float64, device=t.device)
+        each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
+        for block, margins, change in each:
+            margins.addcmul_(t.to(margins.dtype), change)
+            residuals = counted(margins.sigmoid().mul_(block.sign), block)
+            total = total + self.form.slope(residuals, block).double()
+        return (total / self.pairs.n_pairs).to(self.w.dtype)[:, None]
 
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse Hessian times (p, 1)."""
         return self.form.precondition(g[:, 0], self.l2)[:, None]
 
 
-class Scores(Protocol):
-    """What gives logits (P,) at weights (p,)."""
-
-    def logits(self, theta: Tensor, block: Block) -> Tensor:
-        """Return logits (P,)."""
-
-
 @dataclass(frozen=True)
 class FormScorer:
     """A form with its weights theta (p,)."""
 
-    form: Scores
+    form: Form
     theta: Tensor
 
     def logits(self, block: Block) -> Tensor:
@@ -161,7 +130,7 @@ class PairProblem:
     """A form on the pairs of train and validation."""
 
     form: Form
-    pairs: tuple[Pairs, Pairs]
+    pairs: tuple[Split, Split]
 
     def objective(self, centre: Tensor, l2: float) -> Objective:
         """Return the mean loss of train's pairs."""
@@ -265,7 +234,7 @@ def follow(
     return best
 
 
-def start(size: int, pairs: Pairs) -> Tensor:
+def start(size: int, pairs: Split) -> Tensor:
     """Return weights (p,) that know only the share of pairs of the same object; the last is b."""
     ones, n = float(pairs.data.same_of_images.sum()), pairs.data.n_pairs
     theta = torch.zeros(size, device=pairs.device)

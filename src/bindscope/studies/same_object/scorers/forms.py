@@ -44,6 +44,9 @@ class Form(Protocol):
     def penalised(self) -> Tensor:
         """Return 1 for weights under the ridge and 0 for the others, (p,)."""
 
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return the parts of weights (p,) under the names that they have in a file."""
+
 
 @dataclass(frozen=True)
 class Covariance:
@@ -90,13 +93,6 @@ def solved(spectrum: tuple[Tensor, Tensor], factor: float, l2: float, g: Tensor)
     return vectors @ ((vectors.t() @ g) / (factor * values + l2))
 
 
-def all_pairs(x: Tensor, matrix: Tensor, linear: Tensor, bias: Tensor) -> Tensor:
-    """Return x' W y + a.x + a.y + b of all ordered pairs of tokens (B, M, d), (B, M, M)."""
-    own = x @ linear
-    products = torch.bmm(x @ matrix, x.transpose(1, 2))
-    return products + own[:, :, None] + own[:, None, :] + bias
-
-
 @dataclass(frozen=True)
 class Linear:
     """g = a.x + a.y + b; weights [a; b]."""
@@ -124,6 +120,14 @@ class Linear:
         ones[-1] = 0.0
         return ones
 
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return a and b."""
+        return {"linear": theta[self.own : -1], "bias": theta[-1:]}
+
+    def contain(self, theta: Tensor) -> Tensor:
+        """Return the weights whose form is that of the rung below with weights (q,)."""
+        return theta
+
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return a.x + a.y + b, (P,)."""
         scores = (block.x @ theta[self.own : -1]).view(-1)
@@ -147,6 +151,10 @@ class Diagonal(Linear):
     def own(self) -> int:
         """The d weights w."""
         return self.dim
+
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return w, a and b."""
+        return {"diagonal": theta[: self.own], **super().named(theta)}
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return (X * w) X' and the linear form, (P,)."""
@@ -180,6 +188,10 @@ class Quadratic(Linear):
     def matrix(self, theta: Tensor) -> Tensor:
         """Return W (d, d) of weights (p,)."""
         return theta[: self.dim**2].view(self.dim, self.dim)
+
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return W, a and b."""
+        return {"matrix": self.matrix(theta), **super().named(theta)}
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return (X W) X' and the linear form, (P,)."""

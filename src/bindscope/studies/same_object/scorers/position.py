@@ -6,20 +6,19 @@ no pair, however many images there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
-from bindscope.fitting.lbfgs import Evaluated, Objective
-from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import LN2, Fitted, Task
+from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.scorers.base import Fitted, Task
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
     Optimum,
+    PairProblem,
     follow,
     optimum_columns,
     start,
@@ -29,6 +28,7 @@ from bindscope.studies.same_object.scorers.forms import BOUND
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import PositionScorer
 
+Used = tuple[Tensor, Tensor, Tensor]
 LEAST = 1e-8  # curvature that a weight is taken to have
 
 
@@ -40,9 +40,12 @@ class Places:
     ----------
     grid
         Rows and columns of the patch grid.
+    curvature
+        How much the loss of train may curve along each weight, (p,).
     """
 
     grid: tuple[int, int]
+    curvature: Tensor
 
     @property
     def cells(self) -> int:
@@ -54,71 +57,115 @@ class Places:
         """Number of weights."""
         return 2 * self.cells + 1
 
-    def places(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Return the places of the first and the second patches, int64 (P,) each."""
-        by = block.positions.new_tensor([self.grid[1], 1])
-        first, second = block.both((block.positions * by).sum(-1).long())
-        return first, second
+    def penalised(self) -> Tensor:
+        """All weights but the bias."""
+        ones = torch.ones_like(self.curvature)
+        ones[-1] = 0.0
+        return ones
 
-    def used(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return which weights two places use beside b: int64 (P,) each."""
-        columns = self.grid[1]
-        rows = (torch.div(first, columns, rounding_mode="floor")
-                - torch.div(second, columns, rounding_mode="floor")).abs()  # fmt: skip
-        offset = rows * columns + (first % columns - second % columns).abs()
-        return offset, self.cells + first, self.cells + second
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return t, u and b."""
+        return {**self.tables(theta[:-1]), "bias": theta[-1:]}
 
-    def values(self, theta: Tensor, used: tuple[Tensor, ...]) -> Tensor:
-        """Return logits (P,) at weights (p,)."""
-        return self.tabled(theta, used) + theta[-1]
+    def tables(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return t and u of weights [t; u]."""
+        return {"offsets": theta[: self.cells], "places": theta[self.cells :]}
 
-    def tabled(self, theta: Tensor, used: tuple[Tensor, ...]) -> Tensor:
+    def logits(self, theta: Tensor, block: Block | Couples) -> Tensor:
+        """Return logits (P,); of couples in float64, as each stands for many pairs."""
+        theta = theta.double() if isinstance(block, Couples) else theta
+        return self.tabled(theta, block) + theta[-1]
+
+    def tabled(self, theta: Tensor, block: Block | Couples) -> Tensor:
         """Return the sums (P,) of what weights [t; u; ...] say of two places."""
-        offset, first, second = used
+        offset, first, second = used(block, self.grid)
         return theta[offset] + theta[first] + theta[second]
 
-    def logits(self, theta: Tensor, block: Block) -> Tensor:
-        """Return the logits of a block's pairs, (P,)."""
-        return self.values(theta, self.used(*self.places(block)))
+    def slope(self, residuals: Tensor, block: Block | Couples) -> Tensor:
+        """Return the gradient (p,)."""
+        return pulled(residuals, used(block, self.grid), self.size)
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Divide by the diagonal."""
+        return gradient / (self.curvature + l2 * self.penalised()).clamp_min(LEAST)
+
+
+def used(block: Block | Couples, grid: tuple[int, int]) -> Used:
+    """Return which weights pairs use beside b: int64 (P,) each."""
+    if isinstance(block, Couples):
+        return block.used
+    return used_by(*places(block, grid), grid)
+
+
+def places(block: Block, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Return the places of the first and the second patches, int64 (P,) each."""
+    by = block.positions.new_tensor([grid[1], 1])
+    return block.both((block.positions * by).sum(-1).long())
+
+
+def used_by(first: Tensor, second: Tensor, grid: tuple[int, int]) -> Used:
+    """Return which weights pairs at two places (P,) use."""
+    columns, cells = grid[1], grid[0] * grid[1]
+    rows = (first // columns - second // columns).abs()
+    offset = rows * columns + (first % columns - second % columns).abs()
+    return offset, cells + first, cells + second
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The pairs of a split by their two places, where there are any.
+class Couples:
+    """Two places with any pairs: those of the same object, and then those of others.
 
     Attributes
     ----------
     used
         Which weights each couple of places uses.
-    pairs, same
-        Number of pairs there, and of those of the same object, float64 (K,).
+    sign, weights
+        -1 and 1, and how many pairs there are, float64 (K,).
     """
 
-    used: tuple[Tensor, Tensor, Tensor]
-    pairs: Tensor
-    same: Tensor
+    used: Used
+    sign: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The pairs of a split by their two places, as `Pairs` has them one by one."""
+
+    couples: Couples
+    data: PairData
+    device: torch.device
+    held: bool = False  # margins are made anew at every step, so that no rounding adds up
 
     @classmethod
-    def of(cls, form: Places, pairs: Pairs) -> Counts:
+    def of(cls, pairs: Pairs) -> Counts:
         """Count the pairs of a split."""
-        both = torch.zeros(2, form.cells**2, dtype=torch.int64, device=pairs.device)
+        grid = pairs.data.grid
+        cells = grid[0] * grid[1]
+        both = torch.zeros(2, cells**2, dtype=torch.int64, device=pairs.device)
         for block in pairs.blocks():
-            first, second = form.places(block)
-            place = first * form.cells + second
-            both[0] += torch.bincount(place, minlength=form.cells**2)
-            both[1] += torch.bincount(place[block.same], minlength=form.cells**2)
-        there = both[0].nonzero().squeeze(1)
-        first = torch.div(there, form.cells, rounding_mode="floor")
-        counts = both[:, there].double()
-        return cls(form.used(first, there % form.cells), counts[0], counts[1])
+            first, second = places(block, grid)
+            place = (~block.same).long() * cells**2 + first * cells + second
+            both += torch.bincount(place, minlength=2 * cells**2).view(2, -1)
+        different, there = both.nonzero().t()
+        indices = used_by(there // cells, there % cells, grid)
+        couples = Couples(indices, 2.0 * different.double() - 1.0, both[different, there].double())
+        return cls(couples, pairs.data, pairs.device)
 
-    def loss(self, logits: Tensor) -> Tensor:
-        """Return the mean loss in nats at logits (K,)."""
-        return (self.pairs * softplus(logits) - self.same * logits).sum() / self.pairs.sum()
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs, at least 1."""
+        return max(self.data.n_pairs, 1)
 
-    def curvature(self, size: int) -> Tensor:
-        """Return how much the loss may curve along each weight (p,), float64."""
-        return BOUND * pulled(self.pairs / self.pairs.sum(), self.used, size)
+    def blocks(self) -> Iterator[Couples]:
+        """Start a pass."""
+        return iter([self.couples])
+
+    def form(self) -> Places:
+        """Return the form of places, whose curvature is that of these pairs."""
+        size = 2 * self.data.grid[0] * self.data.grid[1] + 1
+        share = BOUND * self.couples.weights / self.n_pairs
+        return Places(self.data.grid, pulled(share, self.couples.used, size).float())
 
 
 def pulled(values: Tensor, used: tuple[Tensor, ...], size: int) -> Tensor:
@@ -130,73 +177,25 @@ def pulled(values: Tensor, used: tuple[Tensor, ...], size: int) -> Tensor:
     return out
 
 
-class _Loss(Evaluated):
-    """Mean loss in nats of counted pairs at weights centre + delta."""
-
-    def __init__(self, form: Places, counts: Counts, centre: Tensor, l2: float) -> None:
-        ridge = torch.full((form.size, 1), l2, device=centre.device)
-        ridge[-1] = 0.0
-        super().__init__(ridge)
-        self.form, self.counts, self.centre = form, counts, centre
-        curvature = counts.curvature(form.size).float()[:, None] + ridge
-        self.curvature = curvature.clamp_min(LEAST)
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss (1,) and its gradient (p, 1)."""
-        counts, theta = self.counts, (self.centre + w[:, 0]).double()
-        logits = self.form.values(theta, counts.used)
-        residuals = (counts.pairs * logits.sigmoid() - counts.same) / counts.pairs.sum()
-        slope = pulled(residuals, counts.used, self.form.size)
-        return counts.loss(logits)[None], slope.to(w.dtype)[:, None]
-
-    def precondition(self, g: Tensor) -> Tensor:
-        """Divide by the diagonal."""
-        return g / self.curvature
-
-
-@dataclass(frozen=True)
-class PlacesProblem:
-    """A `convex.Problem`: the form of places on counts of train and validation."""
-
-    form: Places
-    train: Counts
-    val: Counts
-
-    def objective(self, centre: Tensor, l2: float) -> Objective:
-        """Return the mean loss of train's pairs."""
-        return _Loss(self.form, self.train, centre, l2)
-
-    def losses(self, theta: Tensor) -> tuple[float, float]:
-        """Return the mean losses of pairs in bits."""
-        train, val = (
-            float(counts.loss(self.form.values(theta.double(), counts.used))) / LN2
-            for counts in (self.train, self.val)
-        )
-        return train, val
-
-
-def optimum(problem: PlacesProblem, train: Pairs, l2: Sequence[float], steps: int) -> Optimum:
-    """Fit the form of places, from the constant of train's share of pairs of the same object."""
-    constant = start(problem.form.size, train)
-    contained = Optimum(constant, *problem.losses(constant))
-    return follow(problem, contained, constant, l2, steps)
+def fitted_places(
+    pairs: Sequence[Pairs], l2: Sequence[float], steps: int
+) -> tuple[Places, Optimum]:
+    """Fit the form of places to train and val, from the constant of train's share of pairs."""
+    train, val = (Counts.of(split) for split in pairs)
+    form = train.form()
+    problem = PairProblem(form, (train, val))
+    constant = start(form.size, train)
+    return form, follow(problem, problem.at(constant), constant, l2, steps)
 
 
 def fit(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
-    pairs = task.pairs(None)
-    form = Places(task.train.grid)
-    problem = PlacesProblem(form, *(Counts.of(form, split) for split in pairs))
-    found = optimum(problem, pairs[0], config.l2, config.steps)
-    theta = found.theta.cpu().numpy()
-    named = {
-        "offsets": theta[: form.cells], "places": theta[form.cells : -1], "bias": theta[-1:],
-    }  # fmt: skip
+    form, found = fitted_places(task.pairs(None), config.l2, config.steps)
     return [
         Fitted(
             FormScorer(form, found.theta),
             columns=optimum_columns(found),
-            weights=named,
+            weights={name: part.cpu().numpy() for name, part in form.named(found.theta).items()},
             history=found.history,
         )
     ]

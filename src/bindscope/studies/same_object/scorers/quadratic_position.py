@@ -17,21 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.scorers.base import Fitted, Task, sign_of
+from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.scorers.base import Fitted, Split, Task
 from bindscope.studies.same_object.scorers.convex import Optimum, PairProblem
 from bindscope.studies.same_object.scorers.forms import Form, Quadratic
-from bindscope.studies.same_object.scorers.linear import Fit
-from bindscope.studies.same_object.scorers.position import (
-    LEAST,
-    Counts,
-    Places,
-    PlacesProblem,
-    pulled,
-)
-from bindscope.studies.same_object.scorers.position import optimum as position_optimum
-from bindscope.studies.same_object.scorers.quadratic import eigen, spectrum_columns
-from bindscope.studies.same_object.scorers.quadratic import optimum as quadratic_optimum
+from bindscope.studies.same_object.scorers.ladder import Fit, eigen, spectrum_columns
+from bindscope.studies.same_object.scorers.position import LEAST, Places, fitted_places
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.probes_config import QuadraticPositionScorer
@@ -50,12 +41,9 @@ class QuadraticPlaces(Quadratic):
     ----------
     places
         The form of positions, whose weights are [t; u; b].
-    curvature
-        Of its weights t and u, (2 cells,).
     """
 
     places: Places
-    curvature: Tensor
 
     @property
     def table(self) -> slice:
@@ -67,21 +55,24 @@ class QuadraticPlaces(Quadratic):
         """Weights before [a; b]."""
         return self.dim**2 + 2 * self.places.cells
 
+    def named(self, theta: Tensor) -> dict[str, Tensor]:
+        """Return W, t, u, a and b."""
+        return {**super().named(theta), **self.places.tables(theta[self.table])}
+
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return logits (P,)."""
-        used = self.places.used(*self.places.places(block))
-        return super().logits(theta, block).add_(self.places.tabled(theta[self.table], used))
+        table = self.places.tabled(theta[self.table], block)
+        return super().logits(theta, block).add_(table)
 
     def slope(self, residuals: Tensor, block: Block) -> Tensor:
         """Return the gradient (p,)."""
-        used = self.places.used(*self.places.places(block))
-        table = pulled(residuals, used, self.places.size)[:-1]
+        table = self.places.slope(residuals, block)[:-1]
         return self._joined(super().slope(residuals, block), table)
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Take the table for itself, weight by weight."""
-        table = gradient[self.table] / (self.curvature + l2).clamp_min(LEAST)
-        return self._joined(super().precondition(gradient, l2), table)
+        curvature = (self.places.curvature[:-1] + l2).clamp_min(LEAST)
+        return self._joined(super().precondition(gradient, l2), gradient[self.table] / curvature)
 
     def _joined(self, quadratic: Tensor, table: Tensor) -> Tensor:
         """Put weights [W; a; b] and [t; u] together."""
@@ -109,17 +100,17 @@ class _Mixture:
     """
 
     form: Form
-    pairs: Pairs
+    pairs: Split
     thetas: Sequence[Tensor]
 
     def at(self, numbers: Tensor) -> tuple[float, Tensor, Tensor]:
         """Return the loss in nats at numbers (3,), its gradient and its Hessian; float64."""
-        loss, n = 0.0, max(self.pairs.data.n_pairs, 1)
+        loss, n = 0.0, self.pairs.n_pairs
         slope, curved = numbers.new_zeros(3), numbers.new_zeros(3, 3)
         for block in self.pairs.blocks():
             parts = [self.form.logits(theta, block) for theta in self.thetas]
             x = torch.stack([*parts, torch.ones_like(parts[0])], 1).double()
-            sign = sign_of(block).double()
+            sign = block.sign.double()
             margins = (x @ numbers) * sign
             p = margins.sigmoid()
             loss += float(softplus(margins).sum())
@@ -169,24 +160,11 @@ def start(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
 def fit(config: QuadraticPositionScorer, task: Task) -> list[Fitted]:
     """Fit the quadratic form, the table of positions, and then both at once."""
     this = Fit.of(config, task)
-    places = Places(task.train.grid)
-    counts = [Counts.of(places, split) for split in this.pairs]
-    curvature = counts[0].curvature(places.size)[:-1].float()
-    form = QuadraticPlaces(this.covariance, places, curvature)
-    of_tokens = quadratic_optimum(this)
-    of_places = position_optimum(
-        PlacesProblem(places, *counts), this.pairs[0], config.position_l2, config.steps
-    )
+    of_tokens = this.climb("quadratic")
+    places, of_places = fitted_places(this.pairs, config.position_l2, config.steps)
+    form = QuadraticPlaces(this.covariance, places)
     parts = [form.contain(of_tokens.theta), form.contain_places(of_places.theta)]
     contained = start(PairProblem(form, this.pairs), parts)
     found = this.follow(form, contained, contained.theta)
-    table = found.theta[form.table]
-    named = {
-        "matrix": form.matrix(found.theta),
-        "offsets": table[: places.cells],
-        "places": table[places.cells :],
-        "linear": found.theta[form.own : -1],
-        "bias": found.theta[-1:],
-    }
     lambdas, _ = eigen(form, found.theta)
-    return [this.fitted(form, found, named, **spectrum_columns(lambdas))]
+    return [this.fitted(form, found, **spectrum_columns(lambdas))]

@@ -1,4 +1,4 @@
-"""Scorers that fit a number or two: the dot product and the cosine of two tokens."""
+"""Scorer that fits two numbers: the cosine of two tokens."""
 
 from __future__ import annotations
 
@@ -12,52 +12,38 @@ from torch.nn.functional import normalize
 
 from bindscope.studies.same_object.data import Block
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
-from bindscope.studies.same_object.scorers.base import (
-    Fitted,
-    Task,
-    scaling_arrays,
-    simple_columns,
-)
+from bindscope.studies.same_object.scorers.base import Fitted, Task, simple_columns
 
 if TYPE_CHECKING:
-    from bindscope.studies.same_object.probes_config import CosineScorer, DotScorer
+    from bindscope.studies.same_object.probes_config import CosineScorer
 
 
 @dataclass(frozen=True)
-class Similarity:
-    """g = scale s(x, y) + offset, s the dot product or the cosine."""
+class Cosine:
+    """g = scale cos(x, y) + offset."""
 
-    cosine: bool
     by: Calibration = UNCHANGED
 
     def logits(self, block: Block) -> Tensor:
         """Return logits (P,)."""
-        x = normalize(block.x, dim=-1) if self.cosine else block.x
+        x = normalize(block.x, dim=-1)
         scores = block.packed(torch.bmm(x, x.transpose(1, 2)))
         return scores.mul_(self.by.scale).add_(self.by.offset)
 
 
-def fit(config: DotScorer | CosineScorer, task: Task) -> list[Fitted]:
-    """Fit the offset, and the scale where asked, to the pairs of train.
+def fit(config: CosineScorer, task: Task) -> list[Fitted]:
+    """Fit scale and offset to the pairs of train.
 
     Scores are counted in fine bins, whose means stand for them: the loss is off by less than 1e-6.
     """
-    scaling = task.scaling(config.token_norm) if config.standardise else None
-    pairs = task.pairs(scaling, config.token_norm)
-    plain, counted = Similarity(config.family == "cosine"), Histogram()
+    pairs = task.pairs(None, config.token_norm)
+    plain, counted = Cosine(), Histogram()
     for block in pairs[0].blocks():
         counted.add(plain.logits(block).cpu().numpy(), block.same.cpu().numpy())
-    scorer = Similarity(plain.cosine, counted.calibrated(temperature=config.temperature))
+    scorer = Cosine(counted.calibrated())
     learned = {
-        "slope": np.array([scorer.by.scale], np.float32),  # `scale` is that of tokens
+        "slope": np.array([scorer.by.scale], np.float32),
         "offset": np.array([scorer.by.offset], np.float32),
     }
-    return [
-        Fitted(
-            scorer,
-            scaling,
-            config.token_norm,
-            columns=simple_columns(scorer, pairs),
-            weights=learned | scaling_arrays(scaling),
-        )
-    ]
+    columns = simple_columns(scorer, pairs)
+    return [Fitted(scorer, norm=config.token_norm, columns=columns, weights=learned)]

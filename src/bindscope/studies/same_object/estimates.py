@@ -1,4 +1,4 @@
-"""Rows of the table, and estimates with intervals over test images."""
+"""Rows of the long tables: declared quantities, with intervals over test images."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.geometry.quantities import QUANTITIES
 from bindscope.studies.same_object.metrics import COARSE, areas
+from bindscope.studies.same_object.quantities import QUANTITIES
 
 Floats = NDArray[np.float64]
 Row = dict[str, Any]
@@ -25,17 +25,32 @@ def row(
     high: float | None = None,
     *,
     at: str = "",
+    n: int | None = None,
     reason: str = "",
 ) -> Row:
-    """Return a row of the table; what is not a number is left out, for a reason."""
-    known = value is not None and bool(np.isfinite(value))
-    if not known and not reason:
+    """Return a row of a long table; what is not a number is left out, for a reason.
+
+    An interval holds its number: that of resamples need not.
+    """
+    number = None if value is None or not np.isfinite(value) else float(value)
+    if number is None and not reason:
         reason = NO_IMAGE
-    ends = [end if known and end is not None and np.isfinite(end) else None for end in (low, high)]
+    ends: list[float | None] = [None, None]
+    if number is not None and low is not None and high is not None and np.isfinite(low + high):
+        ends = [min(float(low), number), max(float(high), number)]
     return {
-        "quantity": quantity, "at": at, "value": float(value or 0.0) if known else None,
-        "low": ends[0], "high": ends[1], "unit": QUANTITIES[quantity].unit, "reason": reason,
+        "quantity": quantity, "at": at, "value": number, "low": ends[0], "high": ends[1], "n": n,
+        "unit": QUANTITIES[quantity].unit, "reason": reason,
     }  # fmt: skip
+
+
+def estimate(
+    quantity: str, drawn: Floats, *, at: str = "", n: int | None = None, reason: str = ""
+) -> Row:
+    """Return the row of a number and what resamples gave (1 + B,), NaN where there is nothing."""
+    told = drawn[1:][np.isfinite(drawn[1:])]
+    ends = interval(told) if len(told) else (None, None)
+    return row(quantity, drawn[0], *ends, at=at, n=n, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -45,9 +60,9 @@ class Bootstrap:
     samples: int
     seed: int
 
-    def drawn(self, sums: Floats, samples: int | None = None) -> Floats:
-        """Return means of resampled rows (n, k), (samples, k)."""
-        return resampled_means(sums, samples or self.samples, self.seed)
+    def drawn(self, sums: Floats) -> Floats:
+        """Return means (1 + B, k) of numbers of images (n, k): of all, and of resamples."""
+        return np.vstack([sums.mean(0), resampled_means(sums, self.samples, self.seed)])
 
     def rows(
         self, sums: Floats, statistics: Mapping[tuple[str, str], Callable[[Floats], Floats]]
@@ -62,16 +77,13 @@ class Bootstrap:
             (quantity, at) -> function of means (B, k) to (B,), NaN where there is nothing.
         """
         if not len(sums):
-            return [row(quantity, None, at=at) for quantity, at in statistics]
-        drawn, here = self.drawn(sums), sums.mean(0, keepdims=True)
-        found = []
+            return [row(quantity, None, at=at, n=0) for quantity, at in statistics]
+        drawn = self.drawn(sums)
         with np.errstate(invalid="ignore", divide="ignore"):
-            for (quantity, at), statistic in statistics.items():
-                samples = statistic(drawn)
-                told = samples[np.isfinite(samples)]
-                ends = interval(told) if len(told) else (None, None)
-                found.append(row(quantity, float(statistic(here)[0]), *ends, at=at))
-        return found
+            return [
+                estimate(quantity, statistic(drawn), at=at, n=len(sums))
+                for (quantity, at), statistic in statistics.items()
+            ]
 
     def areas(self, counts: Mapping[tuple[str, str], NDArray[np.float32]]) -> list[Row]:
         """Return areas under ROC curves; `counts` are `counted` pairs (n, 2, COARSE) of images."""

@@ -33,7 +33,6 @@ _FAMILIES: Final = {
     "quadratic_position": Shown(
         "quadratic + position", "the quadratic probe with positions", BLUE, "^"
     ),
-    "dot": Shown("dot product", "the dot product", AMBER, "<"),
     "cosine": Shown("cosine", "the cosine", AMBER, ">"),
     "position": Shown("position alone", "the probe of positions alone", INK, ""),
 }

@@ -1,4 +1,4 @@
-"""What a probe predicts by kind of pair (one object, copies, a class, others) and by distance.
+"""What a probe predicts: by kind of pair, by distance, and on tokens of other layers.
 
 Source: arXiv 2510.24709, section 4.2 (Fig. 5): from some layer on, two identical objects, and then
 all of a class, are said to be one. The paper has pictures; these are the means by layer.
@@ -6,17 +6,66 @@ all of a class, are said to be one. The paper has pictures; these are the means 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from bindscope.studies.same_object.geometry.estimates import Bootstrap, Row, ratio, row
-from bindscope.studies.same_object.geometry.quantities import KINDS
-from bindscope.studies.same_object.geometry.scored import Labels
+from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.estimates import (
+    Bootstrap,
+    Row,
+    coarse_edges,
+    counted,
+    ratio,
+    row,
+)
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.quantities import KINDS
 
+Bools = NDArray[np.bool_]
 BIN = 0.5  # patches
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of all patches of images; see `data.PairData`.
+
+    Attributes
+    ----------
+    instances, valid, positions
+        (n, M), (n, M), (n, M, 2).
+    background
+        Whether patches of instance 0 are of one object.
+    """
+
+    instances: NDArray[np.int16]
+    valid: Bools
+    positions: NDArray[np.float32]
+    grid: tuple[int, int]
+    background: str = "ignore"
+
+    @classmethod
+    def of(cls, data: PairData) -> Labels:
+        """Take the labels of a split."""
+        return cls(data.instances, data.valid, data.positions, data.grid, data.background)
+
+    @cached_property
+    def same(self) -> Bools:
+        """Whether two patches are of the same object, (n, M, M)."""
+        same: Bools = self.instances[:, :, None] == self.instances[:, None, :]
+        return same if self.background == "object" else same & (self.instances != 0)[:, :, None]
+
+    @cached_property
+    def pairs(self) -> Bools:
+        """Which (i, j) are pairs i < j of valid patches, (n, M, M)."""
+        upper = np.triu(np.ones((self.valid.shape[1],) * 2, bool), 1)
+        both: Bools = self.valid[:, :, None] & self.valid[:, None, :] & upper
+        return both
 
 
 def cross_scores(
@@ -86,4 +135,26 @@ def by_distance(scores: NDArray[np.float32], labels: Labels, by: Bootstrap) -> l
         found += by.rows(columns, {one: ratio(k + i, i) for i, one in enumerate(names)})
         if not names:
             found.append(row(f"{name}_by_distance", None))
+    return found
+
+
+def transfers(
+    weights: Mapping[str, FittedScorer],
+    tests: Mapping[str, PairData],
+    labels: Labels,
+    by: Bootstrap,
+) -> dict[str, list[Row]]:
+    """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
+    found: dict[str, list[Row]] = {}
+    for layer, probe in weights.items():
+        found[layer] = []
+        for other, data in tests.items():
+            for name, scaling in (
+                ("transfer_auc", None),
+                ("transfer_rescaled_auc", weights[other].scaling),
+            ):
+                scores = probe.of_tokens(data, scaling)
+                edges = coarse_edges(scores[labels.pairs])
+                counts = counted(scores, labels.same, labels.pairs, edges)
+                found[layer] += by.areas({(name, other): counts})
     return found

@@ -1,0 +1,150 @@
+"""The quantities of the long tables, each declared once: unit, range, and what it is."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Quantity(NamedTuple):
+    """Unit of a quantity, what it is, and the smallest and largest number that it can be."""
+
+    unit: str
+    meaning: str
+    low: float | None = 0.0
+    high: float | None = 1.0
+
+
+_SHARE, _PATCHES, _PAIRS = "share", "share of patches", "share of pairs"
+_ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
+_SCALES = {
+    "same": "decoded probability of the same object, of pairs of the same object",
+    "all": "decoded probability of the same object, of all pairs",
+    "label": "share of pairs that are of the same object (labels, nothing decoded)",
+}
+# Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
+KINDS: Final = ("object", "copy", "class", "other")
+
+GEOMETRY: Final[dict[str, Quantity]] = {
+    "cross_score": Quantity(_AREA, "Mean decoded probability of the same object, of pairs "
+                            "(`at`) of one object, of an object and its exact copy, of other "
+                            "objects of one class, of objects of two classes."),
+    **{f"{name}_by_distance": Quantity(_AREA, f"Mean {words}, by distance (`at`).")
+       for name, words in _SCALES.items()},
+    "position_r2": Quantity("", "R^2 of a ridge regression from the token to the patch's row and "
+                            "column, on test.", None),
+    "position_accuracy": Quantity(_PATCHES, "Patches whose row and column it gives right, "
+                                  "rounded."),
+    "position_chance": Quantity(_PATCHES, "Patches in the most frequent place."),
+    "residual_scenes": Quantity("scenes", "Test scenes with an object and its exact copy of which "
+                                "three or more patches were sampled at the same places.",
+                                high=None),
+    "residual_variance": Quantity("share of variance", "Of the differences of the tokens of a copy "
+                                  "and its original, patch by patch, three scenes at a time: what "
+                                  "component `at` of a PCA explains."),
+    "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant on the first three "
+                                      "components names the scene of a difference that was left "
+                                      "out."),
+    "residual_separability_shuffled": Quantity(_PATCHES, "The same where the patches of the copy "
+                                               "have changed places."),
+    "residual_chance": Quantity(_PATCHES, "The same where the scenes are dealt out at random."),
+    "transfer_auc": Quantity(_AREA, "Area under the ROC curve of the probe of `layer` on tokens of "
+                             "layer `at`, unchanged."),
+    "transfer_rescaled_auc": Quantity(_AREA, "The same, tokens scaled by mean and deviation of "
+                                      "layer `at`."),
+}  # fmt: skip
+
+
+def _changed(
+    name: str, unit: str, meaning: str, *, compared: bool = True,
+    low: float | None = 0.0, high: float | None = 1.0,
+) -> dict[str, Quantity]:  # fmt: skip
+    """Return a measure, its change by the edit and, of some, what is beyond the controls."""
+    least = None if low is None else -1.0
+    found = {
+        name: Quantity(unit, meaning, low, high),
+        f"{name}_change": Quantity(unit, f"`{name}` minus that without an edit.", least, high),
+    }
+    if compared:
+        found[f"{name}_beyond_controls"] = Quantity(
+            unit, f"Only of `beyond`: `{name}` minus that under the same edit of a control. Of "
+            "each number the one nearest to no effect among controls; `reason` names the control.",
+            least, high,
+        )  # fmt: skip
+    return found
+
+
+_READERS = {
+    "": "by the probe of the layer, whose number is in `at`",
+    "later_": "by the probe of a later layer, whose number is in `at`",
+    "refitted_": "by the probe (`at`) that was fitted again under the edit to tokens of the layer",
+    "later_refitted_": "by the probe (`at`) that was fitted again to tokens of the later layer",
+}
+_OF_READERS: dict[str, Quantity] = {}
+for _prefix, _words in _READERS.items():
+    _OF_READERS |= _changed(
+        f"{_prefix}accuracy", _PAIRS, f"Pairs classified correctly {_words}.", compared=False
+    )
+    _OF_READERS |= _changed(
+        f"{_prefix}auc_within", _AREA,
+        f"Area under the ROC curve within images {_words}: pairs are compared with pairs of the "
+        "same image.",
+    )  # fmt: skip
+    if "refitted" in _prefix:
+        _OF_READERS |= {
+            f"{_prefix}patches_named": Quantity(_PATCHES, "Patches whose class it names."),
+            f"{_prefix}class_miou": Quantity(_SHARE, "As in `same_object`: the paper's semantic "
+                                             "head, on patches."),
+            f"{_prefix}instance_miou": Quantity(_SHARE, "As in `same_object`: its instance head, "
+                                                "on patches."),
+            f"{_prefix}val_loss_bits": Quantity("bits per pair", "Its cross-entropy of "
+                                                "validation's pairs.", high=None),
+        }  # fmt: skip
+
+# Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
+CORRELATIONS: Final[dict[str, Quantity]] = {
+    name: Quantity("correlation", f"Of attention, head `at` (from 1; `mean`: of the mean of all "
+                   f"heads' weights, of their logarithms): {meaning}", -1.0)
+    for name, meaning in {
+        "pearson": "correlation with the probe's probabilities.",
+        "pearson_logit": "correlation with the probe's logits.",
+        "pearson_renormalised": "correlation of weights that sum to 1 over the other sampled "
+                                "patches with the probe's probabilities.",
+        "spearman": "rank correlation.",
+        "beyond_rivals": "correlation of log attention with the labels, given query, key, both "
+                         "classes, distance, cosine and inner product of the tokens.",
+    }.items()
+}  # fmt: skip
+
+EDITS: Final[dict[str, Quantity]] = {
+    "val_loss_bits": Quantity("bits per pair", "Cross-entropy of validation's pairs by the probe "
+                              "of the layer: verdicts are about the layer where it is lowest.",
+                              high=None),
+    "n_pairs": Quantity("pairs", "Pairs of patches.", high=None),
+    "majority_accuracy": Quantity(_PAIRS, "The more frequent answer."),
+    "directions": Quantity("directions", "Directions of the subspace.", high=None),
+    "class_overlap": Quantity(_SHARE, "Which share of this subspace lies in that in which the "
+                              "sampled patches differ by class: the mean squared cosine of the "
+                              "principal angles."),
+    "position_overlap": Quantity(_SHARE, "The same of that in which they differ by position."),
+    "overlap": Quantity(_SHARE, "Which share of `beyond` lies in this subspace."),
+    "change": Quantity(_SHARE, "Squared length of the change of the patches' tokens, over that of "
+                       "the tokens less the mean token of train.", high=None),
+    **_OF_READERS,
+    **_changed("object_share", _ATTENTION, "Attention of sampled patches on other patches in the "
+               "next block: the share that is on patches of the same object, of head `at`; "
+               "`mean`: mean over the heads' shares."),
+    "uniform_share": Quantity(_ATTENTION, "That of attention to all other patches alike."),
+    "divergence_bits": Quantity("bits per patch", "Jensen-Shannon divergence of the attention of "
+                                "sampled patches on all tokens from that without an edit; mean "
+                                "over heads."),
+    **CORRELATIONS,
+    **_changed("pretraining_loss", _LOSS, "The model's own loss; `n` batches, t interval.",
+               low=None, high=None),
+    "trained_loss_bits": Quantity(_LOSS, "Validation loss at the end of the training, on its "
+                                  "scenes; only where head, decoder or teacher were fitted again "
+                                  "to the frozen transformer.", None, None),
+    "refitted_loss_bits": Quantity(_LOSS, "The same with what was fitted again: what that loses.",
+                                   None, None),
+}  # fmt: skip
+
+QUANTITIES: Final = GEOMETRY | EDITS
