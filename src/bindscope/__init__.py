@@ -1,21 +1,28 @@
-"""Measure how much a representation knows about what goes with what."""
+"""Measure how much a representation encodes about which feature belongs to which object."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bindscope.arrays.example import example as example
     from bindscope.core.job import run_job as run_job
     from bindscope.notebook import open as open
-    from bindscope.studies.binding_information.measure import measure as measure
+    from bindscope.studies.binding_information.measure import (
+        binding_information as binding_information,
+    )
+    from bindscope.studies.concepts.measure import concepts as concepts
 
 __version__ = "0.1.0"
+__all__ = ["binding_information", "concepts", "example", "open"]
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
 _EXPORTS = {
-    "run_job": "bindscope.core.job:run_job",
+    "binding_information": "bindscope.studies.binding_information.measure:binding_information",
+    "concepts": "bindscope.studies.concepts.measure:concepts",
+    "example": "bindscope.arrays.example:example",
     "open": "bindscope.notebook:open",
-    "measure": "bindscope.studies.binding_information.measure:measure",
+    "run_job": "bindscope.core.job:run_job",
 }
 
 
@@ -26,3 +33,8 @@ def __getattr__(name: str) -> Any:
     from bindscope.core.registries import resolve
 
     return resolve(_EXPORTS[name])
+
+
+def __dir__() -> list[str]:
+    """List the public names, which tab completion shows before they are imported."""
+    return sorted([*__all__, "__version__"])

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "bindscope"
 # The four floors, and on top what a user starts.
 ROOMS = (
     "core", "config",
-    "fitting", "statistics", "tables", "figures", "report",
+    "fitting", "statistics", "tables", "figures", "report", "arrays",
     "codes", "priors", "scenes", "sources", "models", "activations", "graph",
     "studies",
     "commands", "cli", "notebook",

@@ -221,6 +221,9 @@ class Study:
         Committed files that its findings read.
     claims, planted
         ``"module:object"`` of its claims and of the planted cases (`statistics.claims`).
+    examples
+        Name -> ``"module:function"`` of planted arrays, ``(n, random_state) -> Example``, for
+        `bindscope.example`.
     """
 
     name: str
@@ -237,6 +240,7 @@ class Study:
     resources: tuple[str, ...] = ()
     claims: str = ""
     planted: str = ""
+    examples: Mapping[str, str] = field(default_factory=dict)
 
 
 class Table(Protocol):

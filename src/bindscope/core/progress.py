@@ -1,11 +1,15 @@
-"""Progress of one job: a log line every few seconds, with the time that is left."""
+"""Progress: log lines with the time that is left in a job, a bar for a person."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Progress:
@@ -39,3 +43,22 @@ class Progress:
             "%d of %d %s (%.0f per second, %.0f s left)%s",
             self.done, self.total, self.unit, rate, left, f" {note}" if note else "",
         )  # fmt: skip
+
+
+def progress_bar(items: Sequence[T], unit: str) -> Iterable[T]:
+    """Iterate with a bar in a terminal or a notebook; not where progress goes to a log.
+
+    Parameters
+    ----------
+    items
+        What is iterated over.
+    unit
+        What an item is, in the plural.
+    """
+    if log.isEnabledFor(logging.INFO):
+        return items
+    from tqdm.auto import tqdm
+
+    # A notebook's stderr is no terminal, but shows the bar.
+    hidden = False if "ipykernel" in sys.modules else None
+    return tqdm(items, unit=f" {unit}", leave=False, disable=hidden)

@@ -1,0 +1,1 @@
+"""What the public functions share: their inputs, their result and their examples."""

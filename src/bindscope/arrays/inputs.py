@@ -1,0 +1,333 @@
+"""Arrays of any framework, objects in a long table, splits: the inputs of the public functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.rows import Array, Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Integers = npt.NDArray[np.int64]
+
+_AXES = {2: "(N, d)", 3: "(N, T, d)"}
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Some scenes of an array on disk (memory-mapped, Zarr, HDF5), as `fitting.rows.Rows`.
+
+    Parameters
+    ----------
+    values
+        The array, scenes first.
+    index
+        Which scenes, ascending, int64.
+    where, name
+        Of the array, for messages.
+    """
+
+    values: Any
+    index: Integers
+    where: str
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Scenes, and the shape of what each scene has."""
+        return len(self.index), *self.values.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of what `read` returns."""
+        return np.dtype(np.float32)
+
+    def read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Read scenes [start, stop), in `out` where given."""
+        index = self.index[start:stop]
+        block = np.asarray(getattr(self.values, "oindex", self.values)[index], np.float32)
+        refuse_unless_finite(block, self.where, self.name, index)
+        if out is None:
+            return block
+        out[...] = block
+        return out
+
+
+@dataclass(frozen=True)
+class Representation:
+    """A vector, or patch tokens, of every scene: in memory as float32, or on disk.
+
+    Attributes
+    ----------
+    values
+        (N, d) or (N, T, d).
+    where, name
+        For messages.
+    """
+
+    values: Any
+    where: str
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return tuple(self.values.shape)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the array is on disk."""
+        return _is_stored(self.values)
+
+    def take(self, index: Integers) -> Array | Rows:
+        """Return some scenes, ascending; those of an array on disk are read on use."""
+        if self.is_stored:
+            return StoredRows(self.values, index, self.where, self.name)
+        scenes: Array = self.values[index]
+        return scenes
+
+
+def read_layers(
+    values: Any, where: str, name: str, axes: tuple[int, ...] = (2, 3)
+) -> dict[str, Representation]:
+    """Check an array, or several of the same scenes by the name of their layer.
+
+    Parameters
+    ----------
+    values
+        The array, or a mapping of layers to arrays: NumPy, torch on any device, or what
+        `numpy.asarray` reads; memory-mapped, Zarr and HDF5 arrays stay on disk.
+    where, name
+        The function and its parameter, for messages.
+    axes
+        Numbers of axes that are allowed.
+
+    Returns
+    -------
+    dict
+        The representations by layer; a single array has the layer "".
+    """
+    named = values if isinstance(values, Mapping) else {"": values}
+    if not named:
+        raise InputError(where, f"`{name}` has no layer", "give {layer: array}, or an array")
+    layers = {
+        str(layer): _representation(array, where, f"{name}[{layer!r}]" if layer != "" else name,
+                                    axes)
+        for layer, array in named.items()
+    }  # fmt: skip
+    numbers = {layer: rep.shape[0] for layer, rep in layers.items()}
+    if len(set(numbers.values())) > 1:
+        counts = ", ".join(f"{layer}: {n}" for layer, n in numbers.items())
+        raise InputError(
+            where, f"layers of `{name}` differ in their number of scenes ({counts})",
+            "give the same scenes, in the same order, in every layer",
+        )  # fmt: skip
+    return layers
+
+
+def _representation(values: Any, where: str, name: str, axes: tuple[int, ...]) -> Representation:
+    array = values if _is_stored(values) else to_array(values, where, name)
+    if len(array.shape) not in axes or 0 in array.shape:
+        shapes = " or ".join(_AXES[n] for n in axes)
+        raise InputError(where, f"`{name}` is {tuple(array.shape)}", f"give it as {shapes}")
+    if not _is_stored(values):
+        array = array.astype(np.float32, copy=False)
+        refuse_unless_finite(array, where, name)
+    return Representation(array, where, name)
+
+
+def _is_stored(values: Any) -> bool:
+    return isinstance(values, np.memmap) or hasattr(values, "chunks")
+
+
+def refuse_unless_finite(
+    values: Array, where: str, name: str, scenes: Integers | None = None
+) -> None:
+    """Refuse an array with a value that is not finite; `scenes` are the numbers of its rows."""
+    bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise InputError(
+            where, f"`{name}` has values that are not finite in {bad.sum()} scenes, the first of "
+            f"them scene {first if scenes is None else scenes[first]}",
+            "leave these scenes out, or find out why",
+        )  # fmt: skip
+
+
+def to_array(values: Any, where: str, name: str) -> Array:
+    """Return any framework's array as numpy's, on the host."""
+    if hasattr(values, "detach"):  # torch
+        values = values.detach().cpu()
+        if values.is_floating_point():  # numpy has no bfloat16
+            values = values.float()
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise InputError(
+            where, f"`{name}` is an array of {array.dtype}", "give numbers in an array"
+        )
+    return array
+
+
+def device_kind(device: str) -> str:
+    """Return "cpu" or "cuda"; of "auto" the GPU if torch sees one."""
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+# --- Objects ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ObjectTable:
+    """Objects of scenes, a row per object.
+
+    Attributes
+    ----------
+    scene
+        Row of the arrays that the object's scene has, int64 (objects,).
+    slot
+        Its slot, int64 (objects,); None where the table has no such column.
+    codes
+        Number of its value in each kind, int64 (objects, kinds).
+    levels
+        Kind -> its values, in order.
+    """
+
+    scene: Integers
+    slot: Integers | None
+    codes: Integers
+    levels: Mapping[str, tuple[str, ...]]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of each kind."""
+        return tuple(map(len, self.levels.values()))
+
+
+def read_objects(
+    frame: pd.DataFrame, n_scenes: int, where: str, name: str, kinds: Sequence[str] = ()
+) -> ObjectTable:
+    """Read a long table: a row per object, columns `scene`, a column per kind of value, `slot`.
+
+    Parameters
+    ----------
+    frame
+        `scene` numbers the rows of the arrays (0 to N - 1); other names are taken in the order of
+        their first rows, if there are N of them. Values of a categorical column may be missing.
+    n_scenes
+        Scenes of the arrays, N.
+    where, name
+        The function and its parameter, for messages.
+    kinds
+        The order of the kinds, if they are the table's; default: that of its columns.
+    """
+    columns = [str(column) for column in frame.columns if column not in ("scene", "slot")]
+    if "scene" not in frame or not columns:
+        raise InputError(
+            where, f"`{name}` has the columns {', '.join(map(str, frame.columns))}",
+            "give a row per object: `scene`, then a column per kind of value (color, shape)",
+        )  # fmt: skip
+    kinds = kinds if sorted(kinds) == sorted(columns) else columns
+    for column in ("scene", *kinds):
+        if (empty := frame[column].isna().to_numpy()).any():
+            raise InputError(
+                where, f"`{name}` has no {column} in row {int(empty.argmax())}",
+                "fill it in; an object without a value is still in the scene",
+            )  # fmt: skip
+    values = {kind: frame[kind].astype("category").cat for kind in kinds}
+    for kind, column in values.items():
+        if len(column.categories) < 2:
+            raise InputError(
+                where, f"all objects of `{name}` have the same {kind}",
+                "leave this column out: there is nothing to distinguish",
+            )  # fmt: skip
+    codes = np.stack([column.codes.to_numpy(np.int64) for column in values.values()], axis=1)
+    levels = {kind: tuple(map(str, column.categories)) for kind, column in values.items()}
+    slot = frame["slot"].to_numpy(np.int64) if "slot" in frame else None
+    return ObjectTable(_scene_rows(frame, n_scenes, where, name), slot, codes, levels)
+
+
+def _scene_rows(frame: pd.DataFrame, n_scenes: int, where: str, name: str) -> Integers:
+    """Return the row of each object's scene in the arrays."""
+    scene = frame["scene"]
+    if scene.dtype.kind in "iu" and scene.between(0, n_scenes - 1).all():
+        return scene.to_numpy(np.int64)
+    if (n_named := scene.nunique()) != n_scenes:
+        raise InputError(
+            where, f"`{name}` names {n_named} scenes, and the arrays have {n_scenes}",
+            f"number `scene` by the rows of the arrays, 0 to {n_scenes - 1}",
+        )  # fmt: skip
+    rows, _ = scene.factorize()  # type: ignore[attr-defined]
+    return np.asarray(rows, np.int64)
+
+
+# --- Splits -------------------------------------------------------------------------------------
+
+
+def read_split(split: Any, n_scenes: int, words: Sequence[str], where: str) -> dict[str, Integers]:
+    """Return the scenes of each part of a ready-made split: a word per scene."""
+    given_words = np.asarray(split).astype(str)
+    if given_words.shape != (n_scenes,):
+        raise InputError(
+            where, f"`split` is {given_words.shape}, and there are {n_scenes} scenes",
+            f"give a word per scene: {', '.join(words)}",
+        )  # fmt: skip
+    parts = {word: np.flatnonzero(given_words == word) for word in words}
+    unknown = sorted({*np.unique(given_words).tolist()} - {*words})
+    if unknown or not all(map(len, parts.values())):
+        counts = ", ".join(f"{word}: {len(rows)}" for word, rows in parts.items())
+        raise InputError(
+            where, f"`split` has {counts}" + (f"; and {unknown[0]!r}" if unknown else ""),
+            f"give each scene one of {', '.join(words)}, and each of them some scenes",
+        )  # fmt: skip
+    return parts
+
+
+def random_split(
+    n_scenes: int, shares: Mapping[str, float], groups: Any, random_state: int, where: str
+) -> dict[str, Integers]:
+    """Deal scenes out at random; scenes of one group are on one side.
+
+    Parameters
+    ----------
+    n_scenes
+        Scenes, N.
+    shares
+        Part -> its share of the scenes; they add up to 1.
+    groups
+        Labels of near-duplicates (N,), or None.
+    random_state
+        Seed.
+    where
+        The function, for messages.
+    """
+    members = np.arange(n_scenes)
+    if groups is not None:
+        if (shape := np.shape(groups)) != (n_scenes,):
+            raise InputError(
+                where, f"`groups` is {shape}, and there are {n_scenes} scenes",
+                "give a label per scene, the same for near-duplicates",
+            )  # fmt: skip
+        _, members = np.unique(np.asarray(groups), return_inverse=True)
+    sizes = np.bincount(members)
+    order = np.random.Generator(np.random.PCG64(random_state)).permutation(len(sizes))
+    ends = np.round(np.cumsum([*shares.values()]) * n_scenes).astype(int)
+    part = np.empty(len(sizes), np.int64)
+    part[order] = np.searchsorted(ends, np.cumsum(sizes[order]) - sizes[order], side="right")
+    rows = {name: np.flatnonzero(part[members] == i) for i, name in enumerate(shares)}
+    if empty := [name for name, scenes in rows.items() if not len(scenes)]:
+        raise InputError(
+            where, f"no scene is left for {empty[0]} ({len(sizes)} groups of {n_scenes} scenes)",
+            "give more and smaller groups, or `split`",
+        )  # fmt: skip
+    return rows

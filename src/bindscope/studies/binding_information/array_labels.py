@@ -1,0 +1,259 @@
+"""Object codes of arrays' scenes, and their prior: exact where the scene distribution is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
+
+from bindscope.arrays.inputs import ObjectTable, read_objects, to_array
+from bindscope.codes.space import feature_code
+from bindscope.config.base import Model
+from bindscope.config.codes import RandomSplit, SceneDistribution, Space
+from bindscope.config.observed import CountedSpace
+from bindscope.core.errors import InputError
+from bindscope.priors.anchors import anchors, clipped
+from bindscope.priors.counted import CountedPrior, counted_entropies
+from bindscope.priors.entropies import entropies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_REPEATED = 5.0  # standard errors by which test codes may occur in train too often
+ARRAYS = "arrays"  # stands for the names of dataset and model
+WHERE = "bindscope.binding_information"
+
+Array = npt.NDArray[Any]
+Bits = npt.NDArray[np.uint8]
+Integers = npt.NDArray[np.int64]
+Anchors = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Codes of all scenes, and what is known of them before a representation is seen.
+
+    Attributes
+    ----------
+    objects, features
+        uint8 (N, K) and (N, n).
+    sizes
+        Sizes of the feature groups.
+    anchors
+        Split -> prior log-odds of its scenes, in the order of `rows`, and their count bits.
+    prior
+        Entropies of the test split (a row of `priors.entropies`).
+    rows
+        Split -> its scenes.
+    notes
+        What contradicts the prior or is not encoded, in sentences.
+    """
+
+    objects: Bits
+    features: Bits
+    sizes: tuple[int, ...]
+    anchors: Mapping[str, Anchors]
+    prior: Mapping[str, Any]
+    rows: Mapping[str, Integers]
+    notes: tuple[str, ...] = ()
+
+
+def read_labels(objects: Any, space: Any, n_scenes: int, rows: Mapping[str, Integers]) -> Labels:
+    """Check the codes and count the prior.
+
+    Parameters
+    ----------
+    objects, space
+        As `measure.binding_information` takes them.
+    n_scenes
+        Scenes of the representation.
+    rows
+        Split -> its scenes.
+    """
+    notes: list[str] = []
+    if hasattr(objects, "columns"):
+        known, codes, notes = _from_table(objects, space, n_scenes)
+    else:
+        codes = _bits(objects)
+        if len(codes) != n_scenes:
+            raise InputError(
+                WHERE, f"there are {len(codes)} object codes for {n_scenes} scenes",
+                "give one object code for each scene of `Z`",
+            )  # fmt: skip
+        known = _space(space, codes)
+    sizes = tuple(group.size for group in known.groups)
+    codes = _flat(codes, sizes)
+    if (codes == codes[0]).all():
+        raise InputError(
+            WHERE, "all scenes have the same objects",
+            "give scenes that differ: there is nothing to decode",
+        )  # fmt: skip
+    of_split, prior = _priors(known, codes, rows)
+    if prior["method"] == "exact" and (note := _repeated(codes, of_split["test"], rows)):
+        notes.append(note)
+        prior = {**prior, "method": "contradicted"}
+    return Labels(codes, feature_code(codes, sizes), sizes, of_split, prior, rows, tuple(notes))
+
+
+def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bits, list[str]]:
+    """Return the space, the codes (N, K) and notes of a table with a row per object."""
+    declared = [group.name for group in space.groups] if isinstance(space, Model) else []
+    if isinstance(space, Mapping) and isinstance(space.get("groups"), Mapping):
+        declared = [*space["groups"]]
+    table = read_objects(frame, n_scenes, WHERE, "objects", declared)
+    if space is None or (isinstance(space, Mapping) and "groups" not in space):
+        groups = dict(zip(_slugs(table.levels), table.sizes, strict=True))
+        space = table.sizes if space is None else {**space, "groups": groups}
+    codes = np.zeros((n_scenes, prod(table.sizes)), np.uint8)
+    codes[table.scene, np.ravel_multi_index(tuple(table.codes.T), table.sizes)] = 1
+    known = _space(space, codes)
+    sizes = tuple(group.size for group in known.groups)
+    if sizes != table.sizes:
+        raise InputError(
+            WHERE, f"`space` has groups of {sizes} values, `objects` of {table.sizes}",
+            "make columns categorical if some of their values never occur",
+        )  # fmt: skip
+    return known, codes, _notes_of(table)
+
+
+def _notes_of(table: ObjectTable) -> list[str]:
+    """Say how many scenes have two equal objects, of which a code tells one."""
+    rows = np.column_stack([table.scene, table.codes])
+    distinct, repeats = np.unique(rows, axis=0, return_counts=True)
+    n_scenes = len(np.unique(distinct[repeats > 1, 0]))
+    if not n_scenes:
+        return []
+    return [f"{n_scenes} scenes have equal objects; a code says which objects occur, not how many."]
+
+
+def _slugs(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    """Return names of feature groups that the configuration accepts."""
+    slugs = ["".join(c if c.isalnum() and c.isascii() else "-" for c in n.lower()) for n in names]
+    slugs = [slug.strip("-")[:32].strip("-") for slug in slugs]
+    if all(slugs) and len(set(slugs)) == len(slugs):
+        return slugs
+    return [f"group{i}" for i in range(1, len(slugs) + 1)]
+
+
+def _repeated(codes: Bits, test: Anchors, rows: Mapping[str, Integers]) -> str:
+    """Say so if test codes occur in train more often than the declared distribution allows.
+
+    A probe then learns which codes there are, as well as what the representation holds of them.
+    """
+    sign = 1.0 - 2.0 * codes[rows["test"]]
+    log_p = -np.logaddexp(0, sign * np.asarray(test["object"], np.float64)).sum(1)
+    expected = -np.expm1(len(rows["train"]) * np.log1p(-np.exp(log_p).clip(max=1 - 1e-12)))
+    packed = np.ascontiguousarray(np.packbits(codes, axis=1))
+    names = packed.view([("", packed.dtype)] * packed.shape[1]).reshape(-1)
+    seen = np.isin(names[rows["test"]], names[rows["train"]])
+    error = np.sqrt((expected * (1 - expected)).sum())
+    if seen.sum() - expected.sum() <= MOST_REPEATED * error + 1:
+        return ""
+    return (
+        f"{100 * seen.mean():.0f} % of the test scenes have an object code that train scenes have "
+        f"too; under the declared distribution it would be {100 * expected.mean():.0f} %. The "
+        "prior is not that of these scenes, and no number is a bound (flag assumed_prior)."
+    )
+
+
+def _priors(
+    space: Any, codes: Bits, rows: Mapping[str, Integers]
+) -> tuple[Mapping[str, Anchors], Mapping[str, Any]]:
+    """Return anchors by split and the entropies of the test split: exact, or estimated."""
+    by_split = {name: codes[index] for name, index in rows.items()}
+    if isinstance(space, CountedSpace):
+        _refuse_outside(codes.sum(1, dtype=np.int64), 1, space.max_objects)
+        counted = CountedPrior(by_split, space)
+        of_split = {name: clipped(counted.log_odds(name)) for name in by_split}
+        by_name = counted_entropies(by_split, space)
+    else:
+        dataset = SceneDistribution(name=ARRAYS, space=space, split=RandomSplit(rule="random"))
+        try:
+            everything = anchors(dataset, codes)
+        except ValueError as error:
+            raise InputError(
+                WHERE, str(error), f"correct its code, or `space`, which is {space.kind}: "
+                f"{space.model_dump(exclude={'kind', 'groups'})}",
+            ) from error  # fmt: skip
+        of_split = {
+            name: {kind: values[index] for kind, values in everything.items()}
+            for name, index in rows.items()
+        }
+        by_name = entropies(dataset)
+    return of_split, next(row for row in by_name if row["split"] == "test")
+
+
+def _refuse_outside(numbers: Array, fewest: int, most: int) -> None:
+    outside = (numbers < fewest) | (numbers > most)
+    if outside.any():
+        first = int(np.argmax(outside))
+        raise InputError(
+            WHERE, f"scene {first} has {numbers[first]} objects; the space allows {fewest} to "
+            f"{most}", "leave such scenes out, or widen `space`",
+        )  # fmt: skip
+
+
+def _space(space: Any, codes: Bits) -> Any:
+    """Return the space as the configuration has it; `counted` where only sizes are known."""
+    if isinstance(space, Model):
+        return space
+    if isinstance(space, Mapping):
+        content = dict(space)
+        if isinstance(content.get("groups"), Mapping):
+            content["groups"] = [
+                {"name": name, "size": size} for name, size in content["groups"].items()
+            ]
+        return validated(Space, content, "space")
+    if space is None and codes.ndim == 2:
+        raise InputError(
+            WHERE, f"object codes {codes.shape} do not say what the feature groups are",
+            "give `objects` as a DataFrame, as grids (N, 6, 6), or `space`: the groups' sizes",
+        )  # fmt: skip
+    sizes = codes.shape[1:] if space is None else tuple(space)
+    most = int(codes.reshape(len(codes), -1).sum(1, dtype=np.int64).max(initial=1))
+    groups = [{"name": f"group{i + 1}", "size": size} for i, size in enumerate(sizes)]
+    content = {"kind": "counted", "groups": groups, "max_objects": max(most, 1)}
+    return validated(Space, content, "space")
+
+
+def _flat(codes: Bits, sizes: tuple[int, ...]) -> Bits:
+    """Return codes or grids as codes (N, K)."""
+    if codes.shape[1:] not in ((prod(sizes),), sizes):
+        raise InputError(
+            WHERE, f"objects are {codes.shape}, and the groups of `space` have sizes {sizes}",
+            f"give codes (N, {prod(sizes)}) or grids (N, {', '.join(map(str, sizes))})",
+        )  # fmt: skip
+    return codes.reshape(len(codes), -1)
+
+
+def _bits(values: Any) -> Bits:
+    array = to_array(values, WHERE, "objects")
+    if array.ndim < 2 or not len(array):
+        raise InputError(
+            WHERE, f"`objects` is {array.shape}",
+            "give a DataFrame with a row per object, or a row of bits per scene",
+        )  # fmt: skip
+    if not ((array == 0) | (array == 1)).all():
+        raise InputError(
+            WHERE, "`objects` holds other values than 0 and 1",
+            "a code says which objects occur, not how many of them",
+        )  # fmt: skip
+    return array.astype(np.uint8)
+
+
+def validated(kind: Any, content: Mapping[str, Any], name: str) -> Any:
+    """Return a section of the configuration, or say what is wrong with it."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(content))
+    except ValidationError as error:
+        lines = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        )
+        raise InputError(
+            WHERE, f"`{name}` is not as it must be: {lines}", "see config/README.md"
+        ) from error

@@ -1,0 +1,178 @@
+"""How a result of `bindscope.binding_information` is shown: table, row to quote, claims, plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.figures.style import (
+    legend_below,
+    new_figure,
+    reference_line,
+    styled,
+    values_along_x,
+)
+from bindscope.statistics.claims import Effect
+from bindscope.studies.binding_information.array_labels import ARRAYS
+from bindscope.studies.binding_information.best import BEST
+from bindscope.studies.binding_information.claims import CLAIMS, effects
+from bindscope.studies.binding_information.quotes import (
+    UNUSABLE,
+    Part,
+    Record,
+    at_least,
+    between,
+    parts_of,
+    quotes,
+)
+from bindscope.studies.binding_information.rules import family_of, flag_list
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.tables.schema import frame_of
+
+# Columns that only a run of the workflow can fill.
+_OF_A_RUN: Final = (
+    "dataset", "model", "model_kind", "model_seed", "n_layers", "spec_key", "code_key",
+)  # fmt: skip
+_JOINED: Final = ("null_", "truth_")
+_WORDS: Final = {
+    "feature_lower_bound_bits": "features",
+    "count_lower_bound_bits": "counts",
+    "pairing_lower_bound_bits": "pairing",
+    "conditional_binding_lower_bound_bits": "counts and pairing",
+}
+
+
+def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
+    """Return the table with the pipeline's columns, less those that arrays do not have."""
+    fits = rows["binding_information"]
+    absent = {*_OF_A_RUN} | ({"layer"} if not any(row["layer"] for row in fits) else set())
+    columns = tuple(
+        column
+        for column in BINDING_SCHEMA.columns
+        if column.name not in absent and not column.name.startswith(_JOINED)
+    )
+    names = [column.name for column in columns]
+    return frame_of(
+        [{name: row[name] for name in names} for row in fits],
+        replace(BINDING_SCHEMA, columns=columns),
+    )
+
+
+def best_row(table: pd.DataFrame) -> pd.Series[Any]:
+    """Return the best probes of the input with the smallest validation loss of O.
+
+    Inputs whose fits did not converge come last.
+    """
+    rows = table[table["probe"] == BEST]
+    ranks = [
+        (bool({*UNUSABLE} & {*flag_list(row["flags"])}), _val_loss(row))
+        for row in rows.to_dict("records")
+    ]
+    return rows.iloc[ranks.index(min(ranks))]
+
+
+def _val_loss(row: Record) -> float:
+    """Return the smallest validation loss of O in a row, bits per scene."""
+    chain = [row[f"val_loss_chained_{part}_bits"] for part in ("feature", "counts", "object")]
+    chained = sum(loss for loss in chain if pd.notna(loss)) if pd.notna(chain[0]) else float("inf")
+    others = (row["val_loss_object_bits"], row["val_loss_object_anchored_bits"])
+    return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
+
+
+def result_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measures of the study's claims, layer by layer."""
+    layers = "layer " + table["layer"] if "layer" in table else pd.Series("Z", table.index)
+    rows = table.assign(
+        dataset=ARRAYS, model=layers, layer="1", n_layers=1, model_kind=ARRAYS, model_seed=0
+    )
+    return [
+        replace(effect, where=effect.where.removeprefix(f"{ARRAYS}, "))
+        for effect in effects(rows, quotes(rows))
+    ]
+
+
+def summarize(result: Result) -> Summary:
+    """Return the bounds of the best probes as text, a row per layer and token input."""
+    table = result.table
+    rows: list[Record] = [*table[table["probe"] == BEST].to_dict("records")]
+    is_bound = not table["flags"].str.contains("assumed_prior").any()
+    sign = "≥" if is_bound else "~"
+    parts = parts_of(rows[0])
+    lines = []
+    for row in rows:
+        cells = {"layer": row["layer"]} if "layer" in row else {}
+        cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
+        for part in parts:
+            cells[f"{_WORDS[part.bound]}, of {row[part.entropy]:.2f}"] = _bits(row, part, sign)
+        lines.append({**cells, "flags": row["flags"].replace(";", ", ")})
+    kind = "lower bounds" if is_bound else "estimates"
+    heading = (
+        f"Binding information: bits that probes decode in {rows[0]['n_test']:,} test scenes "
+        f"({kind}, 95 % CI over scenes)"
+    )
+    quoted = result.best.to_dict()
+    words, bits = _WORDS[parts[-1].bound], _bits(quoted, parts[-1], sign)
+    closing = [
+        f"Best by validation: {_name(quoted)}: {words} {bits} of {quoted[parts[-1].entropy]:.2f} "
+        "bits (which value belongs to which object).",
+        claims_line(result.claims),
+    ]
+    if not is_bound:
+        closing.append(
+            "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
+        )
+    frame = pd.DataFrame(lines)
+    return Summary(heading, frame if frame["flags"].any() else frame.drop(columns="flags"),
+                   tuple(closing))  # fmt: skip
+
+
+def _name(row: Record) -> str:
+    layer = f"layer {row['layer']}, " if "layer" in row else ""
+    return f"{layer}{row['tokens']}, {family_of(row['options'])} probe"
+
+
+def _bits(row: Record, part: Part, sign: str) -> str:
+    if pd.isna(row[part.bound]):
+        return "-"
+    ends = [row[f"{part.bound}_low"], row[f"{part.bound}_high"]]
+    interval = "" if any(map(pd.isna, ends)) else f" ({between(*ends)})"
+    return f"{sign} {at_least(row[part.bound])}{interval}"
+
+
+@styled
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw a bar per row: features, counts and pairing, in bits."""
+    records: list[Record] = [*table.to_dict("records")]
+    parts = parts_of(records[0])
+    figure = new_figure(1.1 + 0.32 * len(records))
+    axes = figure.add_subplot()
+    for y, row in enumerate(records):
+        left = 0.0
+        for part in parts:
+            bound = row[part.bound]
+            width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
+            axes.barh(y, width, left=left, color=part.shown.colour, height=0.7)
+            left += width
+    axes.invert_yaxis()
+    axes.set_yticks(range(len(records)), [*map(_tick, records)])
+    is_bound = not table["flags"].str.contains("assumed_prior").any()
+    axes.set_xlabel("bits (lower bounds)" if is_bound else "bits (estimates)")
+    reference_line(axes, float(records[0]["h_object_bits"]), "H(O)", vertical=True)
+    values_along_x(axes)
+    patches = [Patch(color=part.shown.colour, label=_WORDS[part.bound]) for part in parts]
+    legend_below(figure, patches)
+    return figure
+
+
+def _tick(row: Record) -> str:
+    layer = f"{row['layer']}, " if "layer" in row else ""
+    return f"{layer}{row['tokens']}, {row['probe']}"
+
+
+VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)
