@@ -3,10 +3,9 @@
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.embedded import read_embedded
-from bindscope.studies.concepts.rows import editing_rows
+from bindscope.studies.concepts.embedded import read_arrays
+from bindscope.studies.concepts.measure import concepts
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -17,11 +16,14 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per estimator, type, strength, quantity and stratum."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
-    with hold_device(job.spec["device"]) as device, made_current(device):
-        embedded = read_embedded(job.input, *how_read, device)
-    found = editing_rows(embedded, job.spec["estimators"], job.spec["strengths"])
-    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in found)
+    z, values = read_arrays(job.input, names["vectors"], job.spec["sizes"])
+    options = {name: job.spec[name] for name in ("estimators", "strengths")}
+    result = concepts(
+        z, values, analyses=[{"analysis": "editing", **options}], split=job.spec["split_by"],
+        device=job.spec["device"],
+    )  # fmt: skip
+    rows = result.rows.get("concept_editing", ())
+    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
     write_atomic(job.output.rows, "".join(lines))
 
 

@@ -2,17 +2,20 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 import bindscope
-from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.embedded import (
     image_queries,
     read_alone,
+    read_arrays,
     read_captions,
-    read_embedded,
     read_embeddings,
+    read_slots,
 )
-from bindscope.studies.concepts.rows import geometry_rows
+from bindscope.studies.concepts.measure import concepts
+from bindscope.studies.concepts.scenes import Scenes
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -23,24 +26,29 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per quantity and stratum, and the picture's points."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
-    how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
-    with hold_device(job.spec["device"]) as device, made_current(device):
-        embedded = read_embedded(job.input, *how_read, device)
-        queries, other = {}, None
-        for path in job.input.get("captions", ()):
-            queries["captions"], other = read_captions(path, embedded.scenes)
-        for path in job.input.get("images", ()):
-            objects, _ = read_alone(job.input["image_codes"])
-            shown = read_embeddings(path, "joint")
-            queries["images"] = image_queries(shown, objects, embedded.scenes)
-        found = geometry_rows(embedded, job.spec["estimators"], queries, other)
-        lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in found]
+    sizes, sums = job.spec["sizes"], {"estimators": job.spec["estimators"]}
+    z, values = read_arrays(job.input, names["vectors"], sizes)
+    slots = np.concatenate(read_slots(job.input["codes"]))
+    analyses = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
+    texts = None
+    for path in job.input.get("captions", ()):
+        texts = read_captions(path, sizes, len(z) - len(slots))
+        analyses.append("alignment")
+    for path in job.input.get("images", ()):
+        objects, _ = read_alone(job.input["image_codes"])
+        texts = image_queries(read_embeddings(path, "joint"), objects, sizes)
+    result = concepts(
+        z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
+        device=job.spec["device"],
+    )  # fmt: skip
+    rows = result.rows["concept_geometry"]
+    lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
     placed = {"why": "none was requested"}
     if job.spec["picture"]:
         from bindscope.studies.concepts.mds import picture  # imports scikit-learn
 
-        placed = picture(embedded.z, embedded.scenes)
+        placed = picture(z[: len(slots)], Scenes(slots, tuple(sizes)))
     write_json(job.output.picture, {**names, **placed})
 
 

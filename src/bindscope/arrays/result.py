@@ -155,10 +155,10 @@ class Result:
 
 def claims_line(claims: pd.DataFrame) -> str:
     """Say how many claims hold, for `Summary.closing`."""
-    tested = claims[claims["verdict"] != "not testable"]
-    if not len(tested):
-        return "No claim was testable (.claims says why)."
-    holds = tested["verdict"] == "holds"
+    n = claims["verdict"].value_counts()
+    untested = int(n.get("not testable", 0))
+    more = f"; {untested} not testable" if untested else ""
     return (
-        f"Claims: {int(holds.sum())} of {len(tested)} hold, corrected for multiple tests (.claims)."
+        f"Claims (.claims): {int(n.get('holds', 0))} of {len(claims) - untested} hold, corrected "
+        f"for multiple tests{more}."
     )

@@ -23,6 +23,7 @@ from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
 from bindscope.studies.binding_information.quotes import (
+    SMALLEST_BITS,
     UNUSABLE,
     Part,
     Record,
@@ -103,7 +104,7 @@ def summarize(result: Result) -> Summary:
     rows: list[Record] = [*table[table["probe"] == BEST].to_dict("records")]
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"
-    parts = parts_of(rows[0])
+    parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
     lines = []
     for row in rows:
         cells = {"layer": row["layer"]} if "layer" in row else {}

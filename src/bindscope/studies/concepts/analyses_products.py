@@ -15,7 +15,7 @@ from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.concepts.analyses_config import Analysis
 from bindscope.studies.concepts.config import ConceptSection
-from bindscope.studies.concepts.registry import DUAL_RUNS, ENCODERS
+from bindscope.studies.concepts.registry import ANALYSES, DUAL_RUNS, ENCODERS
 
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 
@@ -121,12 +121,20 @@ def _add_measurements(
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
     about = {**split, "estimators": list(entry.estimators)}
-    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made)
+    # All analyses of a job are in one module.
+    sums, edits_of = (ANALYSES["decomposition"],), (ANALYSES["editing"],)
+    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made, runs=sums)
     single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
     read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
     if entry.strengths:
         edits = {**read, **{role: made[role] for role in single}}
-        graph.add("concept_editing", names, {**about, "strengths": list(entry.strengths)}, edits)
+        graph.add(
+            "concept_editing",
+            names,
+            {**about, "strengths": list(entry.strengths)},
+            edits,
+            runs=edits_of,
+        )
     _add_complexity(graph, entry, names, split, read)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +16,14 @@ from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.marks import SplitBy
 from bindscope.studies.concepts.planted import ENCODERS, Planted
-from bindscope.studies.concepts.recognition import Readout, queries, unit
+from bindscope.studies.concepts.recognition import unit
 from bindscope.studies.concepts.registry import DUAL_RUNS
 from bindscope.studies.concepts.rows import Embedded
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
-from bindscope.studies.concepts.vectors import SingleScenes, means
+from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes, values_of
+from bindscope.studies.concepts.vectors import means
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def read_slots(codes: Sequence[str]) -> list[Integers]:
@@ -33,14 +37,10 @@ def read_slots(codes: Sequence[str]) -> list[Integers]:
     return [open_store(path).read("slots").astype(np.int64) for path in codes]
 
 
-def read_embedded(
-    inputs: Mapping[str, Sequence[str]],
-    vectors: str,
-    sizes: Sequence[int],
-    split_by: SplitBy,
-    device: str = "cpu",
-) -> Embedded:
-    """Read an embedding of a dataset whose scenes fill their slots, all splits.
+def read_arrays(
+    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int]
+) -> tuple[Floats, pd.DataFrame]:
+    """Read an embedding of a dataset whose scenes fill their slots, as `measure.concepts` takes it.
 
     Parameters
     ----------
@@ -49,10 +49,12 @@ def read_embedded(
         `single_codes`, `single_embeddings`.
     vectors
         Which these are.
-    sizes, split_by
-        Numbers of values, and what is on one side of a split.
-    device
-        Where probes are fitted.
+    sizes
+        Numbers of values.
+
+    Returns
+    -------
+    Embeddings (n, d) of all splits, then of scenes of one object, and the table of their objects.
     """
     z = read_embeddings(inputs["embeddings"][0], vectors)
     slots = np.concatenate(read_slots(inputs["codes"]))
@@ -62,14 +64,37 @@ def read_embedded(
             f"{n_partial} of {len(slots)} scenes leave a slot empty",
             "leave them out of what the dataset reads, or make a dataset of each number of objects",
         )
-    scenes = Scenes(slots, tuple(sizes))
-    single = None
     if inputs.get("single_codes"):
-        objects, places = read_alone(inputs["single_codes"])
-        single = SingleScenes(
-            read_embeddings(inputs["single_embeddings"][0], vectors), objects, places
-        )
-    return Embedded(z, scenes, single=single, split_by=split_by, device=device)
+        slots = np.concatenate([slots, *read_slots(inputs["single_codes"])])
+        z = np.concatenate([z, read_embeddings(inputs["single_embeddings"][0], vectors)])
+    return z, object_table(slots, sizes)
+
+
+def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
+    """Return a row per object of scenes (n, m): `scene`, `slot`, and a column per concept type."""
+    import pandas as pd
+
+    scene, slot = np.nonzero(slots >= 0)
+    values = values_of(slots[scene, slot], sizes)
+    kinds = {
+        f"type{k}": pd.Categorical.from_codes(values[:, k], range(size))
+        for k, size in enumerate(sizes)
+    }
+    return pd.DataFrame({"scene": scene, "slot": slot, **kinds})
+
+
+def read_embedded(
+    inputs: Mapping[str, Sequence[str]],
+    vectors: str,
+    sizes: Sequence[int],
+    split_by: SplitBy,
+    device: str = "cpu",
+) -> Embedded:
+    """Read an embedding for approximators; parameters are those of `read_arrays`."""
+    scenes = {role: inputs[role] for role in ("codes", "embeddings")}
+    z, _ = read_arrays(scenes, vectors, sizes)
+    slots = np.concatenate(read_slots(inputs["codes"]))
+    return Embedded(z, Scenes(slots, tuple(sizes)), split_by=split_by, device=device)
 
 
 def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:
@@ -125,33 +150,50 @@ def read_embeddings(path: str, vectors: str) -> Floats:
     return np.concatenate([store.read(split) for split in SPLITS])
 
 
-def read_captions(path: str, scenes: Scenes) -> tuple[Readout, Floats]:
-    """Read captions (first template): those of values and objects as queries, and of the scenes."""
+def read_captions(path: str, sizes: Sequence[int], n_alone: int = 0) -> dict[str, Any]:
+    """Read captions (first template) as `texts` of `measure.concepts`.
+
+    Parameters
+    ----------
+    path
+        Manifest of their embeddings.
+    sizes
+        Numbers of values.
+    n_alone
+        Scenes of one object after the others, which have no captions here.
+    """
     store = open_store(path)
-    concepts = np.split(store.read("concept")[0], np.cumsum(scenes.sizes)[:-1])
-    of_objects = store.read("object")[0][scenes.present]
-    return queries(concepts, of_objects, scenes.present), read_embeddings(path, "text")
+    scenes = read_embeddings(path, "text")
+    absent = np.full((n_alone, scenes.shape[1]), np.nan, scenes.dtype)
+    return {
+        "scenes": np.concatenate([scenes, absent]),
+        "objects": store.read("object")[0],
+        "values": np.split(store.read("concept")[0], np.cumsum(sizes)[:-1]),
+    }
 
 
-def image_queries(z: Floats, objects: Integers, scenes: Scenes) -> Readout:
-    """Return images of one object as queries: their mean directions by object, and by value.
+def image_queries(z: Floats, objects: Integers, sizes: Sequence[int]) -> dict[str, Any]:
+    """Return images of one object as `texts` of `measure.concepts`.
+
+    Queries are mean directions, by object (NaN where it has no image) and by value.
 
     Parameters
     ----------
     z, objects
         Images in the space of captions (n, d), and what they show, (n,).
-    scenes
-        Scenes that are asked about; candidates are their objects of which there is an image.
+    sizes
+        Numbers of values.
     """
     directions = unit(z)
-    by_object = means(objects[:, None], scenes.n_objects, directions)
-    known = np.intersect1d(scenes.present, objects)
-    values = scenes.values_of_objects[objects]
-    concepts = [
-        np.nan_to_num(means(values[:, k, None], size, directions))
-        for k, size in enumerate(scenes.sizes)
-    ]
-    return queries(concepts, by_object[known], known)
+    values = values_of(objects, sizes)
+    return {
+        "name": "images",
+        "objects": means(objects[:, None], prod(sizes), directions),
+        "values": [
+            np.nan_to_num(means(values[:, k, None], size, directions))
+            for k, size in enumerate(sizes)
+        ],
+    }
 
 
 def read_dual(

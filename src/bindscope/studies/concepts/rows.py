@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from math import isfinite
 from typing import Any
 
@@ -15,7 +14,7 @@ from bindscope.studies.concepts.alignment import Alignment, align
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
 from bindscope.studies.concepts.editing import Edits, drawn_edits, edited, value_edits
 from bindscope.studies.concepts.marks import SplitBy
-from bindscope.studies.concepts.parts import split_scenes
+from bindscope.studies.concepts.parts import Parts, split_scenes
 from bindscope.studies.concepts.recognition import (
     Readout,
     Recognition,
@@ -59,6 +58,8 @@ class Embedded:
         How scenes are split; see `parts.split_scenes`.
     device
         Where probes are fitted.
+    parts
+        The split; default: drawn by `parts.split_scenes`.
     """
 
     def __init__(
@@ -69,9 +70,10 @@ class Embedded:
         single: SingleScenes | None = None,
         split_by: SplitBy = "objects",
         device: str = "cpu",
+        parts: Parts | None = None,
     ) -> None:
         self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
-        self.parts, self.device = split_scenes(scenes, split_by), device
+        self.parts, self.device = parts or split_scenes(scenes, split_by), device
         self.readout = readout or fit_probes(z, scenes, self.parts.probed, device=device)
         self.completeness = completeness(scenes)
 
@@ -133,37 +135,6 @@ def scalar(measure: str, value: float, counts: tuple[int, int], chance: float | 
         "measure": measure, "stratum": "all", "value": number(value), "chance": chance,
         "n_scenes": counts[0], "n_skipped": counts[1],
     }  # fmt: skip
-
-
-def geometry_rows(
-    embedded: Embedded,
-    estimators: Sequence[Estimator],
-    queries: Mapping[str, Readout] | None = None,
-    other: Floats | None = None,
-) -> Iterator[Row]:
-    """Yield rows of `concept_geometry`: recognition, decomposition, removal and alignment.
-
-    Parameters
-    ----------
-    embedded
-        The embedding, with its probes.
-    estimators
-        Of the vectors that decompositions add up.
-    queries
-        `captions` or `images` as queries: of the other modality, where there are any.
-    other
-        The same scenes in the other modality, (n, d'), where there are any.
-    """
-    kinds: dict[str, tuple[Iterator[Row], ...]] = {
-        "recognition": (recognition_rows(embedded, queries or {}),),
-        "decomposition": (decomposition_rows(embedded, estimators),),
-        "removal": (removal_rows(embedded),),
-        "alignment": () if other is None else (alignment_rows(embedded, other),),
-    }
-    about = embedded.about()
-    for kind, parts in kinds.items():
-        for row in chain.from_iterable(parts):
-            yield {"analysis_kind": kind, **about, **row}
 
 
 def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iterator[Row]:

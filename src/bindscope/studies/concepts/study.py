@@ -119,4 +119,5 @@ STUDY = Study(
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.cases:CASES",
+    examples={"pairs": f"{_HERE}.examples:pairs"},
 )

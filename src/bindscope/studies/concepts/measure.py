@@ -1,0 +1,400 @@
+"""Concepts in embeddings of arrays, the study's public function; its jobs call it too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from bindscope.arrays.inputs import (
+    ObjectTable,
+    device_kind,
+    read_layers,
+    read_objects,
+    read_split,
+    refuse_unless_finite,
+    to_array,
+)
+from bindscope.arrays.result import Result
+from bindscope.config.wording import instead
+from bindscope.core.devices import hold_device, made_current
+from bindscope.core.errors import InputError
+from bindscope.core.progress import progress_bar
+from bindscope.core.registries import resolve
+from bindscope.fitting.rows import whole
+from bindscope.studies.concepts.analyses_config import ApproximatorOptions
+from bindscope.studies.concepts.marks import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
+from bindscope.studies.concepts.parts import Parts, split_scenes
+from bindscope.studies.concepts.recognition import Readout, queries
+from bindscope.studies.concepts.registry import ANALYSES
+from bindscope.studies.concepts.rows import Embedded, Row
+from bindscope.studies.concepts.scenes import Floats, Integers, Scenes, ids_of
+from bindscope.studies.concepts.vectors import SingleScenes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHERE: Final = "bindscope.concepts"
+FEWEST_SETS: Final = 10  # of objects: three parts of fewer are too small to say anything
+ESTIMATORS: Final = ("avg", "avg_pos", "ols")
+STRENGTHS: Final = (0.0, 0.5, 1.0, 1.5)
+APPROXIMATORS: Final = ("additive", "per_object", "mlp")
+N_SPLITS: Final = 3  # of objects, for approximators
+VALIDATION_SHARE: Final = 0.1  # of training objects
+# Analysis -> its options with their defaults; without estimators: all that there are scenes for.
+OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "recognition": {},
+    "decomposition": {"estimators": None},
+    "removal": {},
+    "alignment": {},
+    "editing": {"estimators": None, "strengths": STRENGTHS},
+    "approximators": {"approximators": APPROXIMATORS, "coverages": (0.5,)},
+}
+_PARTS: Final = ("vectors", "probes", "scores")
+_VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
+_TABLES: Final = {"editing": "concept_editing", "approximators": "binding_complexity"}
+
+
+def concepts(
+    embeddings: Any,
+    values: pd.DataFrame | Any,
+    *,
+    texts: Mapping[str, Any] | None = None,
+    analyses: Sequence[str | Mapping[str, Any]] = (
+        "recognition",
+        "decomposition",
+        "editing",
+        "approximators",
+    ),
+    split: Any = None,
+    random_state: int = 0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+) -> Result:
+    """Measure how embeddings bind the values of objects: recognition, sums, edits, rules.
+
+    Parameters
+    ----------
+    embeddings
+        Floats (N, d), a vector per scene, or ``{layer: array}``; NumPy, torch on any device, or
+        whatever `numpy.asarray` reads.
+    values
+        A DataFrame with a row per object: `scene` (row of `embeddings`), then a column per kind of
+        value (color, shape); objects take the scene's slots in the order of their rows, or as a
+        column `slot` says. Or integers (N, slots, kinds), -1 where a slot is empty. All scenes
+        have the same number of objects; those of one object serve the estimator ``"single"``.
+    texts
+        The other modality, captions unless `name` is ``"images"``: `scenes` (N, d'), embeddings of
+        captions of the same scenes, for ``"alignment"``; and, in the space of `embeddings`,
+        queries: `objects` (K, d), all combinations of values, the last kind varying fastest (NaN:
+        none), and `values`, an array (V, d) per kind.
+    analyses
+        Names among `recognition`, `decomposition`, `removal`, `alignment`, `editing` and
+        `approximators`, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
+    split
+        By sets of objects (default), ``"scenes"`` as in the paper, or for each scene one of
+        `vectors`, `probes` and `scores` (N,): what is estimated, fitted and scored on it.
+    random_state
+        Seed of the split and of the approximators.
+    device
+        Where probes and approximators are fitted.
+
+    Returns
+    -------
+    Result
+        A row per layer, analysis, quantity and stratum; columns as in the tables
+        `concept_geometry`, `concept_editing` and `binding_complexity` (docs/tables.md).
+
+    Raises
+    ------
+    InputError
+        If shapes do not fit, values are not finite, a kind has one value, scenes are too few, or an
+        analysis lacks what it needs.
+
+    Examples
+    --------
+    >>> import bindscope as bs
+    >>> data = bs.example("pairs", n=200)
+    >>> result = bs.concepts(data.arrays, data.objects, analyses=["recognition"])
+    >>> sorted(result.table["layer"].unique())
+    ['lookup', 'products', 'values']
+    """
+    layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
+    n = next(iter(layers.values())).shape[0]
+    scenes = _read_scenes(values, n)
+    chosen = [_analysis(entry) for entry in analyses]
+    readouts, other = _texts(texts, scenes)
+    if other is None and "alignment" in [name for name, _ in chosen]:
+        raise InputError(
+            WHERE, "`alignment` compares two modalities, and there is one",
+            'give `texts` with "scenes", or leave it out of `analyses`',
+        )  # fmt: skip
+    parts, split_by = _parts(split, scenes, n, random_state)
+    rows: dict[str, list[Row]] = {}
+    with hold_device(device_kind(device)) as held, made_current(held):
+        embedded = None
+        for layer, (name, options) in progress_bar([*product(layers, chosen)], "analyses"):
+            if embedded is None or embedded[0] != layer:
+                z = whole(layers[layer].take(np.arange(n)))
+                embedded = layer, scenes.embedded(z, split_by, parts, held)
+            about = {"layer": layer} if layer else {}
+            for row in _rows(name, options, embedded[1], (readouts, other), random_state):
+                table = _TABLES.get(name, "concept_geometry")
+                rows.setdefault(table, []).append({**about, **row})
+    notes = _notes(scenes, split_by, split, texts, [name for name, _ in chosen])
+    return Result({name: tuple(of_table) for name, of_table in rows.items()}, _VIEW, notes)
+
+
+def _rows(
+    name: str,
+    options: Mapping[str, Any],
+    embedded: Embedded,
+    texts: tuple[Mapping[str, Readout], Floats | None],
+    random_state: int,
+) -> Iterator[Row]:
+    """Yield the rows of one analysis, as its table has them."""
+    run = resolve(ANALYSES[name])
+    if name == "approximators":
+        seeds = range(random_state, random_state + N_SPLITS)
+        for option in options["approximators"]:
+            how = (option["options"], options["coverages"], seeds, VALIDATION_SHARE)
+            for row in run(embedded, *how, embedded.device):
+                yield {"approximator": option["name"], **row}
+        return
+    arguments: dict[str, Any] = {"recognition": texts[0], "alignment": texts[1], **options}
+    if "estimators" in options and options["estimators"] is None:
+        single = ("single",) if embedded.single else ()
+        arguments["estimators"] = (*ESTIMATORS, *single)
+    needed = (name, *options) if name in ("recognition", "alignment") else tuple(options)
+    rows = run(embedded, *(arguments[key] for key in needed))
+    if name == "editing":
+        yield from rows
+        return
+    for row in rows:
+        yield {"analysis_kind": name, **embedded.about(), **row}
+
+
+def _analysis(entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name and all options of an analysis."""
+    options = {"analysis": entry} if isinstance(entry, str) else dict(entry)
+    name = str(options.pop("analysis", ""))
+    if name not in OPTIONS:
+        raise InputError(
+            WHERE, f"there is no analysis {name!r}{instead(name, [*OPTIONS])}",
+            f"choose among {', '.join(OPTIONS)}",
+        )  # fmt: skip
+    if unknown := sorted(set(options) - set(OPTIONS[name])):
+        raise InputError(
+            WHERE, f"`{name}` has no option {unknown[0]!r}",
+            f"its options: {', '.join(OPTIONS[name]) or 'none'}",
+        )  # fmt: skip
+    options = {**OPTIONS[name], **options}
+    if name == "approximators":
+        options["approximators"] = [*map(_approximator, options["approximators"])]
+    return name, options
+
+
+def _approximator(entry: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name and the options of an approximator, given as its kind or as a mapping."""
+    content = {"kind": entry} if isinstance(entry, str) else dict(entry)
+    try:
+        checked = ApproximatorOptions.model_validate(
+            {"name": str(content.get("kind", "")).replace("_", "-"), **content}
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise InputError(
+            WHERE, f"approximator {entry!r}: {where}: {problem['msg']}", "see config/README.md"
+        ) from error
+    return {"name": checked.name, "options": checked.model_dump(mode="json", exclude={"name"})}
+
+
+# --- Scenes and their split ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _ArrayScenes:
+    """Scenes of the arrays by their number of objects.
+
+    Attributes
+    ----------
+    scenes
+        Those that fill all slots.
+    full
+        Their rows in the arrays.
+    alone, objects, positions
+        Rows of scenes of one object, the object, and its slot (-1: none is known).
+    n_omitted
+        Scenes of other numbers of objects.
+    """
+
+    scenes: Scenes
+    full: Integers
+    alone: Integers
+    objects: Integers
+    positions: Integers
+    n_omitted: int
+
+    def embedded(self, z: Floats, split_by: SplitBy, parts: Parts, device: str) -> Embedded:
+        """Return the embedding of these scenes, of the arrays' (N, d)."""
+        single = SingleScenes(z[self.alone], self.objects, self.positions)
+        return Embedded(
+            z[self.full], self.scenes, None, single if len(self.alone) else None,
+            split_by, device, parts,
+        )  # fmt: skip
+
+
+def _read_scenes(values: Any, n: int) -> _ArrayScenes:
+    """Read which object is in which slot of each scene."""
+    table = read_objects(values, n, WHERE, "values") if hasattr(values, "columns") else None
+    slots, sizes = _slots(table, n) if table else _slots_of_array(values, n)
+    n_slots, number = slots.shape[1], (slots >= 0).sum(axis=1)
+    if n_slots < 2:
+        raise InputError(
+            WHERE, "no scene has two objects", "give scenes of several objects: one binds nothing"
+        )
+    full, alone = np.flatnonzero(number == n_slots), np.flatnonzero(number == 1)
+    if problem := too_many(sizes, n_slots):
+        raise InputError(WHERE, problem, FEWER_SLOTS)
+    scenes = Scenes(slots[full], sizes)
+    if (n_sets := len(np.unique(scenes.unordered))) < FEWEST_SETS:
+        raise InputError(
+            WHERE, f"scenes of {n_slots} objects hold {n_sets} different sets of objects",
+            f"give scenes of at least {FEWEST_SETS} sets, better hundreds",
+        )  # fmt: skip
+    position = (slots[alone] >= 0).argmax(axis=1)
+    objects = slots[alone, position]
+    if table and table.slot is None:
+        position = np.full(len(alone), -1)
+    return _ArrayScenes(scenes, full, alone, objects, position, n - len(full) - len(alone))
+
+
+def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
+    """Return the object in each slot (n, m), -1 for none, and the numbers of values."""
+    if (slot := table.slot) is None:
+        order = np.argsort(table.scene, kind="stable")
+        ordered = table.scene[order]
+        slot = np.empty(len(order), np.int64)
+        slot[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    if slot.min() < 0 or len(np.unique(np.stack([table.scene, slot]), axis=1).T) < len(slot):
+        raise InputError(
+            WHERE, "two objects of a scene have the same slot, or a slot is negative",
+            "number the slots of each scene from 0, or leave the column `slot` out",
+        )  # fmt: skip
+    slots = np.full((n, slot.max() + 1), -1, np.int64)
+    slots[table.scene, slot] = ids_of(table.codes, table.sizes)
+    return slots, table.sizes
+
+
+def _slots_of_array(values: Any, n: int) -> tuple[Integers, tuple[int, ...]]:
+    array = to_array(values, WHERE, "values")
+    if array.ndim != 3 or len(array) != n or array.dtype.kind not in "iu":
+        raise InputError(
+            WHERE, f"`values` is {array.shape} of {array.dtype}, and there are {n} scenes",
+            "give a DataFrame with a row per object, or integers (N, slots, kinds)",
+        )  # fmt: skip
+    codes = array.astype(np.int64)
+    sizes = tuple(int(top) + 1 for top in codes.max(axis=(0, 1)))
+    if min(sizes) < 2:
+        raise InputError(
+            WHERE, f"all objects have the same value of kind {sizes.index(min(sizes))}",
+            "leave this kind out: there is nothing to distinguish",
+        )  # fmt: skip
+    empty = (codes < 0).any(axis=2)
+    return np.where(empty, -1, ids_of(codes.clip(0), sizes)), sizes
+
+
+def _parts(split: Any, scenes: _ArrayScenes, n: int, seed: int) -> tuple[Parts, SplitBy]:
+    """Return which scenes estimate, fit and score, and what is on one side of that."""
+    if split is None or isinstance(split, str):
+        by: SplitBy = "scenes" if split == "scenes" else "objects"
+        if split not in (None, *SPLITS_BY):
+            raise InputError(
+                WHERE,
+                f"there is no split {split!r}",
+                'give "objects", "scenes" or a word per scene',
+            )
+        return split_scenes(scenes.scenes, by, seed), by
+    if np.shape(split) != (n,):
+        raise InputError(
+            WHERE, f"`split` is {np.shape(split)}, and there are {n} scenes",
+            f"give a word per scene: {', '.join(_PARTS)}",
+        )  # fmt: skip
+    rows = read_split(np.asarray(split)[scenes.full], len(scenes.full), _PARTS, WHERE)
+    sets = [set(scenes.scenes.unordered[index].tolist()) for index in rows.values()]
+    shared = len(set().union(*sets)) < sum(map(len, sets))
+    read = np.sort(np.concatenate([rows["vectors"], rows["scores"]]))
+    return Parts(rows["vectors"], rows["probes"], rows["scores"], read), (
+        "scenes" if shared else "objects"
+    )
+
+
+def _notes(
+    scenes: _ArrayScenes,
+    split_by: str,
+    split: Any,
+    texts: Mapping[str, Any] | None,
+    names: Sequence[str],
+) -> tuple[str, ...]:
+    """Say what was left out, and why."""
+    notes = []
+    if scenes.n_omitted:
+        notes.append(
+            f"{scenes.n_omitted} scenes were left out: they have neither "
+            f"{scenes.scenes.n_slots} objects nor one."
+        )
+    if split_by == "scenes":
+        notes.append(
+            "Scenes of the same objects are on both sides of the split: no claim is tested."
+        )
+    if texts and "scenes" in texts and "alignment" not in names:
+        notes.append('Captions of scenes were not used: add "alignment" to `analyses`.')
+    return tuple(notes)
+
+
+# --- The other modality -------------------------------------------------------------------------
+
+
+def _texts(
+    texts: Mapping[str, Any] | None, scenes: _ArrayScenes
+) -> tuple[dict[str, Readout], Floats | None]:
+    """Return queries by the name of their modality, and the scenes in that modality."""
+    if not texts:
+        return {}, None
+    if unknown := sorted(set(texts) - {"name", "scenes", "objects", "values"}):
+        raise InputError(
+            WHERE, f"`texts` has {unknown[0]!r}", "give some of: scenes, objects, values, name"
+        )
+    own, other = scenes.scenes, None
+    if "scenes" in texts:
+        other = to_array(texts["scenes"], WHERE, "texts['scenes']")
+        n = len(scenes.full) + len(scenes.alone) + scenes.n_omitted
+        if other.ndim != 2 or len(other) != n:
+            raise InputError(
+                WHERE, f"texts['scenes'] is {other.shape}, and there are {n} scenes",
+                "give a caption's embedding (N, d) for each scene",
+            )  # fmt: skip
+        other = other[scenes.full]
+        refuse_unless_finite(other, WHERE, "texts['scenes']", scenes.full)
+    if ("objects" in texts) != ("values" in texts):
+        raise InputError(
+            WHERE, "`texts` has one of `objects` and `values`", "give both, or neither"
+        )
+    if "objects" not in texts:
+        return {}, other
+    objects = to_array(texts["objects"], WHERE, "texts['objects']")
+    per_kind = texts["values"]
+    per_kind = [*(per_kind.values() if isinstance(per_kind, Mapping) else per_kind)]
+    values = [to_array(array, WHERE, "texts['values']") for array in per_kind]
+    if len(objects) != own.n_objects or tuple(map(len, values)) != own.sizes:
+        raise InputError(
+            WHERE, f"`texts` has {len(objects)} objects and {[*map(len, values)]} values; there "
+            f"are {own.n_objects} combinations of {[*own.sizes]} values",
+            "give a row per combination, the last kind varying fastest, and a row per value",
+        )  # fmt: skip
+    known = own.present[np.isfinite(objects[own.present]).all(axis=1)]
+    return {texts.get("name", "captions"): queries(values, objects[known], known)}, other

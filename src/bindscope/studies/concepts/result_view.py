@@ -1,0 +1,196 @@
+"""How a result of `bindscope.concepts` is shown: table, row to quote, claims, plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.figures.colours import BLUE, GREY
+from bindscope.figures.facets import wrapped
+from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.statistics.claims import Effect
+from bindscope.studies.concepts.analyses_schemas import (
+    COMPLEXITY_SCHEMA,
+    EDITING_SCHEMA,
+    GEOMETRY_SCHEMA,
+)
+from bindscope.studies.concepts.analyses_views import rows_with
+from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
+from bindscope.tables.schema import count, frame_of, label
+
+_SCHEMAS: Final = {
+    schema.name: schema for schema in (GEOMETRY_SCHEMA, EDITING_SCHEMA, COMPLEXITY_SCHEMA)
+}
+# Analyses of the tables that do not say their own.
+_ANALYSIS: Final = {"concept_editing": "editing", "binding_complexity": "approximators"}
+# Columns that only a run of the workflow can fill.
+_OF_A_RUN: Final = (
+    "analysis", "dataset", "embedding", "vectors", "spec_key", "code_key", "encoder", "query_pool",
+    "trained_coverage", "trained_seed",
+)  # fmt: skip
+_ORDER: Final = ("recognition", "decomposition", "removal", "editing", "approximators")
+_ARRAYS: Final = "arrays"
+
+
+def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
+    """Return the rows of all analyses; columns that one of them does not have are empty there."""
+    frames = []
+    for name, schema in _SCHEMAS.items():
+        if not rows.get(name):
+            continue
+        columns = [column for column in schema.columns if column.name not in _OF_A_RUN]
+        if "layer" in rows[name][0]:
+            columns.insert(0, label("layer", "", ""))
+        if name in _ANALYSIS:
+            columns.insert(0, label("analysis_kind", "", ""))
+        # Missing numbers of other analyses leave counts whole.
+        columns = [
+            count(column.name, "", "", "", null="allowed") if column.kind == "int64" else column
+            for column in columns
+        ]
+        about = {"analysis_kind": _ANALYSIS[name]} if name in _ANALYSIS else {}
+        frames.append(
+            frame_of([{**about, **row} for row in rows[name]],
+                     replace(schema, columns=tuple(columns)))
+        )  # fmt: skip
+    table = pd.concat(frames, ignore_index=True)
+    first = [name for name in ("layer", "analysis_kind") if name in table]
+    return table[[*first, *(name for name in table if name not in first)]]
+
+
+def quotable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return recognition of pairs that share no value: per layer and analysis, rows to quote.
+
+    Edits have strength 1, vectors are of objects and by least squares, scenes are held out.
+    """
+    rows = rows_with(table, measure="object", stratum="none")
+    kind = rows["analysis_kind"]
+    keep = kind.eq("recognition")
+    for name, wanted in (
+        ("decomposition", {"variant": ESTIMATOR, "level": 1}),
+        ("editing", {"estimator": ESTIMATOR, "strength": 1.0}),
+        ("approximators", {"split": "test"}),
+    ):
+        fits = kind.eq(name)
+        for column, value in wanted.items():
+            fits &= rows[column].eq(value) if column in rows else False
+        keep |= fits.fillna(False).astype(bool)
+    rows = rows[keep]
+    order = rows["analysis_kind"].map(_ORDER.index)
+    layers = (
+        rows["layer"].map({name: i for i, name in enumerate(table["layer"].unique())})
+        if "layer" in rows
+        else order * 0
+    )
+    return rows.loc[
+        pd.DataFrame({"l": layers, "o": order}).sort_values(["l", "o"], kind="stable").index
+    ]
+
+
+def best_row(table: pd.DataFrame) -> pd.Series[Any]:
+    """Return what probes recognize in the last layer given; without probes its first analysis."""
+    rows = quotable(table)
+    rows = rows if len(rows) else table
+    if "layer" in rows:
+        rows = rows[rows["layer"] == rows["layer"].iloc[-1]]
+    return rows.iloc[0]
+
+
+def result_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measures of the study's claims, layer by layer."""
+    names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
+    about = {"analysis": _ARRAYS, "dataset": _ARRAYS, "embedding": names, "vectors": "planted"}
+    rows = table.assign(**about)
+    kinds = {name: rows["analysis_kind"].eq(kind) for kind, name in _NAMED}
+    geometry = ~np.logical_or.reduce([*kinds.values()])
+    tables = {name: rows[chosen] for name, chosen in {"concept_geometry": geometry, **kinds}.items()
+              if chosen.any()}  # fmt: skip
+    return [
+        replace(effect, where=effect.where.replace(f" on {_ARRAYS}", ""))
+        for effect in effects(tables)
+    ]
+
+
+_NAMED: Final = tuple((kind, name) for name, kind in _ANALYSIS.items())
+
+
+def summarize(result: Result) -> Summary:
+    """Return the recognition of pairs as text, a row per layer and analysis."""
+    rows = quotable(result.table)
+    first = result.table.iloc[0]
+    lines = []
+    for row in rows.to_dict("records"):
+        cells = {"layer": row["layer"]} if "layer" in row else {}
+        lines.append({
+            **cells, "analysis": _title(row), "pairs recognized": _percent(row["value"]),
+            "guess from values": _percent(row["bag_of_concepts_guess"]),
+            "gain in points (95 % CI)": _gain(row),
+        })  # fmt: skip
+    heading = (
+        f"Concepts: scenes of {first['n_slots']} of {first['n_objects']} objects that share no "
+        "value; are all objects recognized? (95 % CI over objects)"
+    )
+    quoted = result.best.to_dict()
+    closing = [claims_line(result.claims)]
+    if quoted["measure"] == "object":
+        layer = f"layer {quoted['layer']}, " if "layer" in quoted else ""
+        closing.insert(
+            0, f"To quote: {layer}{_title(quoted)}: {_gain(quoted)} points above the best guess "
+            "from values alone."
+        )  # fmt: skip
+    return Summary(heading, pd.DataFrame(lines), tuple(closing))
+
+
+def _title(row: Mapping[Any, Any]) -> str:
+    kind = row["analysis_kind"]
+    if kind == "approximators":
+        return f"new objects, {row['approximator']}"
+    if kind == "editing":
+        return f"edit of kind {row['concept_type']}"
+    return {"recognition": f"embedding, {row['variant']}"}.get(kind, "sum of object vectors")
+
+
+def _percent(value: float) -> str:
+    return "-" if pd.isna(value) else f"{100 * value:.1f} %"
+
+
+def _gain(row: Mapping[Any, Any]) -> str:
+    gain, low, high = (100 * row[name] for name in ("gain", "gain_low", "gain_high"))
+    if pd.isna(gain):
+        return "-"
+    return f"{gain:+.1f}" + ("" if pd.isna(low) else f" ({low:+.1f} to {high:+.1f})")
+
+
+@styled
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw the recognition of pairs by analysis, a panel per layer; dotted: the best guess."""
+    rows = quotable(table)
+    rows = rows.assign(title=[_title(row) for row in rows.to_dict("records")])
+    titles = list(dict.fromkeys(rows["title"]))
+    layers = list(dict.fromkeys(rows["layer"])) if "layer" in rows else [""]
+    grid = wrapped(layers, 3, (0.7, 0.8 + 0.25 * len(titles)), sharex=True, sharey=True)
+    for layer, axes in grid.panels.items():
+        here = rows[rows["layer"] == layer] if layer else rows
+        for row in here.to_dict("records"):
+            y, ends = titles.index(row["title"]), (row["value_low"], row["value_high"])
+            axes.plot(row["value"], y, "o", color=BLUE, markersize=4)
+            axes.plot(ends, (y, y), color=BLUE, linewidth=1.2)
+            axes.plot(row["bag_of_concepts_guess"], y, "|", color=GREY, markersize=9)
+        axes.set_title(f"layer {layer}" if layer else "")
+        axes.set_xlim(-0.03, 1.03)
+        values_along_x(axes)
+    grid.left[0].set_yticks(range(len(titles)), titles)
+    grid.left[0].set_ylim(len(titles) - 0.5, -0.5)
+    grid.label("fraction of pairs recognized")
+    looks = {"recognized": {"color": BLUE, "marker": "o", "linestyle": "none"}}
+    return grid.legend(looks, handle("best guess from values", color=GREY, marker="|",
+                                     linestyle="none"))  # fmt: skip
+
+
+VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)
