@@ -42,13 +42,14 @@ def measured(source: str, n: int) -> dict[str, dict[str, Any]]:
         [(_, residuals)] = model.residual_stream(pixels, [model.n_layers])
         tokens.append(residuals.numpy().astype(np.float16).astype(np.float32))
     activations = np.concatenate(tokens)
-    table = bindscope.measure(
-        activations[:, 1:], objects, cls=activations[:, 0], space=dataset.space, probes=PROBES
-    ).table
+    table = bindscope.binding_information(
+        {"cls": activations[:, 0], "patches": activations[:, 1:]}, objects, space=dataset.space,
+        probes=PROBES, device="cpu",
+    ).table  # fmt: skip
     columns = [name for name in table if name.startswith(("loss_", "val_loss_"))]
     columns += [name for name in table if name.endswith("lower_bound_bits")]
     return {
-        f"{row['tokens']} {row['probe']}": {
+        f"{row['layer']} {row['tokens']} {row['probe']}": {
             "flags": row["flags"],
             "numbers": {name: row[name] for name in columns if pd.notna(row[name])},
         }

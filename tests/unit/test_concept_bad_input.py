@@ -11,7 +11,7 @@ from planted_analyses import alone, graph_of, pairs
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.studies.concepts.complexity_rows import complexity_rows
 from bindscope.studies.concepts.planted import Planted, lookup
-from bindscope.studies.concepts.rows import Embedded, Row, editing_rows, geometry_rows
+from bindscope.studies.concepts.rows import Embedded, Row, decomposition_rows, editing_rows
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.vectors import SingleScenes
 
@@ -34,14 +34,14 @@ def decomposed(rows: list[Row], estimator: str) -> Row:
 
 
 def test_an_incomplete_factorial_is_flagged_and_what_lacks_is_counted() -> None:
-    every = list(geometry_rows(embedded(), ["avg_pos", "ols"]))
-    assert {row["n_missing_scenes"] for row in every} == {0}
-    assert not any("incomplete" in row["flags"] for row in every)
+    about = embedded().about()
+    assert about["n_missing_scenes"] == 0
+    assert "incomplete" not in about["flags"]
     # Without 9 scenes the means of object 0 hold less of the others than those of object 11.
     lacking = embedded(ALL.take((ALL.slots[:, 0] != 0) | (ALL.slots[:, 1] < 3)))
-    rows = list(geometry_rows(lacking, ["avg_pos", "ols"]))
-    assert {row["n_missing_scenes"] for row in rows} == {9}
-    assert all("incomplete" in row["flags"].split(";") for row in rows)
+    assert lacking.about()["n_missing_scenes"] == 9
+    assert "incomplete" in lacking.about()["flags"].split(";")
+    rows = list(decomposition_rows(lacking, ["avg_pos", "ols"]))
     # That is why least squares stands beside the means: the law itself still holds.
     assert decomposed(rows, "ols")["value"] == pytest.approx(1, abs=1e-6)
     assert decomposed(rows, "avg_pos")["value"] < 0.995
@@ -54,7 +54,8 @@ def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
     places = np.tile([0, 1], 11)
     tables = Planted(24, slot_effect=1.0, places=(2, places[:, None]))
     z = lookup(Scenes(objects[:, None], SIZES), tables)
-    rows = list(geometry_rows(embedded(single=SingleScenes(z, objects, places)), ["single", "ols"]))
+    single = embedded(single=SingleScenes(z, objects, places))
+    rows = list(decomposition_rows(single, ["single", "ols"]))
     assert decomposed(rows, "ols")["n_skipped"] == 0
     holds = (ALL.slots[embedded().parts.scored] == 0).any(axis=1)
     assert decomposed(rows, "single")["n_skipped"] == holds.sum() > 0
@@ -71,13 +72,11 @@ def test_values_that_no_training_object_has_are_counted() -> None:
     assert absent[0.25] >= 1  # three objects cannot have four values
     assert absent[0.5] == 0
     none = ALL.take((ALL.values[:, :, 0] != 3).all(axis=1))
-    flags = {row["flags"] for row in geometry_rows(embedded(none), ["ols"])}
-    assert all("absent_values" in flag for flag in flags)
+    assert "absent_values" in embedded(none).flags
 
 
 def test_fewer_dimensions_than_objects_are_flagged() -> None:
-    flags = {row["flags"] for row in geometry_rows(embedded(dim=11), ["ols"])}
-    assert all("fewer_dimensions_than_objects" in flag for flag in flags)
+    assert "fewer_dimensions_than_objects" in embedded(dim=11).flags
     assert not any("fewer" in flag for flag in embedded(dim=12).flags)
 
 

@@ -21,7 +21,7 @@ from bindscope.config.models import KnownAnswer
 from bindscope.models.known_answer import encode
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_information.claims import DECODED, MORE, effects
-from bindscope.studies.binding_information.measure import measure
+from bindscope.studies.binding_information.measure import binding_information
 from bindscope.studies.binding_information.quotes import quotes
 
 Array = NDArray[np.float32]
@@ -126,8 +126,10 @@ def measured_rows(
     seed: int,
     space: UniformSpace = SPACE,
 ) -> pd.DataFrame:
-    """Return the table of `bindscope.measure`, with the columns that only a run fills."""
-    found = measure(planted(objects, rng), objects, space=space, probes=[PROBE], seed=seed)
+    """Return the table of `bindscope.binding_information`, with the columns that only a run fills."""
+    result = binding_information(
+        planted(objects, rng), objects, space=space, probes=[PROBE], random_state=seed, device="cpu"
+    )
     about: dict[str, Any] = {
         "dataset": "planted",
         "model": "planted",
@@ -135,7 +137,7 @@ def measured_rows(
         "model_kind": "hf",
         "n_layers": 1,
     }
-    return found.table.assign(**about)
+    return result.table.assign(**about)
 
 
 def _decoded(

@@ -25,7 +25,6 @@ from bindscope.studies.binding_information.claims import CLAIMS, effects
 from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
     UNUSABLE,
-    Part,
     Record,
     at_least,
     between,
@@ -41,7 +40,9 @@ _OF_A_RUN: Final = (
     "dataset", "model", "model_kind", "model_seed", "n_layers", "spec_key", "code_key",
 )  # fmt: skip
 _JOINED: Final = ("null_", "truth_")
+_WHOLE: Final = ("binding_lower_bound_bits", "h_object_bits")
 _WORDS: Final = {
+    "binding_lower_bound_bits": "objects",
     "feature_lower_bound_bits": "features",
     "count_lower_bound_bits": "counts",
     "pairing_lower_bound_bits": "pairing",
@@ -109,8 +110,8 @@ def summarize(result: Result) -> Summary:
     for row in rows:
         cells = {"layer": row["layer"]} if "layer" in row else {}
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
-        for part in parts:
-            cells[f"{_WORDS[part.bound]}, of {row[part.entropy]:.2f}"] = _bits(row, part, sign)
+        for bound, entropy in (_WHOLE, *((part.bound, part.entropy) for part in parts)):
+            cells[f"{_WORDS[bound]}, of {row[entropy]:.2f}"] = _bits(row, bound, sign)
         lines.append({**cells, "flags": row["flags"].replace(";", ", ")})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
@@ -118,7 +119,7 @@ def summarize(result: Result) -> Summary:
         f"({kind}, 95 % CI over scenes)"
     )
     quoted = result.best.to_dict()
-    words, bits = _WORDS[parts[-1].bound], _bits(quoted, parts[-1], sign)
+    words, bits = _WORDS[parts[-1].bound], _bits(quoted, parts[-1].bound, sign)
     closing = [
         f"Best by validation: {_name(quoted)}: {words} {bits} of {quoted[parts[-1].entropy]:.2f} "
         "bits (which value belongs to which object).",
@@ -138,12 +139,12 @@ def _name(row: Record) -> str:
     return f"{layer}{row['tokens']}, {family_of(row['options'])} probe"
 
 
-def _bits(row: Record, part: Part, sign: str) -> str:
-    if pd.isna(row[part.bound]):
+def _bits(row: Record, bound: str, sign: str) -> str:
+    if pd.isna(row[bound]):
         return "-"
-    ends = [row[f"{part.bound}_low"], row[f"{part.bound}_high"]]
+    ends = [row[f"{bound}_low"], row[f"{bound}_high"]]
     interval = "" if any(map(pd.isna, ends)) else f" ({between(*ends)})"
-    return f"{sign} {at_least(row[part.bound])}{interval}"
+    return f"{sign} {at_least(row[bound])}{interval}"
 
 
 @styled

@@ -42,7 +42,7 @@ WHERE: Final = "bindscope.concepts"
 FEWEST_SETS: Final = 10  # of objects: three parts of fewer are too small to say anything
 ESTIMATORS: Final = ("avg", "avg_pos", "ols")
 STRENGTHS: Final = (0.0, 0.5, 1.0, 1.5)
-APPROXIMATORS: Final = ("additive", "per_object", "mlp")
+APPROXIMATORS: Final = ("additive", "per_object")
 N_SPLITS: Final = 3  # of objects, for approximators
 VALIDATION_SHARE: Final = 0.1  # of training objects
 # Analysis -> its options with their defaults; without estimators: all that there are scenes for.
@@ -52,7 +52,7 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "removal": {},
     "alignment": {},
     "editing": {"estimators": None, "strengths": STRENGTHS},
-    "approximators": {"approximators": APPROXIMATORS, "coverages": (0.5,)},
+    "approximators": {"approximators": APPROXIMATORS, "coverages": (0.8,)},
 }
 _PARTS: Final = ("vectors", "probes", "scores")
 _VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
@@ -120,7 +120,7 @@ def concepts(
     >>> data = bs.example("pairs", n=200)
     >>> result = bs.concepts(data.arrays, data.objects, analyses=["recognition"])
     >>> sorted(result.table["layer"].unique())
-    ['lookup', 'products', 'values']
+    ['products', 'values']
     """
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
     n = next(iter(layers.values())).shape[0]

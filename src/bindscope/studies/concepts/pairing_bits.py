@@ -8,8 +8,8 @@ vector w_o per object, normalised over the pairs that agree. It is convex; what 
 prior on test scenes is a lower bound on the information, by less noise than the sample's
 (`statistics.control_variates`).
 
-Study one's own probe (`bindscope.measure`, `linear`) asks bit after bit and may use more than a
-vector per object; on embeddings that both are given, both are bounds on the same number.
+Study one's own probe (`bindscope.binding_information`, `linear`) asks bit after bit and may use
+more than a vector per object; on the same embeddings, both are bounds on the same number.
 """
 
 from __future__ import annotations

@@ -105,7 +105,13 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
-    about = {"analysis": _ARRAYS, "dataset": _ARRAYS, "embedding": names, "vectors": "planted"}
+    about = {
+        "analysis": _ARRAYS,
+        "dataset": _ARRAYS,
+        "embedding": names,
+        "vectors": "planted",
+        "trained_coverage": np.nan,
+    }
     rows = table.assign(**about)
     kinds = {name: rows["analysis_kind"].eq(kind) for kind, name in _NAMED}
     geometry = ~np.logical_or.reduce([*kinds.values()])
@@ -121,30 +127,33 @@ _NAMED: Final = tuple((kind, name) for name, kind in _ANALYSIS.items())
 
 
 def summarize(result: Result) -> Summary:
-    """Return the recognition of pairs as text, a row per layer and analysis."""
+    """Return the recognition of pairs as text: a row per analysis, of several layers one column."""
     rows = quotable(result.table)
     first = result.table.iloc[0]
-    lines = []
-    for row in rows.to_dict("records"):
-        cells = {"layer": row["layer"]} if "layer" in row else {}
-        lines.append({
-            **cells, "analysis": _title(row), "pairs recognized": _percent(row["value"]),
-            "guess from values": _percent(row["bag_of_concepts_guess"]),
-            "gain in points (95 % CI)": _gain(row),
-        })  # fmt: skip
+    cells = [
+        {
+            "analysis": _title(row),
+            "layer": row.get("layer", ""),
+            "recognized": f"{_percent(row['value'])}, {_gain(row)}",
+        }
+        for row in rows.to_dict("records")
+    ]
+    frame = pd.DataFrame(cells, columns=["analysis", "layer", "recognized"])
+    wide = frame.pivot(index="analysis", columns="layer", values="recognized")
+    wide = wide.reindex(index=frame["analysis"].unique(), columns=frame["layer"].unique())
+    wide.columns = [f"layer {name}" if name else "recognized" for name in wide.columns]
     heading = (
-        f"Concepts: scenes of {first['n_slots']} of {first['n_objects']} objects that share no "
-        "value; are all objects recognized? (95 % CI over objects)"
+        f"Concepts: scenes of {first['n_slots']} of {first['n_objects']} objects without a shared "
+        "value, % recognized, and points above the best guess from values alone (95 % CI)"
     )
     quoted = result.best.to_dict()
     closing = [claims_line(result.claims)]
     if quoted["measure"] == "object":
         layer = f"layer {quoted['layer']}, " if "layer" in quoted else ""
         closing.insert(
-            0, f"To quote: {layer}{_title(quoted)}: {_gain(quoted)} points above the best guess "
-            "from values alone."
-        )  # fmt: skip
-    return Summary(heading, pd.DataFrame(lines), tuple(closing))
+            0, f"To quote: {layer}{_title(quoted)}: {_gain(quoted)} points above that guess."
+        )
+    return Summary(heading, wide.reset_index().fillna("-"), tuple(closing))
 
 
 def _title(row: Mapping[Any, Any]) -> str:

@@ -1,0 +1,419 @@
+"""`bindscope.binding_information`: known answers, any arrays, errors, and no workflow needed."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import zarr
+
+import bindscope
+from bindscope import binding_information, example
+from bindscope.arrays.result import MOST_LINES, Result
+from bindscope.codes.space import feature_code
+from bindscope.config.codes import UniformSpace
+from bindscope.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+SPACE: dict[str, Any] = {
+    "kind": "uniform", "groups": {"colour": 3, "shape": 3}, "min_objects": 3, "max_objects": 3,
+}  # fmt: skip
+LINEAR: Any = "linear"
+N = 600
+
+
+def scenes(n: int = N) -> np.ndarray:
+    """Object codes of `SPACE`."""
+    rng = np.random.default_rng(0)
+    objects = np.zeros((n, 9), np.uint8)
+    chosen = np.array([rng.choice(9, 3, replace=False) for _ in range(n)])
+    np.put_along_axis(objects, chosen, 1, axis=1)
+    return objects
+
+
+OBJECTS = scenes()
+EXACT = 0.08  # bits that a fit on few scenes may miss
+
+
+@pytest.fixture(scope="module")
+def identity() -> Result:
+    return binding_information(OBJECTS.astype(float), OBJECTS, space=SPACE, probes=[LINEAR])
+
+
+def test_a_representation_that_knows_everything(identity: Result) -> None:
+    best = identity.best
+    assert best["probe"] == "best"
+    assert best["h_object_bits"] == pytest.approx(np.log2(84), abs=1e-9)
+    assert best["binding_lower_bound_bits"] == pytest.approx(np.log2(84), abs=EXACT)
+    for part in ("feature", "count", "pairing"):
+        entropy = {"feature": "h_feature_bits", "count": "h_counts_given_feature_bits",
+                   "pairing": "h_object_given_counts_bits"}[part]  # fmt: skip
+        # In expectation the entropy; 120 test scenes have an entropy of their own.
+        assert best[f"{part}_lower_bound_bits_low"] - EXACT <= best[entropy]
+        assert best[entropy] <= best[f"{part}_lower_bound_bits_high"] + EXACT
+    assert [*identity.table["probe"]] == ["linear", "best"]
+    assert [*identity.table["tokens"]] == ["vectors", "vectors"]
+    assert identity.table["n_train"].iloc[0] == 420
+
+
+def test_features_and_counts_alone() -> None:
+    features = feature_code(OBJECTS, (3, 3))
+    grid = OBJECTS.reshape(-1, 3, 3)
+    counts = np.concatenate([grid.sum(2), grid.sum(1)], axis=1)
+    what = binding_information(features, OBJECTS, space=SPACE, probes=[LINEAR])
+    many = binding_information(np.eye(4)[counts].reshape(N, -1), OBJECTS, space=SPACE,
+                             probes=[LINEAR])  # fmt: skip
+    for found in (what.best, many.best):
+        assert found["feature_lower_bound_bits_high"] >= found["h_feature_bits"] - EXACT
+        assert abs(found["pairing_lower_bound_bits"]) <= EXACT
+    assert abs(what.best["count_lower_bound_bits"]) <= EXACT
+    known = many.best["h_counts_given_feature_bits"]
+    assert known > 0.5
+    assert many.best["count_lower_bound_bits_high"] >= known - EXACT
+
+
+def test_shuffled_labels_read_nothing() -> None:
+    found = binding_information(
+        OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR], control="shuffled_labels"
+    )
+    assert found.best["binding_lower_bound_bits"] == 0  # before: -0.08 to 0.02, by the seed
+    assert "prior" in found.best["flags"].split(";")
+    assert {*found.table["control"]} == {"shuffled_labels"}
+
+
+@pytest.mark.parametrize("width", [192, pytest.param(768, marks=pytest.mark.slow)])
+def test_random_features_of_few_scenes_read_nothing(width: int) -> None:
+    """Of 6 x 6 objects and 419 scenes; without the prior in the family: -0.1 to -0.7 of counts."""
+    rng = np.random.default_rng(width)
+    space = {"kind": "uniform", "groups": {"colour": 6, "shape": 6},
+             "min_objects": 9, "max_objects": 9}  # fmt: skip
+    objects = np.zeros((419, 36), np.uint8)
+    np.put_along_axis(objects, rng.random((419, 36)).argsort(1)[:, :9], 1, axis=1)
+    probe: Any = {"family": "linear", "targets": ["chained", "anchored"]}
+    found = binding_information(rng.normal(size=(419, width)), objects, space=space, probes=[probe])
+    for row in found.table.to_dict("records"):
+        for part in ("feature", "count", "pairing", "conditional_binding", "binding"):
+            ends = [row[f"{part}_lower_bound_bits{end}"] for end in ("", "_low", "_high")]
+            assert ends == [0, 0, 0], part
+        assert row["flags"] == "prior"
+    assert "above_prior" not in found.best["flags"]
+
+
+def test_a_part_that_is_decoded_stands_beside_one_that_is_the_prior() -> None:
+    """Features among noise: what occurs is decoded, what goes with what is the prior."""
+    noise = np.random.default_rng(0).normal(size=(N, 64))
+    z = np.hstack([feature_code(OBJECTS, (3, 3)), noise])
+    probe: Any = {"family": "linear", "targets": ["chained"]}
+    found = binding_information(z, OBJECTS, space=SPACE, probes=[probe])
+    assert found.best["feature_lower_bound_bits"] > 0.9 * found.best["h_feature_bits"]
+    assert found.best["pairing_lower_bound_bits"] == 0
+    assert found.best["loss_object_given_counts_bits"] == pytest.approx(
+        found.best["prior_loss_object_given_counts_bits"]
+    )
+
+
+def test_probes_that_are_fitted_in_steps_contain_the_prior_too() -> None:
+    rng = np.random.default_rng(1)
+    probe: Any = {"family": "quadratic", "targets": ["chained"], "steps": 40}
+    found = binding_information(rng.normal(size=(N, 32)), OBJECTS, space=SPACE, probes=[probe])
+    assert found.best["binding_lower_bound_bits"] == 0
+    assert found.best["flags"] == "prior"
+
+
+def test_the_seed_decides_everything(identity: Result) -> None:
+    again = binding_information(OBJECTS.astype(float), OBJECTS, space=SPACE, probes=[LINEAR])
+    assert again.table.equals(identity.table)
+
+
+def test_any_frameworks_arrays_and_grids(identity: Result) -> None:
+    space = UniformSpace.model_validate(
+        {**SPACE, "groups": [{"name": n, "size": s} for n, s in SPACE["groups"].items()]}
+    )
+    found = binding_information(
+        torch.tensor(OBJECTS, dtype=torch.bfloat16, requires_grad=False),
+        torch.tensor(OBJECTS).reshape(-1, 3, 3).bool(),
+        space=space,
+        probes=[LINEAR],
+    )
+    assert found.table.equals(identity.table)
+
+
+@pytest.mark.slow
+def test_patch_tokens_and_layers() -> None:
+    """Every token shows one object; the [CLS] token shows nothing."""
+    tokens = np.zeros((N, 3, 9), np.float32)
+    where = np.argwhere(OBJECTS)[:, 1].reshape(N, 3)
+    np.put_along_axis(tokens, where[:, :, None], 1, axis=2)
+    of_set = {"family": "set", "hidden": 16, "summed": 16, "steps": 20}
+    layers = {"cls": np.zeros((N, 9)), 6: tokens}
+    found = binding_information(layers, OBJECTS, space=SPACE, probes=[LINEAR, of_set])
+    read = found.table.set_index(["probe", "layer", "tokens"])["binding_lower_bound_bits"]
+    vectors = [*product(("linear", "best"), (("cls", "vectors"), ("6", "mean")))]
+    places = {(probe, *place) for probe, place in vectors}
+    assert {*read.index} == places | {("set", "6", "patches"), ("best", "6", "patches")}
+    # It starts from the optimum of the linear probe on the mean of the patches.
+    assert read["set", "6", "patches"] >= read["linear", "6", "mean"] - EXACT
+    assert read["linear", "6", "mean"] == pytest.approx(np.log2(84), abs=EXACT)
+    assert abs(read["linear", "cls", "vectors"]) <= EXACT
+    assert not found.notes
+    assert found.best["layer"] == "6"
+
+
+def test_arrays_on_disk_are_read_in_parts(identity: Result, tmp_path: Path) -> None:
+    floats = OBJECTS.astype(np.float32)
+    np.save(tmp_path / "z.npy", floats)
+    mapped = np.load(tmp_path / "z.npy", mmap_mode="r")
+    stored = zarr.create_array(tmp_path / "z.zarr", data=floats, chunks=(100, 9))
+    for z in (mapped, stored):
+        found = binding_information(z, OBJECTS, space=SPACE, probes=[LINEAR])
+        pd.testing.assert_frame_equal(found.table, identity.table)
+    tokens = zarr.create_array(tmp_path / "t.zarr", data=floats[:, None], chunks=(100, 1, 9))
+    found = binding_information(tokens, OBJECTS, space=SPACE, probes=[LINEAR])
+    columns = [name for name in found.table if name != "tokens"]
+    pd.testing.assert_frame_equal(found.table[columns], identity.table[columns])
+    stored[7, 0] = np.nan
+    with pytest.raises(InputError, match=r"not finite in 1 scenes, the first of them scene 7"):
+        binding_information(stored, OBJECTS, space=SPACE, probes=[LINEAR])
+
+
+def test_a_table_with_a_row_per_object(identity: Result) -> None:
+    scene, cell = np.nonzero(OBJECTS)
+    frame = pd.DataFrame(
+        {"scene": scene, "colour": np.array([*"abc"])[cell // 3], "shape": cell % 3}
+    ).sample(frac=1, random_state=0)
+    z = OBJECTS.astype(float)
+    drawn = {"kind": "uniform", "min_objects": 3, "max_objects": 3}
+    found = binding_information(z, frame, space=drawn, probes=[LINEAR])
+    pd.testing.assert_frame_equal(found.table, identity.table)
+    names = frame.sort_values("scene").assign(scene=lambda rows: "img" + rows["scene"].astype(str))
+    found = binding_information(z, names, space=drawn, probes=[LINEAR])
+    pd.testing.assert_frame_equal(found.table, identity.table)
+    counted = binding_information(z, pd.concat([frame, frame[:1]]), probes=[LINEAR])
+    assert counted.notes == (
+        "1 scenes have equal objects; a code says which objects occur, not how many.",
+    )
+    assert (counted.table["flags"] == "assumed_prior").all()
+
+
+def test_near_duplicates_stay_on_one_side() -> None:
+    """Of 120 scenes with five copies each, a vector per scene says nothing of new scenes."""
+    objects = np.repeat(OBJECTS[:120], 5, axis=0)
+    group = np.repeat(np.arange(120), 5)
+    z = np.random.default_rng(0).normal(size=(120, 64))[group]
+    probe: Any = {"family": "linear", "targets": ["chained"]}
+
+    def decoded(**how: Any) -> float:
+        found = binding_information(z, objects, space=SPACE, probes=[probe], **how)
+        return float(found.best["binding_lower_bound_bits"])
+
+    assert decoded() > 1  # copies in train and test
+    assert decoded(groups=group) <= 0
+    words = np.where(group < 80, "train", np.where(group < 95, "val", "test"))
+    assert decoded(split=words) <= 0
+
+
+def test_scenes_of_an_unknown_distribution() -> None:
+    found = binding_information(OBJECTS, OBJECTS.reshape(-1, 3, 3), probes=[LINEAR])
+    assert (found.table["flags"] == "assumed_prior").all()
+    assert found.table["pairing_lower_bound_bits"].isna().all()
+    assert found.best["h_object_bits"] > np.log2(84) - EXACT
+    text = repr(found)
+    assert "≥" not in text
+    assert "~ " in text
+    assert "no number is a bound" in text
+    by_sizes = binding_information(OBJECTS, OBJECTS, space=(3, 3), probes=[LINEAR])
+    assert by_sizes.table.equals(found.table)
+    assert len(found.plot().axes[0].patches) == 2 * 2
+
+
+def test_what_is_shown(identity: Result, tmp_path: Path) -> None:
+    text = repr(identity)
+    assert len(text.splitlines()) <= MOST_LINES
+    assert re.search(r"≥ 6\.3\d", text)
+    for words in ("features, of", "counts, of", "pairing, of", "Best by validation", "1 of 1 hold"):
+        assert words in text
+    page = identity._repr_html_()
+    assert page.count("<table") == 1
+    assert "≥ 6.3" in page
+    figure = identity.plot()
+    (axes,) = figure.axes
+    assert len(axes.patches) == 2 * 3
+    ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
+    assert max(ends) == pytest.approx(np.log2(84), abs=0.1)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["vectors, linear",
+                                                                    "vectors, best"]  # fmt: skip
+    figure.savefig(tmp_path / "plot.png")
+    identity.to_parquet(tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "table.parquet"), identity.table)
+
+
+def test_a_long_result_is_ten_lines() -> None:
+    layers = {f"block{i}": OBJECTS for i in range(12)}
+    probe: Any = {"family": "linear", "targets": ["chained"]}
+    found = binding_information(layers, OBJECTS, space=SPACE, probes=[probe, "set", "dnn"][:2])
+    assert len(repr(found).splitlines()) == MOST_LINES
+    assert "more rows in .table" in repr(found)
+    assert len(found.claims) == 12
+    assert {*found.claims["verdict"]} == {"holds"}
+
+
+def test_the_example_has_the_truth_that_is_planted() -> None:
+    data = example("matching", n=600)
+    found = binding_information(data.arrays, data.objects, space=data.space, probes=[LINEAR])
+    best = found.table[found.table["probe"] == "best"].set_index("layer")
+    for name, truth in data.truth.items():
+        for part, bits in truth.items():
+            bound = best.loc[name, f"{part.removesuffix('_bits')}_lower_bound_bits"]
+            assert bound == pytest.approx(bits, abs=EXACT), (name, part)
+    with pytest.raises(InputError, match=r"no example 'matchin'.*\n.*matching, pairs"):
+        example("matchin")
+
+
+def test_probes_of_patches_are_left_out_of_vectors() -> None:
+    found = binding_information(
+        OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR, "attention_quadratic"]
+    )
+    assert found.notes == ("attention-quadratic was not fitted: it reads patch tokens (N, T, d).",)
+    assert found.notes[0] in repr(found)
+
+
+Z = np.ones((N, 4))
+_SCENE, _CELL = np.nonzero(OBJECTS)
+FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"Z": Z[0]}, r"`Z` is \(4,\)(.|\n)*\(N, d\) or \(N, T, d\)"),
+        ({"Z": np.where(np.arange(N)[:, None] == 7, np.nan, Z)},
+         "not finite in 1 scenes, the first of them scene 7"),
+        ({"Z": Z[:50]}, "600 object codes for 50 scenes"),
+        ({"Z": Z.astype(str)}, "`Z` is an array of <U"),
+        ({"Z": {"a": Z, "b": Z[1:]}}, r"differ in their number of scenes \(a: 600, b: 599\)"),
+        ({"Z": {}}, "`Z` has no layer"),
+        ({"objects": OBJECTS * 2}, "holds other values than 0 and 1"),
+        ({"objects": OBJECTS[:, :8]}, r"objects are \(600, 8\)(.|\n)*codes \(N, 9\) or grids"),
+        ({"objects": np.eye(9, dtype=int)[np.arange(N) % 9]},
+         r"scene 0 has an object code outside the space(.|\n)*'max_objects': 3"),
+        ({"objects": OBJECTS[:20], "Z": Z[:20]}, "there are 20 scenes"),
+        ({"space": None}, "do not say what the feature groups are"),
+        ({"space": {"kind": "uniform", "groups": {"a": 3, "b": 3}}}, "max_objects: Field required"),
+        ({"space": {**SPACE, "kind": "unifrom"}}, "`space` is not as it must be"),
+        ({"objects": np.tile(OBJECTS[0], (N, 1))}, "all scenes have the same objects"),
+        ({"objects": FRAME.drop(columns="scene")}, "`objects` has the columns color, shape"),
+        ({"objects": FRAME.assign(color=None)}, "`objects` has no color in row 0"),
+        ({"objects": FRAME.assign(color="red")}, "all objects of `objects` have the same color"),
+        ({"objects": FRAME[3:].assign(scene="img" + FRAME["scene"][3:].astype(str))},
+         "`objects` names 599 scenes, and the arrays have 600"),
+        ({"objects": FRAME, "space": {**SPACE, "groups": {"color": 3, "shape": 4}}},
+         r"`space` has groups of \(3, 4\) values, `objects` of \(3, 3\)"),
+        ({"groups": np.arange(5)}, r"`groups` is \(5,\), and there are 600 scenes"),
+        ({"groups": np.zeros(N)}, r"no scene is left for \w+ \(1 groups of 600 scenes\)"),
+        ({"split": ["train"] * N}, "`split` has train: 600, val: 0, test: 0"),
+        ({"split": ["train"] * N, "groups": np.zeros(N)}, "both `split` and `groups` are given"),
+        ({"control": "shuffled"}, "there is no control 'shuffled'"),
+        ({"probes": ["liner"]}, r"no probe family 'liner'; did you mean 'linear'\?"),
+        ({"probes": [{"family": "linear", "rank": 3}]}, r"rank: Extra inputs"),
+        ({"probes": ["attention_quadratic"]}, "no probe can read `Z`"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"Z": Z, "objects": OBJECTS, "space": SPACE, **changes}
+    with pytest.raises(InputError, match=message) as caught:
+        binding_information(given.pop("Z"), given.pop("objects"), **given)
+    assert len(str(caught.value).splitlines()) == 2  # what, and the remedy
+
+
+# --- the pages, and what is installed --------------------------------------------------------
+
+
+def snippets(page: str) -> list[str]:
+    """The Python blocks of a page that call a public function of arrays."""
+    blocks = (ROOT / page).read_text().split("```python\n")[1:]
+    code = [block.partition("```")[0] for block in blocks]
+    return [block for block in code if re.search(r"bs\.(binding_information|concepts)\(", block)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/arrays.md"])
+def test_snippets_run_as_they_are_written(
+    page: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocks = snippets(page)
+    assert blocks
+    for code in blocks:
+        assert len([line for line in code.splitlines() if line.strip()]) <= 5
+        monkeypatch.chdir(tmp_path)
+        before = time.process_time()
+        exec(compile(code, page, "exec"), {})
+        assert time.process_time() - before < 60
+        assert "≥ 4.5" in (out := capsys.readouterr().out) or "points above" in out
+
+
+@pytest.mark.parametrize("name", bindscope.__all__)
+def test_public_names_are_documented_and_shown_by_tab_completion(name: str) -> None:
+    function = getattr(bindscope, name)
+    assert name in dir(bindscope)
+    assert function.__doc__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["binding_information", "concepts", "example"])
+def test_docstring_examples(name: str) -> None:
+    parsed = doctest.DocTestFinder().find(getattr(bindscope, name), name)
+    examples = [one for test in parsed for one in test.examples]
+    assert examples
+    runner = doctest.DocTestRunner()
+    for test in parsed:
+        runner.run(test)
+    assert not runner.failures
+
+
+# What `pip install .` does not bring, by the name that is imported.
+EXTRAS = {"psutil": "psutil", "pygments": "pygments", "snakemake": "snakemake"}
+_BLOCKED = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {names}:
+            raise ModuleNotFoundError(f"{{name}} is an extra", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import bindscope
+assert not {{"numpy", "torch", "pandas"}} & {{*sys.modules}}, "importing bindscope is not light"
+import numpy as np
+objects = np.eye(4, dtype=int)[np.arange(200) % 4]
+space = {{"kind": "uniform", "groups": {{"a": 2, "b": 2}}, "max_objects": 1}}
+found = bindscope.binding_information(objects, objects, space=space)
+print(found)
+found.plot()
+import bindscope.notebook, bindscope.models.loading, bindscope.scenes.shapes
+assert not {names} & {{name.partition(".")[0] for name in sys.modules}}
+"""
+
+
+def test_arrays_need_no_workflow(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = {re.split(r"[^\w-]", text)[0] for text in project["optional-dependencies"]["workflow"]}
+    assert extra == {*EXTRAS}
+    done = subprocess.run(
+        [sys.executable, "-c", _BLOCKED.format(names={*EXTRAS.values()})],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "≥ 1.99" in done.stdout
+    assert "set was not fitted" in done.stdout
