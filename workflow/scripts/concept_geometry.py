@@ -1,6 +1,6 @@
 """Measure what is read from an embedding, and how far it is a sum over objects."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ def main(job: "Job") -> None:
     sizes, sums = job.spec["sizes"], {"estimators": job.spec["estimators"]}
     z, values = read_arrays(job.input, names["vectors"], sizes)
     slots = np.concatenate(read_slots(job.input["codes"]))
-    analyses = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
+    analyses: list[Any] = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
     texts = None
     for path in job.input.get("captions", ()):
         texts = read_captions(path, sizes, len(z) - len(slots))

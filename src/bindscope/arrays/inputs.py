@@ -245,15 +245,17 @@ def read_objects(
                 "fill it in; an object without a value is still in the scene",
             )  # fmt: skip
     values = {kind: frame[kind].astype("category").cat for kind in kinds}
-    for kind, column in values.items():
-        if len(column.categories) < 2:
+    for kind, accessor in values.items():
+        if len(accessor.categories) < 2:
             raise InputError(
                 where, f"all objects of `{name}` have the same {kind}",
                 "leave this column out: there is nothing to distinguish",
             )  # fmt: skip
-    codes = np.stack([column.codes.to_numpy(np.int64) for column in values.values()], axis=1)
-    levels = {kind: tuple(map(str, column.categories)) for kind, column in values.items()}
-    slot = frame["slot"].to_numpy(np.int64) if "slot" in frame else None
+    codes = np.stack([np.asarray(each.codes, np.int64) for each in values.values()], axis=1)
+    levels = {kind: tuple(map(str, each.categories)) for kind, each in values.items()}
+    slot: Integers | None = None
+    if "slot" in frame:
+        slot = np.asarray(frame["slot"], np.int64)
     return ObjectTable(_scene_rows(frame, n_scenes, where, name), slot, codes, levels)
 
 
@@ -261,13 +263,13 @@ def _scene_rows(frame: pd.DataFrame, n_scenes: int, where: str, name: str) -> In
     """Return the row of each object's scene in the arrays."""
     scene = frame["scene"]
     if scene.dtype.kind in "iu" and scene.between(0, n_scenes - 1).all():
-        return scene.to_numpy(np.int64)
+        return np.asarray(scene, np.int64)
     if (n_named := scene.nunique()) != n_scenes:
         raise InputError(
             where, f"`{name}` names {n_named} scenes, and the arrays have {n_scenes}",
             f"number `scene` by the rows of the arrays, 0 to {n_scenes - 1}",
         )  # fmt: skip
-    rows, _ = scene.factorize()  # type: ignore[attr-defined]
+    rows, _ = scene.factorize()
     return np.asarray(rows, np.int64)
 
 

@@ -12,7 +12,7 @@ from bindscope.core.files import write_atomic
 from bindscope.core.registries import resolve
 
 if TYPE_CHECKING:
-    from os import PathLike
+    from pathlib import Path
 
     import pandas as pd
     from matplotlib.figure import Figure
@@ -116,7 +116,7 @@ class Result:
         """Draw the result in one figure."""
         return self._view.draw(self.table)
 
-    def to_parquet(self, path: str | PathLike[str]) -> None:
+    def to_parquet(self, path: str | Path) -> None:
         """Write the table; a file that is there already is replaced as a whole."""
         buffer = io.BytesIO()
         self.table.to_parquet(buffer, index=False)

@@ -102,13 +102,14 @@ def read_labels(objects: Any, space: Any, n_scenes: int, rows: Mapping[str, Inte
 
 def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bits, list[str]]:
     """Return the space, the codes (N, K) and notes of a table with a row per object."""
-    declared = [group.name for group in space.groups] if isinstance(space, Model) else []
-    if isinstance(space, Mapping) and isinstance(space.get("groups"), Mapping):
-        declared = [*space["groups"]]
+    if isinstance(space, Mapping) and "groups" in space:
+        space = _space(space, np.zeros((0, 0), np.uint8))
+    declared = [group.name for group in getattr(space, "groups", ())]
     table = read_objects(frame, n_scenes, WHERE, "objects", declared)
-    if space is None or (isinstance(space, Mapping) and "groups" not in space):
-        groups = dict(zip(_slugs(table.levels), table.sizes, strict=True))
-        space = table.sizes if space is None else {**space, "groups": groups}
+    if space is None:
+        space = table.sizes
+    elif isinstance(space, Mapping):
+        space = {**space, "groups": dict(zip(_slugs(table.levels), table.sizes, strict=True))}
     codes = np.zeros((n_scenes, prod(table.sizes)), np.uint8)
     codes[table.scene, np.ravel_multi_index(tuple(table.codes.T), table.sizes)] = 1
     known = _space(space, codes)

@@ -35,8 +35,8 @@ def matching(n: int | None, random_state: int) -> Example:
     objects = pd.DataFrame(
         {
             "scene": np.repeat(np.arange(n), N_CHOSEN),
-            "color": pd.Categorical.from_codes(colors.ravel(), COLORS),
-            "shape": pd.Categorical.from_codes(shapes.ravel(), SHAPES),
+            "color": pd.Categorical.from_codes(colors.ravel(), pd.Index(COLORS)),
+            "shape": pd.Categorical.from_codes(shapes.ravel(), pd.Index(SHAPES)),
         }
     )
     features, pairing = 2 * log2(comb(N_VALUES, N_CHOSEN)), log2(factorial(N_CHOSEN))

@@ -45,7 +45,7 @@ from bindscope.studies.binding_information.probes.data import ArrayPatches, Prob
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.binding_information.rules import flag_list
 
-SHARES: Final = dict(zip(SPLITS, (0.7, 0.1, 0.2), strict=True))
+SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
 _SCENES_AT_ONCE = 512  # of patch tokens on disk

@@ -126,7 +126,7 @@ def measured_rows(
     seed: int,
     space: UniformSpace = SPACE,
 ) -> pd.DataFrame:
-    """Return the table of `bindscope.binding_information`, with the columns that only a run fills."""
+    """Return the table of `binding_information`, with the columns that only a run fills."""
     result = binding_information(
         planted(objects, rng), objects, space=space, probes=[PROBE], random_state=seed, device="cpu"
     )

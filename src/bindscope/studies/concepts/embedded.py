@@ -77,7 +77,7 @@ def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
     scene, slot = np.nonzero(slots >= 0)
     values = values_of(slots[scene, slot], sizes)
     kinds = {
-        f"type{k}": pd.Categorical.from_codes(values[:, k], range(size))
+        f"type{k}": pd.Categorical.from_codes(values[:, k], pd.Index(range(size)))
         for k, size in enumerate(sizes)
     }
     return pd.DataFrame({"scene": scene, "slot": slot, **kinds})

@@ -34,8 +34,8 @@ def pairs(n: int | None, random_state: int) -> Example:
     objects = pd.DataFrame(
         {
             "scene": np.repeat(np.arange(len(scenes)), scenes.n_slots),
-            "color": pd.Categorical.from_codes(color, COLORS),
-            "shape": pd.Categorical.from_codes(shape, SHAPES),
+            "color": pd.Categorical.from_codes(color, pd.Index(COLORS)),
+            "shape": pd.Categorical.from_codes(shape, pd.Index(SHAPES)),
         }
     )
     truth = {

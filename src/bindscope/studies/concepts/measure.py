@@ -179,7 +179,7 @@ def _rows(
 
 def _analysis(entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name and all options of an analysis."""
-    options = {"analysis": entry} if isinstance(entry, str) else dict(entry)
+    options: dict[str, Any] = {"analysis": entry} if isinstance(entry, str) else dict(entry)
     name = str(options.pop("analysis", ""))
     if name not in OPTIONS:
         raise InputError(

@@ -105,7 +105,7 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
-    about = {
+    about: dict[str, Any] = {
         "analysis": _ARRAYS,
         "dataset": _ARRAYS,
         "embedding": names,
