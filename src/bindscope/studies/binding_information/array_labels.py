@@ -63,21 +63,24 @@ class Labels:
     notes: tuple[str, ...] = ()
 
 
-def read_labels(objects: Any, space: Any, n_scenes: int, rows: Mapping[str, Integers]) -> Labels:
+def read_labels(
+    objects: Any, space: Any, rows: Mapping[str, Integers], more_notes: Sequence[str] = ()
+) -> Labels:
     """Check the codes and count the prior.
 
     Parameters
     ----------
     objects, space
         As `measure.binding_information` takes them.
-    n_scenes
-        Scenes of the representation.
     rows
         Split -> its scenes.
+    more_notes
+        What is to be known besides.
     """
-    notes: list[str] = []
+    notes, n_scenes = [*more_notes], sum(map(len, rows.values()))
     if hasattr(objects, "columns"):
-        known, codes, notes = _from_table(objects, space, n_scenes)
+        known, codes, note = _from_table(objects, space, n_scenes)
+        notes += [note] if note else []
     else:
         codes = _bits(objects)
         if len(codes) != n_scenes:
@@ -100,8 +103,8 @@ def read_labels(objects: Any, space: Any, n_scenes: int, rows: Mapping[str, Inte
     return Labels(codes, feature_code(codes, sizes), sizes, of_split, prior, rows, tuple(notes))
 
 
-def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bits, list[str]]:
-    """Return the space, the codes (N, K) and notes of a table with a row per object."""
+def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bits, str]:
+    """Return the space, the codes (N, K) and a note of a table with a row per object."""
     if isinstance(space, Mapping) and "groups" in space:
         space = _space(space, np.zeros((0, 0), np.uint8))
     declared = [group.name for group in getattr(space, "groups", ())]
@@ -119,17 +122,17 @@ def _from_table(frame: pd.DataFrame, space: Any, n_scenes: int) -> tuple[Any, Bi
             WHERE, f"`space` has groups of {sizes} values, `objects` of {table.sizes}",
             "make columns categorical if some of their values never occur",
         )  # fmt: skip
-    return known, codes, _notes_of(table)
+    return known, codes, _note_of(table)
 
 
-def _notes_of(table: ObjectTable) -> list[str]:
-    """Say how many scenes have two equal objects, of which a code tells one."""
+def _note_of(table: ObjectTable) -> str:
+    """Say how many scenes have two equal objects, of which a code has one; "" for none."""
     rows = np.column_stack([table.scene, table.codes])
     distinct, repeats = np.unique(rows, axis=0, return_counts=True)
     n_scenes = len(np.unique(distinct[repeats > 1, 0]))
     if not n_scenes:
-        return []
-    return [f"{n_scenes} scenes have equal objects; a code says which objects occur, not how many."]
+        return ""
+    return f"{n_scenes} scenes have equal objects; a code says which objects occur, not how many."
 
 
 def _slugs(names: Sequence[str] | Mapping[str, Any]) -> list[str]:

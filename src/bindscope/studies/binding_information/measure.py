@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -48,6 +47,7 @@ from bindscope.studies.binding_information.rules import flag_list
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
+_GROUPS_NOTE = "Intervals resample scenes, not groups: they may be too narrow."
 _SCENES_AT_ONCE = 512  # of patch tokens on disk
 
 Array = npt.NDArray[Any]
@@ -80,74 +80,61 @@ def binding_information(
     ----------
     Z
         Floats (N, d), a vector per scene, or (N, T, d), its patch tokens; or ``{layer: array}``.
-        NumPy, torch on any device, or whatever `numpy.asarray` reads; memory-mapped, Zarr and HDF5
-        arrays are read in parts.
+        NumPy, torch, what `numpy.asarray` reads; memory-mapped, Zarr and HDF5 are read in parts.
     objects
-        A DataFrame with a row per object: `scene` (row of `Z`), then a column per feature group
-        (color, shape). Or object codes: 0 or 1 (N, K), K the product of the groups' sizes, the
-        last group varying fastest; or these as grids (N, size of group 1, size of group 2, ...).
+        A DataFrame with a row per object: `scene` (row of `Z`), then a column per feature group; or
+        codes of 0 and 1 (N, K), the last group varying fastest, or (N, size of group 1, ...).
     space
-        The scene distribution: a `space` section of the configuration, as a mapping or as an
-        object of `bindscope.config.codes`; `groups` follow from a DataFrame. If the distribution is
-        unknown, the groups' sizes, or nothing: the prior is then estimated from the train
-        scenes, and each row has the flag `assumed_prior`.
+        The scene distribution, a `space` section of the configuration (docs/arrays.md). Nothing, or
+        the groups' sizes: the prior is estimated, and rows have the flag `assumed_prior`.
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "rank": 8}``).
-        Families of patches are fitted on patches, others on vectors or the mean of the patches.
-    groups
-        Labels (N,) of near-duplicates (frames, augmentations), which a split does not part.
-    split
-        `train`, `val` or `test` for each scene (N,); default: 70, 10 and 20 % at random.
+    groups, split
+        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
+        `train`, `val` or `test` for each scene (N,).
     control
         ``"shuffled_labels"`` pairs scenes and labels at random: all bounds should be about 0.
-    random_state
-        Seed of the split and of the probes.
-    device
-        Where probes that are named by their family are fitted.
+    random_state, device
+        Seed of the split and of the probes; where probes named by their family are fitted.
 
     Returns
     -------
     Result
-        A row per layer, token input and probe with the pipeline's columns in bits
-        (docs/tables.md), and a row `best` per layer and token input.
+        A row per layer, token input and probe, and one of the `best`; bits (docs/tables.md).
 
     Raises
     ------
     InputError
-        If shapes do not fit, values are not finite, codes are not 0 or 1 or lie outside the space,
-        all scenes are alike, or no probe can read `Z`.
+        If inputs do not fit together or to the space, or no probe can read `Z`.
 
     Examples
     --------
     >>> import bindscope as bs
     >>> data = bs.example("matching", n=400)
-    >>> result = bs.binding_information(data.arrays, data.objects, space=data.space,
-    ...                                 probes=["linear"])
-    >>> result.best["layer"]
+    >>> bs.binding_information(data.arrays, data.objects, space=data.space).best["layer"]
     'pairs'
     """
     layers = read_layers(Z, WHERE, "Z")
-    n_scenes = next(iter(layers.values())).shape[0]
+    if control not in (None, "shuffled_labels"):
+        raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
+    rows = _split(next(iter(layers.values())).shape[0], split, groups, random_state)
+    labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
+    chosen = [_probe(entry, device_kind(device)) for entry in probes]
+    return _measured(chosen, layers, labels, random_state, control or "none")
+
+
+def _split(n_scenes: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
+    """Return the scenes of each split, ascending."""
     if n_scenes < FEWEST_SCENES:
         raise InputError(
             WHERE, f"there are {n_scenes} scenes",
             f"give at least {FEWEST_SCENES}, better thousands",
         )  # fmt: skip
-    if split is not None and groups is not None:
-        raise InputError(WHERE, "both `split` and `groups` are given", "give one of them")
-    if control not in (None, "shuffled_labels"):
-        raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
-    rows = (
-        random_split(n_scenes, SHARES, groups, random_state, WHERE)
-        if split is None
-        else read_split(split, n_scenes, SPLITS, WHERE)
-    )
-    labels = read_labels(objects, space, n_scenes, rows)
+    if split is None:
+        return random_split(n_scenes, SHARES, groups, random_state, WHERE)
     if groups is not None:
-        note = "Intervals resample scenes, not groups: they may be too narrow."
-        labels = replace(labels, notes=(*labels.notes, note))
-    chosen = [_probe(entry, device_kind(device)) for entry in probes]
-    return _measured(chosen, layers, labels, random_state, control or "none")
+        raise InputError(WHERE, "both `split` and `groups` are given", "give one of them")
+    return read_split(split, n_scenes, SPLITS, WHERE)
 
 
 def _measured(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from bindscope.arrays.inputs import (
     ObjectTable,
+    Representation,
     device_kind,
     read_layers,
     read_objects,
@@ -38,6 +39,7 @@ from bindscope.studies.concepts.vectors import SingleScenes
 if TYPE_CHECKING:
     import pandas as pd
 
+USUAL: Final = ("recognition", "decomposition", "editing", "approximators")
 WHERE: Final = "bindscope.concepts"
 FEWEST_SETS: Final = 10  # of objects: three parts of fewer are too small to say anything
 ESTIMATORS: Final = ("avg", "avg_pos", "ols")
@@ -59,17 +61,38 @@ _VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
 _TABLES: Final = {"editing": "concept_editing", "approximators": "binding_complexity"}
 
 
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What is measured of every layer.
+
+    Attributes
+    ----------
+    analyses
+        Names with all options.
+    queries
+        By name of their modality.
+    other
+        Full scenes in the other modality, (n, d').
+    parts, split_by
+        Which full scenes estimate, fit and score.
+    random_state
+        Seed of the approximators.
+    """
+
+    analyses: Sequence[tuple[str, Mapping[str, Any]]]
+    queries: Mapping[str, Readout]
+    other: Floats | None
+    parts: Parts
+    split_by: SplitBy
+    random_state: int
+
+
 def concepts(
     embeddings: Any,
     values: pd.DataFrame | Any,
     *,
     texts: Mapping[str, Any] | None = None,
-    analyses: Sequence[str | Mapping[str, Any]] = (
-        "recognition",
-        "decomposition",
-        "editing",
-        "approximators",
-    ),
+    analyses: Sequence[str | Mapping[str, Any]] = USUAL,
     split: Any = None,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -79,52 +102,55 @@ def concepts(
     Parameters
     ----------
     embeddings
-        Floats (N, d), a vector per scene, or ``{layer: array}``; NumPy, torch on any device, or
-        whatever `numpy.asarray` reads.
+        Floats (N, d) of any framework, a vector per scene, or ``{layer: array}``.
     values
-        A DataFrame with a row per object: `scene` (row of `embeddings`), then a column per kind of
-        value (color, shape); objects take the scene's slots in the order of their rows, or as a
-        column `slot` says. Or integers (N, slots, kinds), -1 where a slot is empty. All scenes
-        have the same number of objects; those of one object serve the estimator ``"single"``.
+        A DataFrame with a row per object: `scene` (row of `embeddings`), a column per kind of value
+        and, unless rows are in their order, `slot`; or integers (N, slots, kinds), -1: no object.
+        Scenes have the same number of objects; those of one serve the estimator ``"single"``.
     texts
-        The other modality, captions unless `name` is ``"images"``: `scenes` (N, d'), embeddings of
-        captions of the same scenes, for ``"alignment"``; and, in the space of `embeddings`,
-        queries: `objects` (K, d), all combinations of values, the last kind varying fastest (NaN:
-        none), and `values`, an array (V, d) per kind.
+        Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
+        all combinations of values, the last kind varying fastest (NaN: none), and of `values`, an
+        array (V, d) per kind. With `name`: ``"images"``, images in their stead.
     analyses
-        Names among `recognition`, `decomposition`, `removal`, `alignment`, `editing` and
-        `approximators`, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
+        Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
     split
-        By sets of objects (default), ``"scenes"`` as in the paper, or for each scene one of
-        `vectors`, `probes` and `scores` (N,): what is estimated, fitted and scored on it.
-    random_state
-        Seed of the split and of the approximators.
-    device
-        Where probes and approximators are fitted.
+        By sets of objects (default), by ``"scenes"``, or `vectors`, `probes` or `scores` for each
+        scene (N,): what is estimated, fitted or scored on it.
+    random_state, device
+        Seed of the split and of the approximators; where these and probes are fitted.
 
     Returns
     -------
     Result
-        A row per layer, analysis, quantity and stratum; columns as in the tables
-        `concept_geometry`, `concept_editing` and `binding_complexity` (docs/tables.md).
+        A row per layer, analysis, quantity and stratum, with the columns of docs/tables.md.
 
     Raises
     ------
     InputError
-        If shapes do not fit, values are not finite, a kind has one value, scenes are too few, or an
-        analysis lacks what it needs.
+        If inputs do not fit together, or an analysis lacks what it needs.
 
     Examples
     --------
     >>> import bindscope as bs
     >>> data = bs.example("pairs", n=200)
-    >>> result = bs.concepts(data.arrays, data.objects, analyses=["recognition"])
-    >>> sorted(result.table["layer"].unique())
-    ['products', 'values']
+    >>> bs.concepts(data.arrays, data.objects, analyses=["recognition"]).best["layer"]
+    'products'
     """
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
-    n = next(iter(layers.values())).shape[0]
-    scenes = _read_scenes(values, n)
+    scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
+    plan = _plan(analyses, texts, split, scenes, random_state)
+    with hold_device(device_kind(device)) as held, made_current(held):
+        rows = _measured(layers, scenes, plan, held)
+    return Result(rows, _VIEW, _notes(scenes, plan, texts))
+
+
+def _plan(
+    analyses: Sequence[str | Mapping[str, Any]],
+    texts: Mapping[str, Any] | None,
+    split: Any,
+    scenes: _ArrayScenes,
+    random_state: int,
+) -> _Plan:
     chosen = [_analysis(entry) for entry in analyses]
     readouts, other = _texts(texts, scenes)
     if other is None and "alignment" in [name for name, _ in chosen]:
@@ -132,39 +158,38 @@ def concepts(
             WHERE, "`alignment` compares two modalities, and there is one",
             'give `texts` with "scenes", or leave it out of `analyses`',
         )  # fmt: skip
-    parts, split_by = _parts(split, scenes, n, random_state)
+    parts, split_by = _parts(split, scenes, random_state)
+    return _Plan(chosen, readouts, other, parts, split_by, random_state)
+
+
+def _measured(
+    layers: Mapping[str, Representation], scenes: _ArrayScenes, plan: _Plan, device: str
+) -> dict[str, tuple[Row, ...]]:
+    """Return the rows of all analyses of all layers, by the pipeline's table."""
     rows: dict[str, list[Row]] = {}
-    with hold_device(device_kind(device)) as held, made_current(held):
-        embedded = None
-        for layer, (name, options) in progress_bar([*product(layers, chosen)], "analyses"):
-            if embedded is None or embedded[0] != layer:
-                z = whole(layers[layer].take(np.arange(n)))
-                embedded = layer, scenes.embedded(z, split_by, parts, held)
-            about = {"layer": layer} if layer else {}
-            for row in _rows(name, options, embedded[1], (readouts, other), random_state):
-                table = _TABLES.get(name, "concept_geometry")
-                rows.setdefault(table, []).append({**about, **row})
-    notes = _notes(scenes, split_by, split, texts, [name for name, _ in chosen])
-    return Result({name: tuple(of_table) for name, of_table in rows.items()}, _VIEW, notes)
+    embedded: tuple[str, Embedded] | None = None
+    for layer, (name, options) in progress_bar([*product(layers, plan.analyses)], "analyses"):
+        if embedded is None or embedded[0] != layer:
+            z = whole(layers[layer].take(np.arange(scenes.n)))
+            embedded = layer, scenes.embedded(z, plan.split_by, plan.parts, device)
+        about = {"layer": layer} if layer else {}
+        for row in _rows(name, options, embedded[1], plan):
+            table = _TABLES.get(name, "concept_geometry")
+            rows.setdefault(table, []).append({**about, **row})
+    return {name: tuple(of_table) for name, of_table in rows.items()}
 
 
-def _rows(
-    name: str,
-    options: Mapping[str, Any],
-    embedded: Embedded,
-    texts: tuple[Mapping[str, Readout], Floats | None],
-    random_state: int,
-) -> Iterator[Row]:
+def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan) -> Iterator[Row]:
     """Yield the rows of one analysis, as its table has them."""
     run = resolve(ANALYSES[name])
     if name == "approximators":
-        seeds = range(random_state, random_state + N_SPLITS)
+        seeds = range(plan.random_state, plan.random_state + N_SPLITS)
         for option in options["approximators"]:
             how = (option["options"], options["coverages"], seeds, VALIDATION_SHARE)
             for row in run(embedded, *how, embedded.device):
                 yield {"approximator": option["name"], **row}
         return
-    arguments: dict[str, Any] = {"recognition": texts[0], "alignment": texts[1], **options}
+    arguments: dict[str, Any] = {"recognition": plan.queries, "alignment": plan.other, **options}
     if "estimators" in options and options["estimators"] is None:
         single = ("single",) if embedded.single else ()
         arguments["estimators"] = (*ESTIMATORS, *single)
@@ -228,8 +253,8 @@ class _ArrayScenes:
         Their rows in the arrays.
     alone, objects, positions
         Rows of scenes of one object, the object, and its slot (-1: none is known).
-    n_omitted
-        Scenes of other numbers of objects.
+    n
+        All scenes of the arrays.
     """
 
     scenes: Scenes
@@ -237,7 +262,12 @@ class _ArrayScenes:
     alone: Integers
     objects: Integers
     positions: Integers
-    n_omitted: int
+    n: int
+
+    @property
+    def n_omitted(self) -> int:
+        """Scenes of other numbers of objects."""
+        return self.n - len(self.full) - len(self.alone)
 
     def embedded(self, z: Floats, split_by: SplitBy, parts: Parts, device: str) -> Embedded:
         """Return the embedding of these scenes, of the arrays' (N, d)."""
@@ -270,7 +300,7 @@ def _read_scenes(values: Any, n: int) -> _ArrayScenes:
     objects = slots[alone, position]
     if table and table.slot is None:
         position = np.full(len(alone), -1)
-    return _ArrayScenes(scenes, full, alone, objects, position, n - len(full) - len(alone))
+    return _ArrayScenes(scenes, full, alone, objects, position, n)
 
 
 def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
@@ -308,7 +338,7 @@ def _slots_of_array(values: Any, n: int) -> tuple[Integers, tuple[int, ...]]:
     return np.where(empty, -1, ids_of(codes.clip(0), sizes)), sizes
 
 
-def _parts(split: Any, scenes: _ArrayScenes, n: int, seed: int) -> tuple[Parts, SplitBy]:
+def _parts(split: Any, scenes: _ArrayScenes, seed: int) -> tuple[Parts, SplitBy]:
     """Return which scenes estimate, fit and score, and what is on one side of that."""
     if split is None or isinstance(split, str):
         by: SplitBy = "scenes" if split == "scenes" else "objects"
@@ -319,9 +349,9 @@ def _parts(split: Any, scenes: _ArrayScenes, n: int, seed: int) -> tuple[Parts, 
                 'give "objects", "scenes" or a word per scene',
             )
         return split_scenes(scenes.scenes, by, seed), by
-    if np.shape(split) != (n,):
+    if np.shape(split) != (scenes.n,):
         raise InputError(
-            WHERE, f"`split` is {np.shape(split)}, and there are {n} scenes",
+            WHERE, f"`split` is {np.shape(split)}, and there are {scenes.n} scenes",
             f"give a word per scene: {', '.join(_PARTS)}",
         )  # fmt: skip
     rows = read_split(np.asarray(split)[scenes.full], len(scenes.full), _PARTS, WHERE)
@@ -333,13 +363,7 @@ def _parts(split: Any, scenes: _ArrayScenes, n: int, seed: int) -> tuple[Parts, 
     )
 
 
-def _notes(
-    scenes: _ArrayScenes,
-    split_by: str,
-    split: Any,
-    texts: Mapping[str, Any] | None,
-    names: Sequence[str],
-) -> tuple[str, ...]:
+def _notes(scenes: _ArrayScenes, plan: _Plan, texts: Mapping[str, Any] | None) -> tuple[str, ...]:
     """Say what was left out, and why."""
     notes = []
     if scenes.n_omitted:
@@ -347,11 +371,12 @@ def _notes(
             f"{scenes.n_omitted} scenes were left out: they have neither "
             f"{scenes.scenes.n_slots} objects nor one."
         )
-    if split_by == "scenes":
+    if plan.split_by == "scenes":
         notes.append(
             "Scenes of the same objects are on both sides of the split: no claim is tested."
         )
-    if texts and "scenes" in texts and "alignment" not in names:
+    aligned = "alignment" in [name for name, _ in plan.analyses]
+    if texts and "scenes" in texts and not aligned:
         notes.append('Captions of scenes were not used: add "alignment" to `analyses`.')
     return tuple(notes)
 
@@ -372,10 +397,9 @@ def _texts(
     own, other = scenes.scenes, None
     if "scenes" in texts:
         other = to_array(texts["scenes"], WHERE, "texts['scenes']")
-        n = len(scenes.full) + len(scenes.alone) + scenes.n_omitted
-        if other.ndim != 2 or len(other) != n:
+        if other.ndim != 2 or len(other) != scenes.n:
             raise InputError(
-                WHERE, f"texts['scenes'] is {other.shape}, and there are {n} scenes",
+                WHERE, f"texts['scenes'] is {other.shape}, and there are {scenes.n} scenes",
                 "give a caption's embedding (N, d) for each scene",
             )  # fmt: skip
         other = other[scenes.full]
