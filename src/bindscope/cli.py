@@ -61,9 +61,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         device = arguments.device
         print(cost.table(products, DEVICES[device] if device else calibration.this_machine()))
         return 0
-    from bindscope.commands.plan import explain
+    from bindscope.commands.plan import dry_run
 
-    print(explain(graph, arguments.configfile))
+    print(dry_run(arguments.configfile))
     return 0
 
 

@@ -145,27 +145,42 @@ def _describe(wildcards: Any) -> str:
 
 
 def _log_to(path: Path | None) -> None:
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    """Log to a file and send all that is printed there too: the screen is the run's."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
     with contextlib.suppress(OSError):  # a disk so full that not even an empty file fits
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handlers.append(_LogFile(path, mode="w"))
-            # Snakemake shows the log of a failed job; its error would stand on the screen twice.
-            handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S",
-        handlers=handlers, force=True,
-    )  # fmt: skip
+            handler = _LogFile(path)
+    handler.setFormatter(_Line("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(True)
     sys.excepthook = _log_exception
 
 
+class _Line(logging.Formatter):
+    """A line of a log; the run's screen shows warnings, which it knows by their first word."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp, _, text = super().format(record).partition(" ")
+        own = record.levelno == logging.WARNING and record.name.startswith("bindscope")
+        return f"{stamp} warning: {text}" if own else f"{stamp} {text}"
+
+
 class _LogFile(logging.FileHandler):
-    """A log that puts an error on the screen if the disk is too full for it."""
+    """A log that takes what is printed, and puts an error on the screen if the disk is full."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, mode="w")
+        self._screen = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ else None
+        for stream in (sys.__stdout__, sys.__stderr__):
+            if stream:
+                stream.flush()
+                os.dup2(self.stream.fileno(), stream.fileno())
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Do without the line; an error is the last one, and nobody else would tell it."""
         if record.levelno >= logging.ERROR:
-            print(self.format(record), file=sys.stderr)
+            print(self.format(record), file=self._screen, flush=True)
 
 
 def _log_exception(
