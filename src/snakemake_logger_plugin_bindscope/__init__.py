@@ -27,7 +27,7 @@ from snakemake_logger_plugin_bindscope.ending import (
     warnings_of,
 )
 from snakemake_logger_plugin_bindscope.phases import GOAL, Run, duration
-from snakemake_logger_plugin_bindscope.screen import Bars, Lines, screen_for
+from snakemake_logger_plugin_bindscope.screen import Bars, Lines, Printed, screen_for
 
 Planned = tuple[str, Sequence[str], str]
 """A job of a dry run: its rule, its outputs, Snakemake's reason."""
@@ -38,7 +38,9 @@ _MOST_WARNINGS = 5
 _OF_JOBS = ("RuleException", "CalledProcessError", "NonZeroExitStatus")
 _AFTER_FAILURES = ("Exiting because a job execution failed", "At least one job did not complete")
 _BEFORE_RUNS = ("Assuming unrestricted shared filesystem", "Building DAG of jobs")
-_HOW = re.compile(r"died with <Signals\.(\w+)")
+_NO_RULE = re.compile(r"No rule to produce (\S+)")
+_NO_FILE = re.compile(r"^FileNotFoundError: .*: '(.+)'$", re.MULTILINE)
+_SIGNAL = re.compile(r"died with <Signals\.(\w+)")
 
 
 class LogHandler(LogHandlerBase):
@@ -49,7 +51,8 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         settings = self.common_settings
-        self.stream: TextIO = sys.stdout if settings.stdout else sys.stderr
+        self._printed = Printed()
+        self.stream: TextIO = sys.stdout if settings.stdout else self._printed.screen
         self.screen: Lines | Bars = screen_for(self.stream, not settings.nocolor)
         if settings.verbose or settings.quiet or settings.dryrun:
             self.screen = Lines(self.stream)
@@ -59,7 +62,7 @@ class LogHandler(LogHandlerBase):
         self.warnings: list[str] = []
         self._explain: Callable[[Sequence[Planned]], str] | None = None
         self._logs: dict[int, list[str]] = {}
-        self._how = ""
+        self._signal = ""
         self._before: list[str] = []  # shown only where no run follows: `--lint`, `--unlock`
         self._text: list[str] = []  # for the log, until it is opened
         self._log: TextIO | None = None
@@ -134,6 +137,7 @@ class LogHandler(LogHandlerBase):
             self._log.writelines(self._text)
         if self._shows:
             self.screen.begin(self.run)
+            self._printed.begin()
 
     def _on_job_info(self, record: Any) -> None:
         outputs = list(record.output)
@@ -153,17 +157,25 @@ class LogHandler(LogHandlerBase):
             self.screen.end_phase(phase)
 
     def _on_job_error(self, record: Any) -> None:
-        job = self.run.fail(record.jobid)
+        job = self.run.fail(record.jobid, stopped=self._signal == "SIGINT")
         if job or record.jobid not in self.failures:
-            text = f"{job.text if job else record.rule_name} failed"
-            self.failures[record.jobid] = Failure(text, self._how, list(record.log))
-        self._how = ""
+            text = job.text if job else record.rule_name
+            printed = self._printed.read()
+            self.failures[record.jobid] = Failure(text, self._signal, list(record.log), printed)
+        self._signal = ""
 
     def _on_error(self, record: Any) -> None:
         text = record.getMessage()
         if record.exception in _OF_JOBS:
-            if died := _HOW.search(text):
-                self._how = f"(it died with {died[1]})"
+            if died := _SIGNAL.search(text):
+                self._signal = died[1]
+        elif unmade := _NO_RULE.search(text):
+            self._say(
+                f"error: {unmade[1]}: no job of this configuration makes it\n"
+                "  remedy: print the paths it has with `bindscope path`, or give its --configfile"
+            )
+        elif missing := _NO_FILE.search(text):  # a configuration file, before any run
+            self._say(f"error: {missing[1]}: there is no such file\n  remedy: check the path")
         else:
             self._on_message(record)
 
@@ -219,8 +231,10 @@ class LogHandler(LogHandlerBase):
             self._closed = True
             with suppress(BrokenPipeError):
                 self._end()
+            printed = self._printed.end()
             if self._log:
                 with suppress(OSError):
+                    self._log.write(printed)
                     self._log.close()
         super().close()
 

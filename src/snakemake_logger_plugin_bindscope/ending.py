@@ -12,7 +12,7 @@ from pathlib import Path
 REPORT = Path("results/report.html")
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 _SENTENCES, _SENTENCE_LINES, _WIDTH = 2, 4, 100
-_MOST_FAILURES, _LOG_LINES, _MOST_NAMES = 10, 12, 4
+_MOST_FAILURES, _LOG_LINES, _FEWEST_LINES, _MOST_NAMES = 10, 12, 4, 4
 # A line of a job's log: `12:34:56 fit: ...` (bindscope.core.job).
 _STAMP = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
 _WARNING = re.compile(r"^\d\d:\d\d:\d\d warning: (.*)$", re.MULTILINE)
@@ -62,19 +62,34 @@ def result_lines(results: Path = REPORT.parent) -> list[str]:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed job: its words for a person, how its process ended, and its logs."""
+    """A failed job.
+
+    Attributes
+    ----------
+    text
+        Its words for a person.
+    signal
+        The signal that its process died of, if it did.
+    logs
+        Its log files.
+    printed
+        What jobs printed beside their logs: before they were open, or where the disk was full.
+    """
 
     text: str
-    how: str
+    signal: str
     logs: Sequence[str]
+    printed: str = ""
 
     def lines(self, most: int) -> list[str]:
         """Return the message with the last lines of the log."""
         path = next((log for log in self.logs if _read(log).strip()), None)
-        heading = f"{self.text}{f' {self.how}' if self.how else ''}"
+        heading = f"{self.text} failed{f' (it died with {self.signal})' if self.signal else ''}"
+        printed = self.printed.rstrip().splitlines()[-most:]
         if path is None:
-            return [f"{heading}: it left no message in {', '.join(self.logs) or 'a log'}"]
-        return [f"{heading}, {path}:", *last_lines(_read(path), most)]
+            where = ", ".join(self.logs) or "a log"
+            return [f"{heading}:" if printed else f"{heading}, without a word in {where}", *printed]
+        return [f"{heading}, {path}:", *last_lines(_read(path), most), *printed]
 
 
 def last_lines(log: str, most: int) -> list[str]:
@@ -82,19 +97,18 @@ def last_lines(log: str, most: int) -> list[str]:
     lines = log.rstrip().splitlines()
     stamps = [n for n, line in enumerate(lines) if _STAMP.match(line)]
     last = lines[stamps[-1] :] if stamps else lines
-    return last[-most:] if len(last) > most else lines[-max(len(last), min(most, 4)) :]
+    return last[-most:] if len(last) > most else lines[-max(len(last), min(most, _FEWEST_LINES)) :]
 
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
     """Return what is said of failed jobs: of each its message, of very many the first ones."""
-    n = len(failures)
-    most = max(_LOG_LINES // max(n, 1), 4)
-    lines = [
-        f"{n} {'job' if n == 1 else 'jobs'} failed. What is done is kept: the same command "
-        "continues from there."
-    ]
+    kept = "What is done is kept: the same command continues from there."
+    failures = [failure for failure in failures if failure.signal != "SIGINT"]
+    if not (n := len(failures)):
+        return [f"Stopped by Ctrl-C. {kept}"]
+    lines = [f"{n} {'job' if n == 1 else 'jobs'} failed. {kept}"]
     for failure in failures[:_MOST_FAILURES]:
-        lines += ["", *failure.lines(_LOG_LINES if n == 1 else most)]
+        lines += ["", *failure.lines(max(_LOG_LINES // n, _FEWEST_LINES))]
     if n > _MOST_FAILURES:
         lines += ["", f"and {n - _MOST_FAILURES} more: results/logs/snakemake.log"]
     return lines

@@ -115,12 +115,12 @@ class Run:
         self._measured.setdefault(job.rule, []).append(self.clock() - job.started)
         return phase if phase.is_done else None
 
-    def fail(self, number: int) -> Running | None:
-        """End a job badly; returns what it was."""
+    def fail(self, number: int, stopped: bool = False) -> Running | None:
+        """End a job badly, or because the user stopped the run; returns what it was."""
         job = self.running.pop(number, None)
         if job is not None:
             phase = self.phases[job.phase]
-            phase.failed.add(number)
+            phase.failed |= set() if stopped else {number}
             phase.ended = self.clock()
         return job
 
@@ -130,7 +130,7 @@ class Run:
         return all(phase.is_done for phase in self.phases.values())
 
     def seconds_left(self, *phases: Phase) -> float | None:
-        """Estimate how long the jobs of some phases take; None before anything is known.
+        """Estimate how long the jobs of some phases take; None where that is not known.
 
         A rule's jobs take what those took that have ended; before one has, what was forecast, times
         what the forecasts of others were off by.
@@ -145,7 +145,7 @@ class Run:
                 spent = [min(now - job.started, each) for job in running if job.rule == rule]
                 work += max(n * each - sum(spent), 0.0)
         at_work = [job for job in running if job.phase in names]
-        return work / max(1, len(at_work)) if phases else None
+        return work / max(1, len(at_work)) if work else None
 
     def _seconds(self, rule: str) -> float | None:
         """Estimate the seconds of a job of a rule."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TextIO
+import sys
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, TextIO
 
 from snakemake_logger_plugin_bindscope.phases import Phase, Run, duration
 
@@ -12,6 +15,61 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR, _NAME = 24, 20
+
+
+class Printed:
+    """What processes of a run print to the standard error, kept off the screen.
+
+    Jobs inherit it, and have a log only when they have imported their libraries: Ctrl-C before
+    that would leave a traceback of each across the bars. A file without a name holds it, in memory
+    where the system can: the disk may be full.
+
+    Attributes
+    ----------
+    screen
+        The standard error as it was.
+    """
+
+    def __init__(self) -> None:
+        self.screen: TextIO = sys.stderr
+        self._file: IO[bytes] | None = None
+        self._read = 0
+        with suppress(OSError, ValueError):  # a standard error that is no file, as of a test
+            self.screen = os.fdopen(
+                os.dup(sys.stderr.fileno()), "w", buffering=1,
+                encoding=sys.stderr.encoding, errors="backslashreplace",
+            )  # fmt: skip
+
+    def begin(self) -> None:
+        """Turn the standard error aside."""
+        if self.screen is not sys.stderr and self._file is None:
+            if hasattr(os, "memfd_create"):
+                self._file = os.fdopen(os.memfd_create("printed"), "w+b")
+            else:
+                self._file = TemporaryFile()  # noqa: SIM115
+            sys.stderr.flush()
+            os.dup2(self._file.fileno(), sys.stderr.fileno())
+
+    def read(self) -> str:
+        """Return what was printed since the last call."""
+        if self._file is None:
+            return ""
+        size = os.fstat(self._file.fileno()).st_size
+        found = os.pread(self._file.fileno(), size - self._read, self._read)
+        self._read = size
+        return found.decode(errors="replace")
+
+    def end(self) -> str:
+        """Put the standard error back; returns all that was printed."""
+        if self._file is None:
+            return ""
+        sys.stderr.flush()
+        self._read = 0
+        printed = self.read()
+        os.dup2(self.screen.fileno(), sys.stderr.fileno())
+        self._file.close()
+        self._file = None
+        return printed
 
 
 class Lines:
@@ -65,7 +123,7 @@ class Bars:
             return
         self._run = run
         self._live = Live(
-            console=self.console, get_renderable=self._table, refresh_per_second=2,
+            console=self.console, get_renderable=self._table, refresh_per_second=1,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         self._live.start()
@@ -93,16 +151,20 @@ class Bars:
 
         assert self._run
         table = Table.grid(padding=(0, 1))
-        table.add_column(no_wrap=True)
-        table.add_column(width=_BAR)
-        table.add_column(no_wrap=True, justify="right")
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for phase in list(self._run.phases.values()):
+        phases = list(self._run.phases.values())
+        digits = max((len(f"{p.total.total()}") for p in phases), default=1)
+        used = _NAME + _BAR + 2 * digits + 4
+        for width in (_NAME, _BAR, 2 * digits + 1, max(self.console.width - used, 10)):
+            table.add_column(width=width, no_wrap=True, overflow="ellipsis")
+        for phase in phases:
             n = phase.total.total()
-            bar = ProgressBar(total=max(n, 1), completed=phase.n_done, width=_BAR)
+            bar = ProgressBar(
+                total=max(n, 1), completed=phase.n_done, width=_BAR,
+                complete_style="cyan", finished_style="green",
+            )  # fmt: skip
             counted = Text(f"{phase.n_done}/{n}")
-            table.add_row(f"{phase.name:{_NAME}}", bar, counted, Text(self._now(phase)))
-        left = self._run.seconds_left(*self._run.phases.values())
+            table.add_row(phase.name, bar, counted, Text(self._now(phase)))
+        left = self._run.seconds_left(*phases)
         now = self._run.clock() - self._run.started
         if not self._run.is_done and left is not None and self._run.running:
             table.add_row(f"{duration(now)} so far", "", "", Text(f"about {duration(left)} left"))

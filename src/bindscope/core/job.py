@@ -171,11 +171,10 @@ class _LogFile(logging.FileHandler):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, mode="w")
-        self._screen = os.fdopen(os.dup(sys.__stderr__.fileno()), "w") if sys.__stderr__ else None
-        for stream in (sys.__stdout__, sys.__stderr__):
-            if stream:
-                stream.flush()
-                os.dup2(self.stream.fileno(), stream.fileno())
+        self._screen = os.fdopen(os.dup(2), "w")
+        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+            stream.flush()
+            os.dup2(self.stream.fileno(), number)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Do without the line; an error is the last one, and nobody else would tell it."""
