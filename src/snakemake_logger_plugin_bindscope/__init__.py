@@ -150,6 +150,7 @@ class LogHandler(LogHandlerBase):
 
     def _on_job_finished(self, record: Any) -> None:
         phase = self.run.finish(record.job_id)
+        self._printed.read()  # it concerns no job that fails later
         self.failures.pop(record.job_id, None)
         for text in warnings_of(self._logs.get(record.job_id, [])):
             self._warn(text)

@@ -18,16 +18,16 @@ _BAR, _NAME = 24, 20
 
 
 class Printed:
-    """What processes of a run print to the standard error, kept off the screen.
+    """What processes of a run print, kept off the screen.
 
-    Jobs inherit it, and have a log only when they have imported their libraries: Ctrl-C before
-    that would leave a traceback of each across the bars. A file without a name holds it, in memory
-    where the system can: the disk may be full.
+    Jobs inherit where this process prints: notes of their libraries, or the tracebacks that Ctrl-C
+    leaves of those that still import would stand across the bars. A file without a name holds it,
+    in memory where the system can: the disk may be full.
 
     Attributes
     ----------
     screen
-        The standard error as it was.
+        The standard error as it was and is again afterwards.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,16 @@ class Printed:
             )  # fmt: skip
 
     def begin(self) -> None:
-        """Turn the standard error aside."""
+        """Turn what is printed aside."""
         if self.screen is not sys.stderr and self._file is None:
             if hasattr(os, "memfd_create"):
                 self._file = os.fdopen(os.memfd_create("printed"), "w+b")
             else:
                 self._file = TemporaryFile()  # noqa: SIM115
-            sys.stderr.flush()
-            os.dup2(self._file.fileno(), sys.stderr.fileno())
+            self._kept = [(os.dup(stream.fileno()), stream) for stream in (sys.stdout, sys.stderr)]
+            for _, stream in self._kept:
+                stream.flush()
+                os.dup2(self._file.fileno(), stream.fileno())
 
     def read(self) -> str:
         """Return what was printed since the last call."""
@@ -60,13 +62,15 @@ class Printed:
         return found.decode(errors="replace")
 
     def end(self) -> str:
-        """Put the standard error back; returns all that was printed."""
+        """Let things be printed on the screen again; returns all that was not."""
         if self._file is None:
             return ""
-        sys.stderr.flush()
+        for number, stream in self._kept:
+            stream.flush()
+            os.dup2(number, stream.fileno())
+            os.close(number)
         self._read = 0
         printed = self.read()
-        os.dup2(self.screen.fileno(), sys.stderr.fileno())
         self._file.close()
         self._file = None
         return printed
@@ -111,8 +115,9 @@ class Bars:
         from rich.console import Console  # not where there is no terminal
 
         self.console: Console = Console(
-            file=stream, no_color=not color or None, highlight=False, markup=False, soft_wrap=False
-        )
+            file=stream, force_terminal=True, no_color=not color or None, highlight=False,
+            markup=False,
+        )  # fmt: skip
         self._run: Run | None = None
 
     def begin(self, run: Run) -> None:

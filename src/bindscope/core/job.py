@@ -145,15 +145,13 @@ def _describe(wildcards: Any) -> str:
 
 
 def _log_to(path: Path | None) -> None:
-    """Log to a file and send all that is printed there too: the screen is the run's."""
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     with contextlib.suppress(OSError):  # a disk so full that not even an empty file fits
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handler = _LogFile(path)
+            handler = _LogFile(path, mode="w")  # and no other: the screen is the run's
     handler.setFormatter(_Line("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.captureWarnings(True)
     sys.excepthook = _log_exception
 
 
@@ -167,19 +165,12 @@ class _Line(logging.Formatter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log that takes what is printed, and puts an error on the screen if the disk is full."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, mode="w")
-        self._screen = os.fdopen(os.dup(2), "w")
-        for number, stream in ((1, sys.stdout), (2, sys.stderr)):
-            stream.flush()
-            os.dup2(self.stream.fileno(), number)
+    """A log that puts an error on the screen if the disk is too full for it."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Do without the line; an error is the last one, and nobody else would tell it."""
         if record.levelno >= logging.ERROR:
-            print(self.format(record), file=self._screen, flush=True)
+            print(self.format(record), file=sys.stderr)
 
 
 def _log_exception(
