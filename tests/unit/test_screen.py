@@ -295,7 +295,7 @@ rule second:
     input: "a"
     output: "b"
     log: "second.log"
-    shell: "echo '10:00:00 b: is bad' >{log}; echo '  remedy: mend' >>{log}; mv mended b 2>/dev/null"
+    shell: "printf '10:00:00 b: is bad\\n  remedy: mend\\n' >{log}; mv mended b 2>/dev/null"
 rule third:
     input: "a"
     output: "c"
