@@ -64,6 +64,7 @@ def screen(
         for name, value in options.items():
             setattr(settings, name, value)
         handler = LogHandler(settings, None)  # type: ignore[arg-type]
+        handler.run.clock, handler.run.started = lambda: 0.0, 0.0  # whatever the machine does
         handler.know(PHASES, {"fit": 4.0, "draw": 1.0}, lambda jobs: f"{len(jobs)} jobs would run")
         handler.setFormatter(logging.Formatter("Snakemake: %(message)s"))
         for event in events:
@@ -253,7 +254,7 @@ def test_the_time_left_follows_the_forecast_and_then_what_was_measured() -> None
 def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     stream = io.StringIO()
-    run = Run()
+    run = Run(lambda: 0.0)
     run.know(PHASES, {"fit": 4.0})
     run.plan({"fit": 200, "draw": 1})
     run.start(1, "draw", {})
