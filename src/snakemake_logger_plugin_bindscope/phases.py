@@ -55,7 +55,9 @@ class Phase:
 
     def seconds(self, now: float) -> float:
         """Return how long it has been at work."""
-        return 0.0 if self.started is None else (self.ended or now) - self.started
+        if self.started is None:
+            return 0.0
+        return (now if self.ended is None else self.ended) - self.started
 
 
 class Run:

@@ -181,7 +181,7 @@ class Bars:
         failed = f"{len(phase.failed)} failed  " if phase.failed else ""
         at_work = [job.text for job in list(self._run.running.values()) if job.phase == phase.name]
         if not at_work:
-            took = duration(phase.seconds(self._run.clock())) if phase.ended else ""
+            took = duration(phase.seconds(self._run.clock())) if phase.ended is not None else ""
             return f"{failed}{took}"
         left = self._run.seconds_left(phase)
         more = f" and {len(at_work) - 1} more" if len(at_work) > 1 else ""
