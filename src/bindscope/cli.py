@@ -1,4 +1,4 @@
-"""The `bindscope` command: what would run and why, where products are, which are damaged."""
+"""Plan runs, find products, check and repair them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
+from bindscope import __version__
 from bindscope.config.loading import read_yaml
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
@@ -25,6 +27,11 @@ def load_graph(configfile: str) -> Graph:
 
 
 def _path(arguments: argparse.Namespace) -> int:
+    if arguments.rule not in all_steps():
+        near = get_close_matches(arguments.rule, all_steps(), 5, 0.4) or sorted(all_steps())[:5]
+        raise BindscopeError(
+            arguments.rule, "is no rule", f"choose {', '.join(near)}, or another of `snakemake -l`"
+        )
     outputs = list(all_steps()[arguments.rule].outputs)
     if arguments.output not in (None, *outputs):
         raise BindscopeError(
@@ -61,9 +68,9 @@ def _plan(arguments: argparse.Namespace) -> int:
         device = arguments.device
         print(cost.table(products, DEVICES[device] if device else calibration.this_machine()))
         return 0
-    from bindscope.commands.plan import explain
+    from bindscope.commands.plan import dry_run
 
-    print(explain(graph, arguments.configfile))
+    print(dry_run(arguments.configfile))
     return 0
 
 
@@ -97,39 +104,53 @@ def _impostors(arguments: argparse.Namespace) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Build the command's parser."""
-    top = argparse.ArgumentParser(prog="bindscope", description=__doc__)
+    top = argparse.ArgumentParser(
+        prog="bindscope", description=__doc__, epilog="example: bindscope plan --cost"
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+    def command(name: str, run: object, text: str, example: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.",
+            epilog=f"example: bindscope {name} {example}".rstrip(),
+        )  # fmt: skip
         sub.set_defaults(run=run)
         return sub
 
     def configfile(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--configfile", default=DEFAULT, help=f"configuration ({DEFAULT})")
 
-    plan = command("plan", _plan, "say in a few lines what `snakemake` would run, and why")
+    plan = command(
+        "plan", _plan, "show in a few lines what would run, and why",
+        "--configfile config/presets/ci.yaml",
+    )  # fmt: skip
     plan.add_argument("--cost", action="store_true", help="jobs, hours, memory and disk instead")
     plan.add_argument("--all", action="store_true", help="of all jobs, those too that are done")
     plan.add_argument("--device", choices=sorted(DEVICES), help="on a GPU of this name, not here")
     configfile(plan)
-    path = command("path", _path, "print the paths of a product")
-    path.add_argument("rule", choices=sorted(all_steps()), help="name of the rule that makes it")
+    path = command("path", _path, "print the paths of products", "codes split=test --output store")
+    path.add_argument("rule", metavar="RULE", help="name of the rule that makes it, such as fit")
     path.add_argument("names", nargs="*", metavar="NAME=VALUE", help="dataset=... model=...")
     path.add_argument("--output", help="only this output: manifest, store, rows, ...")
     configfile(path)
-    verify = command("verify", _verify, "read every product and compare it with its digests")
+    verify = command(
+        "verify", _verify, "read every product and compare it with its digests", "--repair"
+    )
     verify.add_argument("--repair", action="store_true", help="delete bad ones, make them again")
     configfile(verify)
-    gc = command("gc", _gc, "list products that none of the given configurations asks for")
+    gc = command("gc", _gc, "list files that no configuration uses", "--delete")
     gc.add_argument("--delete", action="store_true", help="delete them")
     gc.add_argument(
         "--configfile", action="append", help=f"configuration to keep, repeatable ({DEFAULT})"
     )
-    zoo = command("zoo", _zoo, "write finished trainings to resources/zoo")
+    zoo = command("zoo", _zoo, "write finished trainings to resources/zoo", "")
     zoo.add_argument("--configfile", default=ZOO_PRESET, help=f"configuration ({ZOO_PRESET})")
     impostors = command(
-        "impostors", _impostors, "count how often each claim is made of planted representations"
+        "impostors",
+        _impostors,
+        "count how often each claim is made of planted representations",
+        "--seeds 10",
     )
     impostors.add_argument("--study", action="append", help="only this study, repeatable")
     impostors.add_argument("--case", action="append", help="only this case, repeatable")

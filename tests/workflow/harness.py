@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "Snakefile", "requirements.lock", "workflow", "profiles", "config", "envs", "src", "resources",
 )  # fmt: skip
-# Lines of a dry run's job table: `fit    6`.
-_COUNT = re.compile(r"^(\w+)\s+(\d+)\s*$", re.MULTILINE)
+# Lines of a dry run, of a rule and a reason: `    6  fit    output missing`.
+_COUNT = re.compile(r"^ *(\d+)  (\w+) +\S", re.MULTILINE)
 
 
 @dataclass
@@ -104,10 +104,9 @@ class Clone:
 
     def would_run(self, *arguments: str) -> Counter[str]:
         """Count the jobs of a dry run by rule, `all` left out."""
-        done = self.snakemake("--dry-run", "--quiet", "rules", *arguments)
-        counts = Counter({rule: int(n) for rule, n in _COUNT.findall(done.stdout + done.stderr)})
-        for line in ("all", "total"):
-            del counts[line]
+        counts: Counter[str] = Counter()
+        for n, rule in _COUNT.findall(self.snakemake("--dry-run", *arguments).stdout):
+            counts[rule] += int(n)
         return counts
 
     def edit(self, change: dict[str, object] | None = None, **values: object) -> None:

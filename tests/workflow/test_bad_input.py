@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import Clone, flip_a_byte
+from harness import ROOT, Clone, flip_a_byte
 
 from bindscope.core.graph import Product
 
@@ -212,10 +213,11 @@ def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
     clone = clone.with_configfile("config/failing.yaml")
     clone.edit(BAD_MODELS)
     cases = damage(clone)
+    path = os.pathsep.join(map(str, (FULL_DISK, ROOT / "src")))
     done = clone.snakemake(
         "--keep-going", "--forcerun", "anchors", "pooled", "priors",
         "--", *(case.job.path() for case in cases.values()),
-        environment={"PYTHONPATH": str(FULL_DISK), "HF_HUB_OFFLINE": "1"}, check=False,
+        environment={"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}, check=False,
     )  # fmt: skip
     return Run(clone, cases, done.returncode, done.stdout + done.stderr)
 

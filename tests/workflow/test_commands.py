@@ -85,6 +85,7 @@ def test_path_prints_files_that_are_there(
         (["codes", "split=tset"], "no codes with split=tset is configured\n  remedy: `bindscope "),
         (["codes", "splt=test"], "no codes with splt=test is configured"),
         (["weights"], "no weights with any name is configured"),
+        (["cods"], "cods: is no rule\n  remedy: choose codes, "),
         (["codes", "test"], "test: is not NAME=VALUE\n  remedy: "),
         (["codes", "--output", "rows"], "codes: has no output 'rows'\n  remedy: choose manifest, "),
     ],
@@ -97,6 +98,18 @@ def test_path_of_what_is_not_configured(
     assert (code, printed) == (1, "")
     assert expected in complaints
     assert complaints.count("remedy: ") == 1
+
+
+def test_help_is_short_and_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("plan", "path", "verify", "gc", "zoo", "impostors"):
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert f"example: bindscope {name}" in shown
+        assert len(shown.splitlines()) < 25
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"bindscope {bindscope.__version__}\n"
 
 
 def test_a_command_without_its_configuration(

@@ -79,7 +79,7 @@ def test_rules_ask_for_the_memory_of_their_jobs(
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
     clone.edit({"studies.binding_information.probes.1.rank": 3})
-    text = clone.snakemake("--dry-run").stdout
+    text = clone.snakemake("--dry-run", "--verbose").stdout
     fits = {made.path(): made.work.memory_mb for made in graph_of(clone, monkeypatch).of("fit")}
     asked = re.findall(r"output: (results/fits\S+?),.*?mem_mb=(\d+)", text, re.DOTALL)
     assert asked

@@ -20,7 +20,7 @@ def test_make_run_on_a_finished_run(finished: Clone, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Nothing to be done" in done.stdout + done.stderr
-    assert done.stdout.rstrip().endswith("  Report   results/report.html")
+    assert done.stderr.rstrip().endswith("  Report   results/report.html")
 
 
 def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ SOURCE = str(Path(workflow.basedir) / "src")
 sys.path.insert(0, SOURCE)
 
 from bindscope.commands.cost import refuse_too_large
+from bindscope.commands.phases import show_run
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
@@ -33,6 +34,7 @@ give_jobs_path(SOURCE)
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
+show_run(workflow.logger_manager.get_log_handlers(), graph)
 
 
 def product(rule_name, wildcards):

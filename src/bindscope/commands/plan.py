@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph, Product
 
-_JOB = re.compile(
-    r"^(?:local)?(?:rule|checkpoint) (?P<rule>\w+):\n(?P<body>(?:^ {4}.*\n)+)", re.MULTILINE
-)
 NOTHING = "nothing to be done"
 _REASONS = (
     ("Missing output files", "output missing"),
@@ -29,29 +26,31 @@ _REASONS = (
 
 
 def dry_run(configfile: str) -> str:
-    """Return the text of a dry run."""
+    """Return what a dry run shows: `explain` of its jobs, or that there is nothing to be done."""
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", configfile]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BindscopeError(
             configfile, f"the dry run failed:\n{done.stderr}", " ".join(command[2:])
         )
-    return done.stdout + done.stderr
+    return NOTHING if NOTHING in done.stdout.lower() else done.stdout.strip("\n")
 
 
-def explain(graph: Graph, configfile: str) -> str:
-    """Summarise a dry run: a line per rule and reason, changed configuration keys named."""
+def explain(graph: Graph, jobs: Iterable[tuple[str, Sequence[str], str]]) -> str:
+    """Summarise a dry run: a line per rule and reason, changed configuration keys named.
+
+    Parameters
+    ----------
+    graph
+        All products of the configuration.
+    jobs
+        What would run: the rule, its outputs, and Snakemake's reason.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     products = {product.path(): product for product in graph.products.values()}
-    for job in _JOB.finditer(dry_run(configfile)):
-        if job["rule"] != "all":
-            outputs = re.search(r"^ {4}output: (.*)$", job["body"], re.MULTILINE)
-            reason = re.search(r"^ {4}reason: (.*)$", job["body"], re.MULTILINE)
-            first = outputs[1].split(", ")[0] if outputs else ""
-            why = _why(reason[1] if reason else "", products.get(first))
-            counts[job["rule"], why] += 1
-    if not counts:
-        return NOTHING
+    for rule, outputs, reason in jobs:
+        if rule != "all":
+            counts[rule, _why(reason, products.get(outputs[0]) if outputs else None)] += 1
     lines = [f"{n:5d}  {rule:28s} {why}" for (rule, why), n in counts.items()]
     return "\n".join([*lines, f"{counts.total():5d}  jobs"])
 

@@ -40,7 +40,6 @@ DEFAULT = "config/config.yaml"
 CGROUP = Path("/sys/fs/cgroup")
 DOWNLOADS = ("weights", "download")
 DRY = {"-n", "--dry-run", "--dryrun"}
-RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +63,6 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     Cores and memory are added to its arguments where they do not say. Raises `BindscopeError` if
     results may not be written, or a killed run's lock cannot be removed.
     """
-    started = time.monotonic()
     dry = bool(DRY & set(arguments))
     if not dry:
         refuse_read_only(root / "results")
@@ -93,20 +91,14 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         )
     if lost and not code:
         return 1
-    if code:
+    if code < 0:  # it was killed, and could say nothing
         print(
-            f"\nThe run stopped (exit code {code}). What is done is kept: the same command "
-            "continues from there. Logs of jobs: results/logs",
+            f"\nThe run was killed ({signal.Signals(-code).name}). What is done is kept: the same "
+            "command continues from there. Logs of jobs: results/logs",
             file=sys.stderr,
         )
-    elif dry:
+    elif dry and not code:
         say_cost(arguments)
-    else:
-        print(f"\nDone in {time.monotonic() - started:.0f} s.")
-        for title, pattern in RESULTS.items():
-            if names := sorted(path.stem for path in (root / "results").glob(pattern)):
-                listed = f"  ({', '.join(names)})" if "*" in pattern else ""
-                print(f"  {title:8} results/{pattern}{listed}")
     return code
 
 

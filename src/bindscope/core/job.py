@@ -145,18 +145,23 @@ def _describe(wildcards: Any) -> str:
 
 
 def _log_to(path: Path | None) -> None:
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
     with contextlib.suppress(OSError):  # a disk so full that not even an empty file fits
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handlers.append(_LogFile(path, mode="w"))
-            # Snakemake shows the log of a failed job; its error would stand on the screen twice.
-            handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S",
-        handlers=handlers, force=True,
-    )  # fmt: skip
+            handler = _LogFile(path, mode="w")  # and no other: the screen is the run's
+    handler.setFormatter(_Line("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     sys.excepthook = _log_exception
+
+
+class _Line(logging.Formatter):
+    """A line of a log; the run's screen shows warnings, which it knows by their first word."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp, _, text = super().format(record).partition(" ")
+        own = record.levelno == logging.WARNING and record.name.startswith("bindscope")
+        return f"{stamp} warning: {text}" if own else f"{stamp} {text}"
 
 
 class _LogFile(logging.FileHandler):

@@ -1,0 +1,55 @@
+"""The phases of a run, as its screen shows them: each rule belongs to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from bindscope.commands import calibration
+from bindscope.commands.plan import explain
+from bindscope.core.graph import Graph
+from bindscope.core.registries import studies
+from bindscope.core.work import REFERENCE
+from bindscope.studies.build import all_steps
+
+# By what a step makes; a step of a study that makes something else belongs to its study's phase.
+_FIRST: Mapping[str, tuple[str, ...]] = {
+    "downloads": ("downloads", "weights"),
+    "scenes": ("captions", "labels", "priors", "records", "scenes", "statistics of scenes"),
+    "training": ("heads", "training"),
+    "activations": ("activations", "closed forms", "joint embeddings", "text embeddings"),
+}
+_LAST: Mapping[str, tuple[str, ...]] = {"tables and figures": ("figure", "report", "table")}
+
+
+def phase_of_rules() -> dict[str, str]:
+    """Return the phase of each rule, in the order of a run."""
+    by_product = {kind: name for name, kinds in {**_FIRST, **_LAST}.items() for kind in kinds}
+    by_study = {
+        step.name: study.name.replace("_", " ")
+        for study in studies().values()
+        for step in study.steps
+    }
+    found = {
+        rule: by_product.get(step.makes or rule) or by_study[rule]
+        for rule, step in all_steps().items()
+    }
+    order = [*_FIRST, *dict.fromkeys(by_study.values()), *_LAST]
+    return dict(sorted(found.items(), key=lambda item: order.index(item[1])))
+
+
+def forecast_of_rules(graph: Graph) -> dict[str, float]:
+    """Return the seconds that a job of each rule takes on average, by the forecast."""
+    machine = calibration.stored() or REFERENCE
+    seconds: dict[str, list[float]] = {}
+    for product in graph.products.values():
+        seconds.setdefault(product.rule, []).append(machine.seconds(product.work))
+    return {rule: sum(given) / len(given) for rule, given in seconds.items()}
+
+
+def show_run(handlers: Iterable[Any], graph: Graph) -> None:
+    """Hand what the screen of a run must know to Snakemake's logger plug-in of ours."""
+    for handler in handlers:
+        if know := getattr(handler, "know", None):
+            know(phase_of_rules(), forecast_of_rules(graph), partial(explain, graph))

@@ -1,0 +1,195 @@
+"""Two screens: bars that move on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, TextIO
+
+from snakemake_logger_plugin_bindscope.phases import Phase, Run, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_BAR, _NAME = 24, 20
+
+
+class Printed:
+    """What processes of a run print, kept off the screen.
+
+    Jobs inherit where this process prints: notes of their libraries, or the tracebacks that Ctrl-C
+    leaves of those that still import would stand across the bars. A file without a name holds it,
+    in memory where the system can: the disk may be full.
+
+    Attributes
+    ----------
+    screen
+        The standard error as it was and is again afterwards.
+    """
+
+    def __init__(self) -> None:
+        self.screen: TextIO = sys.stderr
+        self._file: IO[bytes] | None = None
+        self._read = 0
+        with suppress(OSError, ValueError):  # a standard error that is no file, as of a test
+            self.screen = os.fdopen(
+                os.dup(sys.stderr.fileno()), "w", buffering=1,
+                encoding=sys.stderr.encoding, errors="backslashreplace",
+            )  # fmt: skip
+
+    def begin(self) -> None:
+        """Turn what is printed aside."""
+        if self.screen is not sys.stderr and self._file is None:
+            if hasattr(os, "memfd_create"):
+                self._file = os.fdopen(os.memfd_create("printed"), "w+b")
+            else:
+                self._file = TemporaryFile()  # noqa: SIM115
+            self._kept = [(os.dup(stream.fileno()), stream) for stream in (sys.stdout, sys.stderr)]
+            for _, stream in self._kept:
+                stream.flush()
+                os.dup2(self._file.fileno(), stream.fileno())
+
+    def read(self) -> str:
+        """Return what was printed since the last call."""
+        if self._file is None:
+            return ""
+        size = os.fstat(self._file.fileno()).st_size
+        found = os.pread(self._file.fileno(), size - self._read, self._read)
+        self._read = size
+        return found.decode(errors="replace")
+
+    def end(self) -> str:
+        """Let things be printed on the screen again; returns all that was not."""
+        if self._file is None:
+            return ""
+        for number, stream in self._kept:
+            stream.flush()
+            os.dup2(number, stream.fileno())
+            os.close(number)
+        self._read = 0
+        printed = self.read()
+        self._file.close()
+        self._file = None
+        return printed
+
+
+class Lines:
+    """Plain lines: one for each phase, when it is done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def begin(self, run: Run) -> None:
+        """Begin a run; nothing is said before a phase is done."""
+
+    def update(self) -> None:
+        """Show a change; plain lines show phases that are done."""
+
+    def end_phase(self, phase: Phase) -> None:
+        """Show a phase that is done, or, at the end of a run, how far it came."""
+        n, done = phase.total.total(), phase.n_done
+        counted = f"{n} {'job' if n == 1 else 'jobs'}" if phase.is_done else f"{done} of {n} jobs"
+        failed = f", {len(phase.failed)} failed" if phase.failed else ""
+        took = duration(phase.seconds(phase.ended or 0.0))
+        self.say(f"{phase.name:{_NAME}}  {counted}, {took}{failed}")
+
+    def say(self, text: str) -> None:
+        """Write lines that stay."""
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+    def stop(self, run: Run) -> None:
+        """End: phases that were begun and are not done get their line."""
+        for phase in run.phases.values():
+            if not phase.is_done and phase.started is not None:
+                self.end_phase(phase)
+
+
+class Bars:
+    """A line with a bar for each phase, drawn again as the run goes on."""
+
+    def __init__(self, stream: TextIO, color: bool) -> None:
+        from rich.console import Console  # not where there is no terminal
+
+        self.console: Console = Console(
+            file=stream, force_terminal=True, no_color=not color or None, highlight=False,
+            markup=False,
+        )  # fmt: skip
+        self._run: Run | None = None
+
+    def begin(self, run: Run) -> None:
+        """Draw the phases, and go on drawing them."""
+        from rich.live import Live
+
+        if self._run is not None:
+            return
+        self._run = run
+        self._live = Live(
+            console=self.console, get_renderable=self._table, refresh_per_second=1,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self._live.start()
+        self.console.show_cursor(True)  # a run that is killed could not bring it back
+
+    def update(self) -> None:
+        """Show a change: the bars are drawn by the clock."""
+
+    def end_phase(self, phase: Phase) -> None:
+        """Show that a phase is done: its bar does."""
+
+    def say(self, text: str) -> None:
+        """Write lines that stay, above the bars."""
+        self.console.print(text, soft_wrap=True)
+
+    def stop(self, run: Run) -> None:
+        """Draw the bars for the last time."""
+        if self._run is not None:
+            self._live.stop()
+
+    def _table(self) -> Table:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        assert self._run
+        table = Table.grid(padding=(0, 1))
+        phases = list(self._run.phases.values())
+        digits = max((len(f"{p.total.total()}") for p in phases), default=1)
+        used = _NAME + _BAR + 2 * digits + 4
+        for width in (_NAME, _BAR, 2 * digits + 1, max(self.console.width - used, 10)):
+            table.add_column(width=width, no_wrap=True, overflow="ellipsis")
+        for phase in phases:
+            n = phase.total.total()
+            bar = ProgressBar(
+                total=max(n, 1), completed=phase.n_done, width=_BAR,
+                complete_style="cyan", finished_style="green",
+            )  # fmt: skip
+            counted = Text(f"{phase.n_done}/{n}")
+            table.add_row(phase.name, bar, counted, Text(self._now(phase)))
+        left = self._run.seconds_left(*phases)
+        now = self._run.clock() - self._run.started
+        if not self._run.is_done and left is not None and self._run.running:
+            table.add_row(f"{duration(now)} so far", "", "", Text(f"about {duration(left)} left"))
+        return table
+
+    def _now(self, phase: Phase) -> str:
+        """Say what runs now in a phase, how long it goes on, or how long it took."""
+        assert self._run
+        failed = f"{len(phase.failed)} failed  " if phase.failed else ""
+        at_work = [job.text for job in list(self._run.running.values()) if job.phase == phase.name]
+        if not at_work:
+            took = duration(phase.seconds(self._run.clock())) if phase.ended is not None else ""
+            return f"{failed}{took}"
+        left = self._run.seconds_left(phase)
+        more = f" and {len(at_work) - 1} more" if len(at_work) > 1 else ""
+        time_left = f"{duration(left)} left  " if left is not None else ""
+        return f"{failed}{time_left}{at_work[0]}{more}"
+
+
+def screen_for(stream: TextIO, color: bool) -> Lines | Bars:
+    """Return bars for a terminal that can move its cursor, else plain lines."""
+    movable = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Bars(stream, color) if movable else Lines(stream)

@@ -1,0 +1,363 @@
+"""What a run shows: Snakemake's logger plug-in, on recorded events and on a run of three jobs."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs_by_hand import ROOT
+from snakemake_interface_logger_plugins.tests import MockOutputSettings, TestLogHandlerBase
+
+from bindscope.commands.phases import phase_of_rules, show_run
+from bindscope.core.graph import Graph
+from bindscope.report.chapter import Chapter
+from bindscope.report.page import Part, build_page
+from bindscope.studies.build import all_steps
+from snakemake_logger_plugin_bindscope import LogHandler
+from snakemake_logger_plugin_bindscope.ending import Failure, failure_lines, findings, last_lines
+from snakemake_logger_plugin_bindscope.phases import Run, duration
+from snakemake_logger_plugin_bindscope.screen import Bars
+
+PHASES = {"draw": "scenes", "codes": "scenes", "fit": "fits", "table": "tables and figures"}
+PLAN: dict[str, Any] = {"event": "run_info", "stats": {"fit": 2, "draw": 1, "all": 1, "total": 4}}
+
+
+class TestInterface(TestLogHandlerBase):
+    """Snakemake's own tests of a logger plug-in."""
+
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def get_log_handler_cls(self) -> type[LogHandler]:
+        """Return what is tested."""
+        return LogHandler
+
+    def get_log_handler_settings(self) -> Any:
+        """Return its settings: it has none."""
+        return None
+
+
+@pytest.fixture
+def screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[str, LogHandler]]:
+    """Play events to the plug-in; returns what it shows."""
+    monkeypatch.chdir(tmp_path)
+
+    def play(*events: dict[str, Any], **options: Any) -> tuple[str, LogHandler]:
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, "stderr", stream)
+        settings = MockOutputSettings()
+        for name, value in options.items():
+            setattr(settings, name, value)
+        handler = LogHandler(settings, None)  # type: ignore[arg-type]
+        handler.run.clock, handler.run.started = lambda: 0.0, 0.0  # whatever the machine does
+        handler.know(PHASES, {"fit": 4.0, "draw": 1.0}, lambda jobs: f"{len(jobs)} jobs would run")
+        handler.setFormatter(logging.Formatter("Snakemake: %(message)s"))
+        for event in events:
+            level = event.get("level", logging.INFO)
+            record = logging.LogRecord("s", level, "s", 1, event.get("msg", ""), (), None)
+            record.__dict__.update(event)
+            record.msg = event.get("msg", "")
+            handler.handle(record)
+        handler.close()
+        return stream.getvalue(), handler
+
+    return play
+
+
+def info(number: int, rule: str, log: str = "", **names: str) -> dict[str, Any]:
+    return {
+        "event": "job_info", "jobid": number, "rule_name": rule, "wildcards": names,
+        "output": [f"{rule}-{number}"], "log": [log] if log else [], "reason": "Forced execution",
+        "msg": f"rule {rule}",
+    }  # fmt: skip
+
+
+def done(number: int) -> dict[str, Any]:
+    return {"event": "job_finished", "job_id": number}
+
+
+def failed(number: int, rule: str, log: str, how: str = "returned exit status 1") -> list[Any]:
+    said = f"CalledProcessError in file x: Command 'python' {how}."
+    final = "Exiting because a job execution failed. Look below for error messages"
+    return [
+        {"event": "error", "exception": "CalledProcessError", "msg": said, "level": 40},
+        {"event": "job_error", "jobid": number, "rule_name": rule, "log": [log], "level": 40},
+        {"msg": final, "level": 40},
+    ]
+
+
+RUN = [
+    {"msg": "Building DAG of jobs..."}, PLAN, info(1, "draw", dataset="tiny"), done(1),
+    info(2, "fit", "two.log", model="a", key="01234567"), info(3, "fit", model="b"),
+]  # fmt: skip
+
+
+def test_a_run_is_a_line_per_phase_and_its_results(screen: Any, tmp_path: Path) -> None:
+    for path in ("results/tables/priors.parquet", "results/report.html"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    shown, _ = screen(*RUN, done(3), done(2), info(0, "all"), done(0))
+    assert shown.splitlines() == [
+        "scenes                1 job, 0 s",
+        "fits                  2 jobs, 0 s",
+        "",
+        "Done in 0 s.",
+        "  Tables   results/tables/*.parquet  (priors)",
+        "  Report   results/report.html",
+    ]
+    log = (tmp_path / "results/logs/snakemake.log").read_text()
+    assert log.startswith("Snakemake: Building DAG of jobs...\n")
+    assert "Snakemake: rule fit\n" in log
+
+
+def test_findings_are_those_of_the_report() -> None:
+    chapters = [Chapter(lead=(f"Model {n} <b> & pairs: ≥ {n} bits.", "More.")) for n in (1, 2)]
+    parts = [Part(f"study{n}", "Title", chapter) for n, chapter in enumerate(chapters)]
+    page = build_page("Run", parts, config={}, versions={}, keys={"spec_key": "a", "code_key": "b"})
+    assert findings(page) == ["Model 1 <b> & pairs: ≥ 1 bits.", "More."]
+    long = findings(f'<p class="lead">{"word " * 500}</p>')[0].splitlines()
+    assert len(long) == 4
+    assert max(map(len, long)) <= 100
+
+
+def test_a_failed_job_is_last_with_its_message(screen: Any, tmp_path: Path) -> None:
+    (tmp_path / "two.log").write_text("10:00:00 fit: x\n10:00:01 a.json: is bad\n  remedy: do so\n")
+    shown, _ = screen(*RUN, *failed(2, "fit", "two.log"), done(3))
+    assert shown.splitlines() == [
+        "scenes                1 job, 0 s",
+        "fits                  1 of 2 jobs, 0 s, 1 failed",
+        "",
+        "1 job failed. What is done is kept: the same command continues from there.",
+        "",
+        "fit a failed, two.log:",
+        "10:00:00 fit: x",
+        "10:00:01 a.json: is bad",
+        "  remedy: do so",
+    ]
+
+
+def test_a_killed_job_is_named_with_its_signal(screen: Any) -> None:
+    shown, _ = screen(*RUN, *failed(2, "fit", "no.log", "died with <Signals.SIGKILL: 9>"))
+    assert shown.endswith("fit a failed (it died with SIGKILL), without a word in no.log\n")
+
+
+def test_ctrl_c_is_no_failure(screen: Any) -> None:
+    shown, handler = screen(*RUN, *failed(2, "fit", "x", "died with <Signals.SIGINT: 2>"))
+    assert shown.splitlines()[-1].startswith("Stopped by Ctrl-C. What is done is kept")
+    assert "failed" not in shown
+    assert handler.run.phases["fits"].n_done == 0
+
+
+def test_a_job_that_ends_well_when_tried_again_did_not_fail(screen: Any) -> None:
+    again = [info(2, "fit", model="a"), done(2), done(3)]
+    shown, _ = screen(*RUN, *failed(2, "fit", "x"), *again)
+    assert "failed" not in shown
+    assert "Done in" in shown
+
+
+def test_warnings_of_jobs_are_shown_once_and_of_many_the_first(screen: Any, tmp_path: Path) -> None:
+    text = "".join(f"10:00:00 warning: number {n}\n" for n in (1, 1, 2, 3, 4, 5, 6, 7))
+    (tmp_path / "two.log").write_text(text)
+    shown, _ = screen(*RUN, done(2), done(3))
+    assert re.findall(r"^warning: number (\d)$", shown, re.MULTILINE) == list("12345")
+    assert "2 more warnings: results/logs" in shown
+
+
+def test_a_dry_run_is_explained_once(screen: Any, tmp_path: Path) -> None:
+    shown, _ = screen(PLAN, info(1, "draw"), info(2, "fit"), PLAN, dryrun=True, stdout=True)
+    assert shown == "2 jobs would run\n"
+    assert not (tmp_path / "results").exists()
+
+
+def test_nothing_to_be_done_is_said_in_snakemakes_words(screen: Any) -> None:
+    said = "Nothing to be done (all requested files are present and up to date)."
+    assert screen({"msg": said})[0].splitlines() == [said, "", "Done in 0 s."]
+    assert screen({"msg": said}, dryrun=True)[0].splitlines() == [said]
+
+
+def test_what_is_no_run_shows_what_snakemake_says(screen: Any) -> None:
+    shown, _ = screen({"msg": "Building DAG of jobs..."}, {"msg": "Unlocked working directory."})
+    assert shown == "Unlocked working directory.\n"
+
+
+@pytest.mark.parametrize(
+    ("exception", "said", "shown"),
+    [
+        (
+            "MissingRuleException", "MissingRuleException:\nNo rule to produce x.txt (if you ...).",
+            "error: x.txt: no job of this configuration makes it\n  remedy: print the paths",
+        ),
+        (
+            "FileNotFoundError",
+            "Traceback (most recent call last):\n  File \"x\"\n"
+            "FileNotFoundError: [Errno 2] No such file or directory: 'no.yaml'",
+            "error: no.yaml: there is no such file\n  remedy: check the path\n",
+        ),
+        ("WorkflowError", "WorkflowError:\nNo room.", "WorkflowError:\nNo room.\n"),
+    ],
+)  # fmt: skip
+def test_a_mistake_before_a_run_is_one_message(
+    exception: str, said: str, shown: str, screen: Any
+) -> None:
+    event = {"event": "error", "exception": exception, "msg": said, "level": logging.ERROR}
+    assert screen(event)[0].startswith(shown)
+
+
+def test_verbose_leaves_the_screen_to_snakemake(screen: Any) -> None:
+    shown, handler = screen(*RUN, done(2), done(3), verbose=True)
+    assert not handler.writes_to_stream
+    assert shown.split() == ["Done", "in", "0", "s."]
+
+
+def test_of_many_failures_each_is_short_and_the_last_ones_are_counted(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("10:00:00 one\n10:00:01 two\n10:00:02 three\nTraceback\n" + "  x\n" * 90 + "E")
+    lines = failure_lines([Failure("fit a", "", [str(log)])] * 30)
+    assert len(lines) < 70
+    assert lines[-1] == "and 20 more: results/logs/snakemake.log"
+    assert last_lines("10:00:00 one\n10:00:01 two\n  remedy: x\n", 4)[-1] == "  remedy: x"
+    assert len(last_lines(log.read_text(), 12)) == 12
+
+
+def test_the_time_left_follows_the_forecast_and_then_what_was_measured() -> None:
+    now = 0.0
+    run = Run(lambda: now)
+    run.know(PHASES, {"fit": 4.0, "draw": 1.0})
+    run.plan({"fit": 2, "draw": 2})
+    assert [phase.name for phase in run.phases.values()] == ["scenes", "fits"]
+    assert run.seconds_left(*run.phases.values()) == 2 * 1 + 2 * 4
+    run.start(1, "draw", {})
+    now = 3.0
+    run.finish(1)  # three times the forecast: so will be the fits
+    assert run.seconds_left(*run.phases.values()) == 3 + 2 * 12
+    run.start(2, "fit", {})
+    now = 5.0
+    assert run.seconds_left(run.phases["fits"]) == 12 - 2 + 12
+    assert [duration(s) for s in (8.4, 125, 3780)] == ["8 s", "2 min 05 s", "1 h 03 min"]
+
+
+def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = io.StringIO()
+    run = Run(lambda: 0.0)
+    run.know(PHASES, {"fit": 4.0})
+    run.plan({"fit": 200, "draw": 1})
+    run.start(1, "draw", {})
+    bars = Bars(stream, color=False)
+    bars.begin(run)
+    run.start(2, "fit", {"model": "objects-0"})
+    run.start(3, "fit", {"model": "a-very-long-name" * 10})
+    run.finish(1)
+    bars.stop(run)
+    shown = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", stream.getvalue())
+    lines = [line.rstrip() for line in shown.splitlines()]
+    scenes, fits, so_far = lines[-3:]
+    assert re.fullmatch(r"scenes +━+ +1/1 +0 s", scenes)
+    assert re.fullmatch(r"fits +0/200 +.*left  fit objects-0 and 1 more", fits)
+    assert re.fullmatch(r"0 s so far +about .* left", so_far)
+    assert max(map(len, lines)) <= 100
+
+
+def test_every_rule_has_a_phase_and_a_screen_holds_them() -> None:
+    phases = phase_of_rules()
+    assert phases.keys() == all_steps().keys()
+    assert len(set(phases.values())) <= 10
+    assert list(phases.values())[-1] == phases["report"] == "tables and figures"
+    assert (phases["fit"], phases["sampled"]) == ("binding information", "activations")
+    handler = LogHandler(MockOutputSettings(), None)  # type: ignore[arg-type]
+    show_run([handler, logging.StreamHandler()], Graph(all_steps()))
+    handler.run.plan({"fit": 1, "report": 1, "scenes": 1})
+    assert list(handler.run.phases) == ["scenes", "binding information", "tables and figures"]
+
+
+TOY = """
+rule all:
+    input: "b", "c"
+rule first:
+    output: "a"
+    log: "first.log"
+    shell: "echo printed >&2; touch {output}"
+rule second:
+    input: "a"
+    output: "b"
+    log: "second.log"
+    shell: "printf '10:00:00 b: is bad\\n  remedy: mend\\n' >{log}; mv mended b 2>/dev/null"
+rule third:
+    input: "a"
+    output: "c"
+    shell: "touch {output}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_snakemake_shows_a_run_with_the_plug_in(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(TOY)
+    profile = tmp_path / "profiles/default/profile.yaml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text("logger: bindscope\nkeep-going: true\n")
+    command = [sys.executable, "-m", "snakemake", "--cores", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm"}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True,
+            timeout=100, check=False,
+        )  # fmt: skip
+
+    stopped = run()
+    assert stopped.returncode == 1
+    assert stopped.stderr.endswith(
+        "\nsecond failed, second.log:\n10:00:00 b: is bad\n  remedy: mend\n"
+    )
+    assert stopped.stderr.count("is bad") == 1
+    assert "printed" not in stopped.stdout + stopped.stderr
+    log = (tmp_path / "results/logs/snakemake.log").read_text()
+    assert "Error in rule second:" in log
+    assert log.endswith("printed\n")
+    (tmp_path / "mended").touch()
+    code, shown = on_a_terminal(command, tmp_path, environment)
+    assert code == 0
+    assert "━" in shown
+    assert "\nDone in " in shown.replace("\r", "")
+    again = run()
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stderr
+    own = run("--verbose", "--forcerun", "third")
+    assert "Finished jobid: " in own.stderr
+    assert len(stopped.stderr.splitlines()) < 25 < len(own.stderr.splitlines())
+
+
+def on_a_terminal(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Run a command on a terminal of its own; returns its exit code and what stood there."""
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=its, stdout=its, stderr=its
+    ) as process:
+        os.close(its)
+        shown = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # how a terminal ends on Linux
+                break
+            if not part:
+                break
+            shown += part
+    os.close(ours)
+    return process.returncode, shown.decode()
