@@ -20,7 +20,7 @@ def main(job: "Job") -> None:
     options = {name: job.spec[name] for name in ("estimators", "strengths")}
     result = concepts(
         z, values, analyses=[{"analysis": "editing", **options}], split=job.spec["split_by"],
-        device=job.spec["device"],
+        device=job.spec["device"], threads=job.threads,
     )  # fmt: skip
     rows = result.rows.get("concept_editing", ())
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)

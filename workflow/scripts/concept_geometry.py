@@ -39,7 +39,7 @@ def main(job: "Job") -> None:
         texts = image_queries(read_embeddings(path, "joint"), objects, sizes)
     result = concepts(
         z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
-        device=job.spec["device"],
+        device=job.spec["device"], threads=job.threads,
     )  # fmt: skip
     rows = result.rows["concept_geometry"]
     lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]

@@ -6,19 +6,17 @@ fitted by `fit.run_fit`, and `fit.fit_row` makes the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from threadpoolctl import threadpool_limits
 
 from bindscope.arrays.inputs import (
     Representation,
     StoredRows,
     device_kind,
+    on_threads,
     random_split,
     read_layers,
     read_split,
@@ -189,24 +187,12 @@ def _fitted(
     layer, tokens = place
     names = {"dataset": ARRAYS, "model": ARRAYS, "layer": layer, "tokens": tokens,
              "probe": probe.name, "control": control, "spec_key": "", "code_key": ""}  # fmt: skip
-    with _threads(probe.threads):
+    with on_threads(probe.threads):
         (result,) = run_fit(probe, data, [random_state], control)
     row = fit_row(result, data, labels.prior, names, probe, Information())
     if labels.prior["method"] != "exact":
         row["flags"] = ";".join(sorted({*flag_list(row["flags"]), "assumed_prior"}))
     return row
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Compute on so many threads, as a job does; sums round by how they are split over threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        with threadpool_limits(number):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _token_input(probe: AnyProbe, z: Representation) -> str:

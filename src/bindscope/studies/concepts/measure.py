@@ -14,6 +14,7 @@ from bindscope.arrays.inputs import (
     ObjectTable,
     Representation,
     device_kind,
+    on_threads,
     read_layers,
     read_objects,
     read_split,
@@ -96,6 +97,7 @@ def concepts(
     split: Any = None,
     random_state: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
+    threads: int = 1,
 ) -> Result:
     """Measure how embeddings bind the values of objects: recognition, sums, edits, rules.
 
@@ -118,6 +120,8 @@ def concepts(
         scene (N,): what is estimated, fitted or scored on it.
     random_state, device
         Seed of the split and of the approximators; where these and probes are fitted.
+    threads
+        Of a CPU.
 
     Returns
     -------
@@ -139,7 +143,8 @@ def concepts(
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
     scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
     plan = _plan(analyses, texts, split, scenes, random_state)
-    with hold_device(device_kind(device)) as held, made_current(held):
+    holding = hold_device(device_kind(device))
+    with on_threads(threads), holding as held, made_current(held):
         rows = _measured(layers, scenes, plan, held)
     return Result(rows, _VIEW, _notes(scenes, plan, texts))
 
