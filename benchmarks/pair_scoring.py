@@ -162,7 +162,7 @@ def expansion_entry(size: Size, options: Options) -> Entry:
             loss.backward()
             total += float(loss.detach()) * len(block.index)
         theta.grad = None
-        return total / objective.n
+        return total / objective.pairs.n_pairs
 
     ours = float(objective.begin(zero)[0])
     if abs(literal() - ours) > TOLERANCE * ours:

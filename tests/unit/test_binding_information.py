@@ -382,7 +382,7 @@ def test_docstring_examples(name: str) -> None:
 
 
 # What `pip install .` does not bring, by the name that is imported.
-EXTRAS = {"psutil": "psutil", "pygments": "pygments", "snakemake": "snakemake"}
+EXTRAS = {"psutil": "psutil", "pygments": "pygments", "rich": "rich", "snakemake": "snakemake"}
 _BLOCKED = """
 import sys
 

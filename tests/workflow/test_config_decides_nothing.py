@@ -46,13 +46,14 @@ HARMLESS = {
     (f"{_STUDY}/probes/fitting.py", "PATCH_FAMILIES"),  # refuses data of another kind
     (f"{_STUDY}/columns.py", "FAMILIES"),  # these two refuse rows of other families
     (f"{_STUDY}/rules.py", "FAMILIES"),
-    (f"{_PAIRS}/columns.py", "FAMILIES"),
+    (f"{_PAIRS}/schemas.py", "FAMILIES"),
     (f"{_CONCEPTS}/schemas.py", "ENCODERS"),
     (f"{_BINDING_IDS}/schemas.py", "EXPERIMENTS"),
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
     (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
+    (f"{_CONCEPTS}/measure.py", "ANALYSES"),
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
     (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
     # Of the function that runs several experiments in one go, which no job calls.

@@ -81,4 +81,4 @@ def test_a_run_elsewhere_with_a_configuration_and_data_of_its_own(
     assert not (clone.path / "results").exists()
     assert "Nothing to be done" in snakemake("--dry-run")
     own.unlink()
-    assert "dataset=matching" in snakemake("--dry-run")  # the clone's default
+    assert "dual_encoder " in snakemake("--dry-run")  # of the clone's default
