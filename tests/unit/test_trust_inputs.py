@@ -205,17 +205,20 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_with_another_byte(tmp_path: Path) -> None:
-    """Every flip is refused or read: none ends in an error of another library."""
+    """Every flip is refused or read, most are refused: none ends in another library's error."""
     path = tmp_path / "a.parquet"
     rows = {"image": [f"{i}.png" for i in range(40)], "color": ["red"] * 40}
     pq.write_table(pa.table(rows), path, compression="none")
-    whole = path.read_bytes()
-    for place in range(0, len(whole), 9):
+    whole, read = path.read_bytes(), 0
+    places = range(0, len(whole), 9)
+    for place in places:
         content = bytearray(whole)
         content[place] ^= 0xFF
         path.write_bytes(content)
         with contextlib.suppress(BindscopeError):
             list(table(path).scenes())
+            read += 1
+    assert 0 < read < len(places) / 2, read
 
 
 class Claims:

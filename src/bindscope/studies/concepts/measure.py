@@ -28,7 +28,11 @@ from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
 from bindscope.fitting.rows import whole
-from bindscope.studies.concepts.analyses_config import ApproximatorOptions
+from bindscope.studies.concepts.analyses_config import (
+    Analysis,
+    ApproximatorOptions,
+    Complexity,
+)
 from bindscope.studies.concepts.marks import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
 from bindscope.studies.concepts.parts import Parts, split_scenes
 from bindscope.studies.concepts.recognition import Readout, queries
@@ -43,11 +47,12 @@ if TYPE_CHECKING:
 USUAL: Final = ("recognition", "decomposition", "editing", "approximators")
 WHERE: Final = "bindscope.concepts"
 FEWEST_SETS: Final = 10  # of objects: three parts of fewer are too small to say anything
-ESTIMATORS: Final = ("avg", "avg_pos", "ols")
-STRENGTHS: Final = (0.0, 0.5, 1.0, 1.5)
+# Unless a call gives other options, those that a configuration has unless it gives others.
+ESTIMATORS: Final = Analysis.model_fields["estimators"].default
+STRENGTHS: Final = Analysis.model_fields["strengths"].default
+N_SPLITS: Final = len(Complexity.model_fields["seeds"].default)  # of objects, for approximators
+VALIDATION_SHARE: Final = Complexity.model_fields["validation_share"].default
 APPROXIMATORS: Final = ("additive", "per_object")
-N_SPLITS: Final = 3  # of objects, for approximators
-VALIDATION_SHARE: Final = 0.1  # of training objects
 # Analysis -> its options with their defaults; without estimators: all that there are scenes for.
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "recognition": {},

@@ -299,9 +299,9 @@ class HuggingFace(Decoder):
         start = int(marks[0].long().argmax()) - first
         return Inputs(ids.to(self.device), tensors, image, start)
 
+    @abstractmethod
     def image_tokens(self, tensors: Mapping[str, Tensor], size: tuple[int, ...]) -> ImageTokens:
         """Return what the tokens of an image show, given what the processor made of it."""
-        raise NotImplementedError
 
     def embed(self, inputs: Inputs) -> Embedded:
         """Let the library prepare what it gives to its decoder, and no more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ class Seeded:
         return nn.Parameter(torch.stack([drawn[seed] for seed in self.seeds]))
 
 
-class DualEncoder(nn.Module):
+class DualEncoder(nn.Module, ABC):
     """Encodes scenes and queries, of several runs at once.
 
     Every parameter has the runs as its first axis, and no run depends on another.
@@ -65,6 +66,7 @@ class DualEncoder(nn.Module):
         self.register_buffer("tokens", tokens, persistent=False)
         self.tokens: Tensor
 
+    @abstractmethod
     def scenes(self, slots: Tensor) -> Tensor:
         """Return embeddings of scenes.
 
@@ -77,15 +79,14 @@ class DualEncoder(nn.Module):
         -------
         float32 (runs, scenes, dim), neither centred nor scaled.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def objects(self, ids: Tensor) -> Tensor:
         """Return embeddings (runs, queries, dim) of objects as queries, int64 (runs, queries)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def concepts(self) -> Tensor:
         """Return embeddings (runs, tokens, dim) of the values of all types as queries."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def embed(self, slots: Ids) -> Floats:
