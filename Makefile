@@ -24,7 +24,7 @@ REFERENCE := resources/reference/binding_information.csv
 CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
 
 .PHONY: help setup run zoo impostors test test-presets test-cluster chaos rehearse lint lint-ruff lint-format lint-types lint-snakefmt
-.PHONY: lint-snakemake format lock docs check-reference write-reference snakemake-report benchmark clean
+.PHONY: lint-snakemake format lock docs docs-serve check-reference write-reference snakemake-report benchmark clean
 
 help:
 	@echo "make run       the default experiment: tables, figures and results/report.html"
@@ -160,9 +160,14 @@ lock: setup
 		--custom-compile-command "make lock" --no-emit-package torch --no-emit-package torchvision \
 		requirements.lock -o requirements.hashes
 
-# config/README.md and config/schema.json, from the configuration models.
+# config/README.md and config/schema.json from the configuration models, then the site in build/site.
 docs: setup
 	"$(BIN)/python" -m bindscope.commands.documentation
+	NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" build --strict --quiet --site-dir build/site
+	@echo "build/site/index.html"
+
+docs-serve: setup
+	NO_MKDOCS_2_WARNING=1 "$(BIN)/mkdocs" serve
 
 # The default run's table against the committed one: 0.02 bits across CPU types. Models that the run
 # trains end at other weights there; their measured numbers are not compared, and the output says so.

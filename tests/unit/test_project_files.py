@@ -24,6 +24,7 @@ import bindscope
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+REQUIRED = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["docs"]]
 MAKEFILE = Path("Makefile").read_text()
 TARGETS = set(re.findall(r"(?m)^([a-z][a-z-]*):", MAKEFILE))
 # What a program under MIT may be shipped with; copyleft that reaches our code is not among them.
@@ -36,7 +37,7 @@ PERMISSIVE = re.compile(
 def runtime() -> list[str]:
     """Return the installed projects that the runtime dependencies need, and they themselves."""
     pins = read_pins()
-    todo = [Requirement(text).name for text in (*PROJECT["dependencies"], *EXTRAS["workflow"])]
+    todo = [Requirement(text).name for text in REQUIRED]
     found: set[str] = set()
     while todo:
         name = canonicalize_name(todo.pop())
@@ -112,7 +113,7 @@ def test_the_lock_holds_what_was_seen_working() -> None:
 
 def test_the_lock_satisfies_the_project() -> None:
     pins = read_pins()
-    wanted = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["dev"]]
+    wanted = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["docs"], *EXTRAS["dev"]]
     for text in wanted:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), text

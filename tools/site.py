@@ -1,0 +1,66 @@
+"""Pages of the site that are not files in docs/, and links to files outside it (a hook of MkDocs).
+
+Pages come from the repository's other Markdown files or from code. A link to a file that is no page
+becomes the file's path, because the site does not contain the file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+COPIES = {  # page of the site: file of the repository
+    "configuration.md": "config/README.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "changelog.md": "CHANGELOG.md",
+}
+_LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are not in docs/."""
+    for page, source in COPIES.items():
+        files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+    return files
+
+
+def on_page_markdown(text: str, page: Any, **_: Any) -> str:
+    """Turn links to the repository's files into links to pages, or into paths."""
+    name = page.file.src_uri
+    return relink(text, COPIES.get(name, f"docs/{name}"), name)
+
+
+def relink(text: str, source: str, page: str) -> str:
+    """Rewrite the links of a page.
+
+    Parameters
+    ----------
+    text
+        Markdown.
+    source
+        Path in the repository that its links start from.
+    page
+        Path in the site.
+    """
+
+    def target(match: re.Match[str]) -> str:
+        words, link = match.groups()
+        path, _, anchor = link.partition("#")
+        if not path or ":" in path:
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        pages = {file: name for name, file in COPIES.items()}
+        name = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        if name:
+            start = posixpath.dirname(page) or "."
+            return f"[{words}]({posixpath.relpath(name, start)}{'#' * bool(anchor)}{anchor})"
+        if not (ROOT / path).exists():
+            return match[0]
+        return words if posixpath.basename(path) in words else f"{words} (`{path}`)"
+
+    return _LINK.sub(target, text)
