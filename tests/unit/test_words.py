@@ -1,0 +1,57 @@
+"""tools/words.py: it sees what it rules out, and no file has more of it than was committed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("words", "tools/words.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+words = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(words)
+
+
+def test_no_file_has_more_than_was_committed() -> None:
+    assert words.risen(words.counts(), json.loads(words.BASELINE.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["found = 1", "def of(x): ...", "def f(told): ...", "class Told: ...",
+               "for one in x: ...", "def _given(): ...", "with a as kept: ..."],
+)  # fmt: skip
+def test_banned_names_are_seen(source: str) -> None:
+    assert len(list(words.names(source))) == 1
+
+
+@pytest.mark.parametrize("source", ["matches = found", "x.own = 1", "def fit(data): ..."])
+def test_uses_and_good_names_are_not(source: str) -> None:
+    assert list(words.names(source)) == []
+
+
+def test_long_sentences_are_seen_and_code_and_tables_are_not(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    long = "word " * 36 + "end."
+    page.write_text(
+        f"# {long}\n\nShort one. {long}\n\n```\n{long}\n```\n\n| {long} |\n\n- {long}\n"
+    )
+    assert [(line, kind) for line, kind, _ in words.cases(page)] == [
+        (3, "sentence"), (11, "sentence")
+    ]  # fmt: skip
+
+
+def test_documents_that_nobody_can_open_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("The loss (specification, section 8) falls.\nAs in spec 1.\nAs in config.\n")
+    assert [kind for _, kind, _ in words.cases(page)] == ["unreadable", "unreadable"]
+
+
+def test_more_in_a_file_is_told_and_less_is_not() -> None:
+    before = {"a.py": {"name": 2}}
+    assert words.risen({"a.py": {"name": 2}}, before) == []
+    assert words.risen({}, before) == []
+    assert len(words.risen({"a.py": {"name": 3}}, before)) == 1
+    assert len(words.risen({"b.py": {"name": 1}}, before)) == 1

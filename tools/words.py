@@ -1,0 +1,145 @@
+"""List what docs/development.md, "Words and names", rules out; fail where there is more of it.
+
+`python tools/words.py` compares each file with tools/words.json and prints where there is more,
+`--list PATH...` prints every case of these files, `--write` replaces the counts if no total rises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BASELINE = ROOT / "tools" / "words.json"
+NAMES = frozenset(
+    ["found", "own", "one", "other", "told", "shown", "asked", "wanted", "given", "made", "kept"]
+    + ["held", "left", "said", "seen", "taken"]
+)
+VERBLESS = frozenset(["of", "at", "told_apart", "made_anew"])
+CLASSES = frozenset(["Told", "Given", "Taken", "Seen", "Opened", "Measured", "Held", "Found"])
+LONGEST = 35  # words of a sentence
+UNREADABLE = re.compile(
+    r"specification, section|\bspec \d\b|\.\./shared\b|\bshared/\w+\.md|as the specification"
+)
+CODE = ("src", "workflow", "tests", "tools", "benchmarks")
+Case = tuple[int, str, str]  # line, kind, text
+
+
+def names(source: str) -> Iterator[Case]:
+    """Yield the banned names that a module defines.
+
+    Parameters
+    ----------
+    source
+        Python.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name, banned = node.name, NAMES | VERBLESS
+        elif isinstance(node, ast.ClassDef):
+            name, banned = node.name, CLASSES
+        elif isinstance(node, ast.arg):
+            name, banned = node.arg, NAMES
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name, banned = node.id, NAMES
+        else:
+            continue
+        if name.lstrip("_") in banned:
+            yield node.lineno, "name", name
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first line and the words of each sentence of a page, without code and tables."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", lambda m: "\n" * m[0].count("\n"), text)
+    block: list[str] = []
+    start = 1
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        bare = line.strip()
+        item = re.match(r"[-*+] |\d+\. ", bare)
+        if not bare or item or bare.startswith(("#", "|", "<", "!!!", "    ", ":::")):
+            for sentence in re.split(r"(?<=[.!?])\s+(?=\S)", " ".join(block)):
+                yield start, sentence
+            block, start = [], number
+        if bare and not bare.startswith(("#", "|", "<", "!!!", ":::")):
+            start = start if block else number
+            block.append(bare[item.end() :] if item else bare)
+
+
+def cases(path: Path) -> list[Case]:
+    """Return what one file has of what is ruled out: line, kind and text."""
+    text = path.read_text(encoding="utf-8")
+    listed = [] if path.suffix != ".py" else list(names(text))
+    if path != Path(__file__):
+        listed += [(n, "unreadable", line.strip()) for n, line in enumerate(text.splitlines(), 1)
+                   if UNREADABLE.search(line)]  # fmt: skip
+    if path.suffix == ".md" and path.name not in ("CHANGELOG.md", "configuration.md"):
+        for line, sentence in sentences(text):
+            if len(sentence.split()) > LONGEST:
+                listed.append((line, "sentence", sentence))
+    return sorted(listed)
+
+
+def files() -> Iterator[Path]:
+    """Yield the code and the pages that are checked."""
+    for folder in CODE:
+        yield from sorted((ROOT / folder).rglob("*.py"))
+    yield ROOT / "README.md"
+    yield from sorted((ROOT / "docs").rglob("*.md"))
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """Count the cases of each file by kind; files without any are left out."""
+    listed = {str(p.relative_to(ROOT)): Counter(kind for _, kind, _ in cases(p)) for p in files()}
+    return {path: dict(sorted(kinds.items())) for path, kinds in listed.items() if kinds}
+
+
+def risen(now: dict[str, dict[str, int]], before: dict[str, dict[str, int]]) -> list[str]:
+    """Return a line for each file and kind of which there is more than before."""
+    return [
+        f"{path}: {count} of kind '{kind}', {before.get(path, {}).get(kind, 0)} allowed"
+        for path, kinds in now.items()
+        for kind, count in kinds.items()
+        if count > before.get(path, {}).get(kind, 0)
+    ]
+
+
+def totals(counted: dict[str, dict[str, int]]) -> Counter[str]:
+    """Add the counts of all files, by kind."""
+    return sum((Counter(kinds) for kinds in counted.values()), Counter())
+
+
+def main() -> int:
+    """Compare with the committed counts, list cases, or replace the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--list", nargs="+", type=Path, metavar="PATH", help="print every case")
+    parser.add_argument("--write", action="store_true", help="replace the committed counts")
+    options = parser.parse_args()
+    if options.list:
+        for path in options.list:
+            for line, kind, text in cases(path):
+                print(f"{path}:{line}: {kind}: {text}")
+        return 0
+    before = json.loads(BASELINE.read_text()) if BASELINE.exists() else None
+    now = counts()
+    print("totals:", *(f"{kind} {count}" for kind, count in sorted(totals(now).items())))
+    if options.write:
+        if before is not None and (more := totals(now) - totals(before)):
+            print(f"not written, because totals rise: {dict(more)}")
+            return 1
+        BASELINE.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+        return 0
+    lines = risen(now, before or {})
+    print(*lines, sep="\n")
+    if lines:
+        print("fix: see them with `python tools/words.py --list PATH`; for a moved file, `--write`")
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
