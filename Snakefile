@@ -3,7 +3,7 @@ from snakemake.utils import min_version
 min_version("9.19")
 
 
-if "datasets" not in config:
+if not {"datasets", "include"} & set(config):
 
     # The user's own beside the results, else this clone's.
     configfile:

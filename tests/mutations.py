@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 
 import bindscope
-from bindscope.config.loading import read_yaml
 from bindscope.config.root import Config
 from bindscope.config.structure import NAME, Schema, choose, items, members, root, sections
 from bindscope.config.structure import Path as KeyPath
+from bindscope.config.yaml_files import read_yaml
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Graph
 from bindscope.core.registries import STUDIES

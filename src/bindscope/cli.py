@@ -7,10 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 
 from bindscope import __version__
-from bindscope.config.loading import read_yaml
+from bindscope.config.composition import read_configuration
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
 from bindscope.core.work import DEVICES
@@ -23,7 +22,7 @@ ZOO_PRESET = "config/presets/zoo.yaml"
 def load_graph(configfile: str) -> Graph:
     """Read a configuration file and list its products."""
     remember_configfiles([configfile])
-    return read_graph(read_yaml(Path(configfile)), configfile)
+    return read_graph(read_configuration(configfile), configfile)
 
 
 def _path(arguments: argparse.Namespace) -> int:

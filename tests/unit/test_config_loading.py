@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bindscope.config.loading import load_config, load_file, read_yaml
+from bindscope.config.loading import load_config, load_file
+from bindscope.config.yaml_files import read_yaml
 from bindscope.core.errors import ConfigError
 
 EXAMPLE = yaml.safe_load("""

@@ -13,7 +13,7 @@ from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.type_counts import type_counts_of
-from bindscope.config.loading import read_yaml
+from bindscope.config.composition import read_configuration
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
 from bindscope.core.store.reader import open_store
@@ -291,7 +291,7 @@ def test_the_project_file_offers_the_version_that_the_backend_wants() -> None:
 
 
 def test_a_dry_run_names_mitsuba_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = read_yaml(PRESET)
+    content = read_configuration(PRESET)
     monkeypatch.setattr(data, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"Mitsuba is not installed.*\n.*bindscope\[solids\]"):
         read_graph(content, "clevr_rendered.yaml")

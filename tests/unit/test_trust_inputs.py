@@ -21,8 +21,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from bindscope.config.genome import Download
-from bindscope.config.loading import load_config, read_yaml
+from bindscope.config.loading import load_config
 from bindscope.config.observed import PhotosRenderer, TableSource
+from bindscope.config.yaml_files import read_yaml
 from bindscope.core.errors import BindscopeError, ConfigError, InputError
 from bindscope.sources import base, download, masks
 from bindscope.sources.ade20k_index import read_index

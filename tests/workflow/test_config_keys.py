@@ -22,6 +22,10 @@ NEEDED = {"binding_information": {"binding_id"}, "together": set(STUDIES)}
 # Keys that no single change of the example shows, as `Class.key`, by the reason.
 WITHOUT_EFFECT = {
     "decides about the report alone": ("Config.report", "Report.figures", "Report.title"),
+    "is written out before anything is made": (
+        "Config.include", "Controlled.seeds", "KnownAnswer.seeds", "Pretrained.seeds",
+        "PythonModel.seeds", "ToyVision.seeds", "Zoo.seeds",
+    ),
     "names an entry in messages": (
         "Embeddings.name", "FitBlock.name", "LearningCurve.name", "PairFits.name",
     ),

@@ -10,6 +10,7 @@ sys.path.insert(0, SOURCE)
 
 from bindscope.commands.cost import refuse_too_large
 from bindscope.commands.phases import show_run
+from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher
 from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
@@ -18,9 +19,9 @@ from snakemake.exceptions import WorkflowError
 
 def checked_graph():
     """Check the configuration and list its products; refuse jobs that memory cannot hold."""
-    source = " + ".join(map(str, workflow.configfiles)) or "--config"
+    source = join_names(workflow.configfiles) or "--config"
     try:
-        found = read_graph(config, source)
+        found = read_graph(add_included(config, workflow.configfiles), source)
         if workflow.is_main_process:
             given = workflow.global_resources.get("mem_mb")
             refuse_too_large(found, given and given.value, source)

@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
-from snakemake.utils import update_config
 
 from bindscope.commands import calibration, cost
 from bindscope.commands.cost import MEMORY_MB
-from bindscope.config.loading import read_yaml
+from bindscope.config.composition import join_names, read_configuration
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import is_alive, write_json
 from bindscope.core.graph import Product
@@ -49,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refuse_second(Path.cwd())
         if given == ["--check"]:
             return 0
-        for file in configfiles(given):
-            read_yaml(file)  # Snakemake's own message about one that is no YAML is a traceback
+        read_configuration(*configfiles(given))  # Snakemake's message about no YAML is a traceback
         return run(Path.cwd(), given)
     except BindscopeError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -113,7 +111,7 @@ def download(
     """
     if DRY & set(arguments) or "--config" in arguments or not _downloads(arguments):
         return 0, []
-    graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
+    graph = read_graph(_configuration(arguments), join_names(configfiles(arguments)) or DEFAULT)
     absent = [made for made in graph.of(*DOWNLOADS) if not (root / made.path()).exists()]
     if not absent:
         return 0, []
@@ -132,10 +130,7 @@ def _downloads(arguments: Sequence[str]) -> bool:
 
 def _configuration(arguments: Sequence[str]) -> dict[str, Any]:
     """Read the configuration as Snakemake does: later files change earlier ones."""
-    found: dict[str, Any] = {}
-    for file in filter(os.path.isfile, configfiles(arguments) or [DEFAULT]):
-        update_config(found, read_yaml(file))
-    return found
+    return read_configuration(*filter(os.path.isfile, configfiles(arguments) or [DEFAULT]))
 
 
 def defaults(arguments: Sequence[str]) -> list[str]:
@@ -155,7 +150,7 @@ def defaults(arguments: Sequence[str]) -> list[str]:
 def say_cost(arguments: Sequence[str]) -> None:
     """Print what the jobs of a dry run would take."""
     with suppress(BindscopeError):  # Snakemake has said what is wrong with the configuration
-        graph = read_graph(_configuration(arguments), " + ".join(configfiles(arguments)) or DEFAULT)
+        graph = read_graph(_configuration(arguments), join_names(configfiles(arguments)) or DEFAULT)
         total = cost.summary(cost.would_run(graph), calibration.stored() or REFERENCE)
         print(f"\nForecast: {total}; more: `bindscope plan --cost`")
 

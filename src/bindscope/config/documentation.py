@@ -36,7 +36,21 @@ One YAML file decides everything that decides the results. Plain `snakemake --co
 snakemake --cores all --configfile config/presets/ci.yaml
 ```
 
-A second file after `--configfile` is laid over the first, key by key; lists are replaced whole.
+A second file after `--configfile` is laid over the first, key by key; lists are replaced whole. A
+file can also name others to start from, by paths from its own folder:
+
+```yaml
+include: ../parts/objectives.yaml  # its `models`; what stands below is laid over it
+```
+
+An entry of `models` can stand for several training seeds. Lists of models then name all of them by
+one name, and studies show them as one group (give `groups` to have others):
+
+```yaml
+models:
+  - {name: objects, source: "zoo:matching-objects-{seed}", seeds: [0, 1, 2]}  # objects-0, -1, -2
+```
+
 Threads, memory, partitions and the like belong to a profile (`profiles/`, `workflow/profiles/`).
 
 `datasets` and `models` are shared by all studies; what is measured of them stands under `studies`,
@@ -66,7 +80,9 @@ COLUMNS = "| key | type | default | meaning |\n|---|---|---|---|"
 def json_schema() -> str:
     """Return config/schema.json: what editors complete and check."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "bindscope"}
-    return json.dumps({**head, **root()}, indent=1) + "\n"
+    # A file that includes others, or is included, may leave out what is required.
+    whole = {key: value for key, value in root().items() if key != "required"}
+    return json.dumps({**head, **whole}, indent=1) + "\n"
 
 
 def readme(presets: Path) -> str:
@@ -80,7 +96,10 @@ def readme(presets: Path) -> str:
     parts = [HEADER, *_presets(presets), "## Keys", TABLES]
     page = _Page()
     for name, field in root()["properties"].items():
-        parts += page.section(below("", name, field), field, 3)
+        if sections(field):
+            parts += page.section(below("", name, field), field, 3)
+        else:
+            parts.append(f"\n### `{name}`\n\n{_description(field)} Type: {words(field)}.")
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

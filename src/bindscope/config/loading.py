@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from bindscope.config.base import SLUG
+from bindscope.config.composition import Locations, read_configuration
 from bindscope.config.root import Config
-from bindscope.config.structure import Path as KeyPath
-from bindscope.config.structure import Place, Schema, dotted, keys, locate, members, tag, tag_values
+from bindscope.config.seeds import SeedsError, to_file, write_out
+from bindscope.config.structure import Place, Schema, keys, locate, members, tag, tag_values
 from bindscope.config.wording import either, instead, show, suggest
-from bindscope.core.errors import ConfigError, first_line
+from bindscope.config.yaml_files import KeyPath
+from bindscope.core.errors import ConfigError
 
 REMEDY = "correct the configuration; config/README.md lists every key with its type and default"
-_DEEPEST, _LARGEST = 50, 200_000  # of a YAML file: levels, and entries with aliases written out
 _FEW = 3  # places that a message names
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NAME = "a name: lower-case letters, digits and hyphens, at most 32, the first one no hyphen"
 # The value of the key that selects a section is missing or unknown.
 _TAG_ERRORS = ("union_tag_invalid", "union_tag_not_found", "unknown_source")
@@ -58,53 +57,25 @@ def load_config(raw: Mapping[str, Any], source: str) -> Config:
     ConfigError
         With every problem that was found, one a line.
     """
-    if Path(source).is_file():
-        read_yaml(source)  # what its aliases blow up would take minutes to check
-    lines = _Lines(source)
-    problems = [f"{where}: {what}" for where, what in lines.duplicates]
+    places = Locations(source)
+    problems = places.duplicates
     try:
-        config = Config.model_validate(dict(raw))
+        written, origins = write_out(raw)
+        config = Config.model_validate(written)
     except ValidationError as error:
         problems += [
-            f"{dotted(path)}: {what}{lines.suffix(path)}" for path, what in explain(error, raw)
+            places.name(to_file(path, origins), what) for path, what in explain(error, written)
         ]
+    except SeedsError as error:
+        problems.append(places.name(error.path, error.problem))
     if problems:
         raise _error(source, problems)
     return config
 
 
-def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Read a YAML file that holds a mapping.
-
-    Raises
-    ------
-    ConfigError
-        If the file is missing, is no YAML, or is empty.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        _check_shape(text)
-        value = yaml.load(text, Loader=_LOADER)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(str(path), f"line {line}: is not UTF-8", "save it as UTF-8") from None
-    except OSError as error:
-        raise ConfigError(
-            str(path), f"cannot be read ({error.strerror})", "check the path"
-        ) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), _syntax(error), "correct the file at that place") from None
-    except ValueError as error:  # a date or a number that is none
-        problem = f"holds a value that cannot be read ({first_line(error)})"
-        raise ConfigError(str(path), problem, "put it into quotes, or correct it") from None
-    if not isinstance(value, dict):
-        raise ConfigError(str(path), "holds no keys", "copy config/config.yaml and change it")
-    return value
-
-
 def load_file(path: Path | str) -> Config:
     """Read and check a configuration file."""
-    return load_config(read_yaml(path), str(path))
+    return load_config(read_configuration(path), str(path))
 
 
 def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
@@ -238,86 +209,3 @@ def _error(source: str, problems: Sequence[str]) -> ConfigError:
         return ConfigError(source, problems[0], REMEDY)
     listed = "".join(f"\n  {problem}" for problem in problems)
     return ConfigError(source, f"{len(problems)} problems{listed}", REMEDY)
-
-
-def _syntax(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "not valid YAML"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
-
-
-def _check_shape(text: str) -> None:
-    """Refuse YAML that is nested too deep, holds itself, or grows large by its aliases.
-
-    Goes over the events of the parser, each once: nothing is built yet.
-    """
-    around: list[tuple[str | None, int]] = []  # anchor and size of the nodes that are open
-    sizes: dict[str, int] = {}
-
-    def refuse(problem: str, event: yaml.Event) -> None:
-        mark: Any = event.start_mark
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            around.append((event.anchor, 1))
-            if len(around) > _DEEPEST:
-                refuse(f"is nested more than {_DEEPEST} deep", event)
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = around.pop()
-        elif isinstance(event, yaml.ScalarEvent):
-            anchor, size = event.anchor, 1
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor in (outer for outer, _ in around):
-                refuse(f"*{event.anchor} refers to a part that it is in", event)
-            anchor, size = None, sizes.get(str(event.anchor), 1)
-        else:
-            continue
-        if anchor:
-            sizes[anchor] = size
-        if around:
-            outer, total = around[-1]
-            around[-1] = outer, total + size
-            if total + size > _LARGEST:
-                refuse(f"its aliases make more than {_LARGEST:,} entries", event)
-
-
-class _Lines:
-    """Line numbers of a YAML file's keys, and keys that stand twice; empty for anything else."""
-
-    def __init__(self, source: Path | str) -> None:
-        self.duplicates: list[tuple[str, str]] = []
-        self._lines: dict[KeyPath, int] = {}
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-            _check_shape(text)
-            node = yaml.compose(text, Loader=_LOADER)
-        except (OSError, ValueError, yaml.YAMLError):
-            return
-        if node is not None:
-            self._walk(node, ())
-
-    def _walk(self, node: yaml.Node, path: KeyPath) -> None:
-        if isinstance(node, yaml.SequenceNode):
-            for i, child in enumerate(node.value):
-                self._lines[*path, i] = child.start_mark.line + 1
-                self._walk(child, (*path, i))
-        elif isinstance(node, yaml.MappingNode):
-            seen: dict[str, int] = {}
-            for key, child in node.value:
-                line = key.start_mark.line + 1
-                if key.value in seen:
-                    where = dotted((*path, key.value))
-                    self.duplicates.append(
-                        (where, f"given twice, in lines {seen[key.value]} and {line}")
-                    )
-                seen[key.value] = self._lines[*path, key.value] = line
-                self._walk(child, (*path, key.value))
-
-    def suffix(self, path: Sequence[str | int]) -> str:
-        """Return `` (line 12)`` for a path, or for the nearest section around it that exists."""
-        for end in range(len(path), 0, -1):
-            if line := self._lines.get(tuple(path[:end])):
-                return f" (line {line})"
-        return ""

@@ -45,7 +45,26 @@ class Extraction(Model):
     )
 
 
-class KnownAnswer(Model):
+class Seeded(Model):
+    """What an entry of `models` can stand for: a model, or one per seed."""
+
+    seeds: tuple[NonNegativeInt, ...] | None = Field(
+        None,
+        min_length=1,
+        exclude=True,  # written out before anything is made (config.seeds)
+        description="One model per seed, `<name>-<seed>`: its `seed`, or what `{seed}` in `source` "
+        "stands for. Lists of models name all of them by `name`; a study that reads them and has "
+        "no `groups` shows them as one group.",
+    )
+
+    @model_validator(mode="after")
+    def _names_a_seed(self) -> Self:
+        if "{seed}" in getattr(self, "source", ""):
+            raise ValueError("source: {seed} needs a list `seeds`, such as `seeds: [0, 1, 2]`")
+        return self
+
+
+class KnownAnswer(Seeded):
     """An encoder whose binding information is known in closed form; sees codes, not images."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -146,7 +165,7 @@ class Training(Model):
     )
 
 
-class Controlled(Model):
+class Controlled(Seeded):
     """A vision transformer that the pipeline trains itself (or leaves at random init)."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -181,7 +200,7 @@ class Controlled(Model):
         return self
 
 
-class Zoo(Model):
+class Zoo(Seeded):
     """A trained model that is committed in resources/zoo: what a run starts from.
 
     Its manifest says how it was trained; depth and seed are read from there.
@@ -189,7 +208,8 @@ class Zoo(Model):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^zoo:[a-z0-9-]+$", description="`zoo:<name>`, a pair of files of resources/zoo."
+        pattern=r"^zoo:[a-z0-9-]+(\{seed\})?$",
+        description="`zoo:<name>`, a pair of files of resources/zoo.",
     )
     input_px: PositiveInt | None = Field(
         None,
@@ -221,7 +241,7 @@ def pinned(source: str) -> str:
     return source
 
 
-class Pretrained(Model):
+class Pretrained(Seeded):
     """A published checkpoint: timm, Hugging Face, or a local folder."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -279,7 +299,7 @@ class Pixels(Model):
     )
 
 
-class PythonModel(Model):
+class PythonModel(Seeded):
     """A user's own model: a function that returns a plain `nn.Module`, or a whole model.
 
     Of an `nn.Module`, `modules` names what is captured; anything else is an object like those of
@@ -352,7 +372,7 @@ class PythonModel(Model):
         return self
 
 
-class ToyVision(Model):
+class ToyVision(Seeded):
     """The vision side of a toy vision-language model that a study of this configuration trains.
 
     An image stands before all text there, so what the toy makes of it does not depend on the text.
@@ -360,7 +380,7 @@ class ToyVision(Model):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^toy:(zoo:)?[a-z0-9]+(-[a-z0-9]+)*$",
+        pattern=r"^toy:(zoo:)?[a-z0-9]+(-[a-z0-9]+)*(-\{seed\})?$",
         description="`toy:<name>`, a toy of a study, or `toy:zoo:<name>`, one of resources/zoo.",
     )
     n_layers: PositiveInt = Field(

@@ -10,6 +10,7 @@ from bindscope.config.base import Model
 from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel
 from bindscope.config.references import problems
+from bindscope.config.seeds import write_out
 from bindscope.core.registries import resolve, studies
 
 
@@ -43,12 +44,23 @@ else:
 class Config(Model):
     """Everything that decides the results."""
 
+    include: str | tuple[str, ...] = Field(
+        (),
+        exclude=True,  # read before anything is made (config.composition)
+        description="Files that this one changes key by key, the later ones over the earlier; "
+        "lists are replaced whole. Paths start from the folder of the file that includes.",
+    )
     datasets: tuple[Dataset, ...] = Field(
         description="Scenes; an empty list where what is measured needs none."
     )
     models: tuple[AnyModel, ...] = Field((), description="Representations.")
     studies: Studies = Field(Studies(), description="What is measured; each study is optional.")
     report: Report = Field(Report(), description="The report.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _written_out(cls, raw: Any) -> Any:
+        return write_out(raw)[0] if isinstance(raw, dict) else raw
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -174,8 +174,3 @@ def below(prefix: str, key: str, field: Schema) -> str:
     """Return the path of a key's sections: ``models[]`` where it is a list."""
     path = f"{prefix}.{key}" if prefix else key
     return f"{path}[]" if sections(field) and items(field) else path
-
-
-def dotted(path: Sequence[str | int]) -> str:
-    """Write a path as `models.0.seed`."""
-    return ".".join(str(part) for part in path)

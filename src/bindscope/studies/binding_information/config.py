@@ -189,7 +189,10 @@ class ModelFamily(Model):
     """Models that are one family at several input sizes: a curve of the figure `resolution`."""
 
     name: Slug = Field(description="Name of the curve.")
-    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+    # An editor sees the name of a list of seeds, which stands for several.
+    models: tuple[Slug, ...] = Field(
+        min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
+    )
 
 
 class ModelGroup(Model):
