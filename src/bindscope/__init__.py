@@ -8,16 +8,18 @@ if TYPE_CHECKING:
     from bindscope.arrays.example import example as example
     from bindscope.core.job import run_job as run_job
     from bindscope.notebook import open as open
+    from bindscope.studies.binding_id.measure import binding_ids as binding_ids
     from bindscope.studies.binding_information.measure import (
         binding_information as binding_information,
     )
     from bindscope.studies.concepts.measure import concepts as concepts
 
 __version__ = "0.1.0"
-__all__ = ["binding_information", "concepts", "example", "open"]
+__all__ = ["binding_ids", "binding_information", "concepts", "example", "open"]
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
 _EXPORTS = {
+    "binding_ids": "bindscope.studies.binding_id.measure:binding_ids",
     "binding_information": "bindscope.studies.binding_information.measure:binding_information",
     "concepts": "bindscope.studies.concepts.measure:concepts",
     "example": "bindscope.arrays.example:example",

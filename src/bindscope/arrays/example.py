@@ -35,14 +35,34 @@ class Example:
     space: Mapping[str, Any] | None = field(default=None)
 
 
-def example(name: str, n: int | None = None, random_state: int = 0) -> Example:
-    """Make planted arrays with their labels and their truth.
+@dataclass(frozen=True, eq=False)
+class ModelExample:
+    """A planted model, with what it reads and its truth.
+
+    Attributes
+    ----------
+    model, processor
+        As `binding_ids` takes them.
+    scenes
+        What the model reads.
+    truth
+        What was planted, by quantity.
+    """
+
+    model: Any
+    processor: Any
+    scenes: Any
+    truth: Mapping[str, Any]
+
+
+def example(name: str, n: int | None = None, random_state: int = 0) -> Any:
+    """Make planted arrays, or a planted model, with labels and truth.
 
     Parameters
     ----------
     name
         ``"matching"``: scenes for `binding_information`; ``"pairs"``: embeddings of pairs of
-        objects for `concepts`.
+        objects for `concepts`; ``"two-things"``: a model for `binding_ids`.
     n
         Number of scenes; default: enough for a run in seconds.
     random_state
@@ -50,8 +70,8 @@ def example(name: str, n: int | None = None, random_state: int = 0) -> Example:
 
     Returns
     -------
-    Example
-        Arrays by name, objects in a long table, and the truth.
+    Example or ModelExample
+        Arrays by name, objects in a long table, and the truth; or the model, and what it reads.
 
     Raises
     ------
@@ -73,5 +93,4 @@ def example(name: str, n: int | None = None, random_state: int = 0) -> Example:
             "bindscope.example", f"there is no example {name!r}",
             f"choose among {', '.join(makers)}",
         )  # fmt: skip
-    made: Example = resolve(makers[name])(n, random_state)
-    return made
+    return resolve(makers[name])(n, random_state)

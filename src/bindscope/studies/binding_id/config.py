@@ -192,6 +192,11 @@ class BindingIdSection(Model):
 
 def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
+    yield from section_problems(section)
+
+
+def section_problems(section: BindingIdSection) -> Iterator[str]:
+    """Yield what in the section does not fit the rest of it."""
     for key in ("tasks", "records", "oracles", "models", "toys", "suites"):
         yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}

@@ -96,4 +96,5 @@ STUDY = Study(
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
+    examples={"two-things": f"{_HERE}.examples:two_things"},
 )  # fmt: skip

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.files import canonical_json
+from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
@@ -61,6 +62,14 @@ class Kept(Protocol):
         """Return what was kept, and of how many batches; None: nothing."""
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """An engine that goes on from contexts in memory, so that rounding hangs on what it read."""
+
+    def forget(self) -> None:
+        """Read the next context from its start, as a new engine does."""
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """What one experiment found.
@@ -99,8 +108,11 @@ class Results:
     answers: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
-def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
-    """Run all experiments of a suite on one model.
+def run(
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
+    check: Callable[[Doubles], None] = lambda _: None,
+) -> Results:  # fmt: skip
+    """Run all experiments of a suite on one model, whose weights stay as they are.
 
     Parameters
     ----------
@@ -110,15 +122,19 @@ def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> R
         Images of scenes, for engines that need them.
     spec
         The suite's options, and `task`.
+    check
+        Is given the log-probabilities of each batch, to refuse them.
     """
     found, estimates = Results(), None
     if ADDING & set(spec["experiments"]):
         estimates, rows = estimated(engine, pictures, spec)
         found.vectors.extend(rows)
     for name in spec["experiments"]:
+        if isinstance(engine, Remembering):
+            engine.forget()
         keys = {"level": spec["levels"][-1], **spec}
         own = {**spec, "experiment": name, "options": [keys[one] for one in OPTIONS.get(name, ())]}
-        asked = ask(engine, pictures, own, estimates)
+        asked = ask(engine, pictures, own, estimates, check=check, precise=False)
         getattr(found, TABLES.get(name, "rows")).extend(asked.rows)
         found.answers[name] = asked.answers
     return found
@@ -141,6 +157,7 @@ def estimated(
 def ask(
     engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
     estimates: Estimates | None = None, kept: Kept | None = None,
+    check: Callable[[Doubles], None] = lambda _: None, precise: bool = True,
 ) -> Asked:  # fmt: skip
     """Run one experiment on one model.
 
@@ -154,17 +171,23 @@ def ask(
         Mean differences, for those of `registry.ADDING`.
     kept
         Answers of batches that an earlier attempt has left, and where to leave more.
+    check
+        Is given the log-probabilities of each batch, to refuse them.
+    precise
+        Whether a model that answers in bfloat16 also answers a few rows in float32.
     """
     name, task, reading = spec["experiment"], spec["task"], Reading.of(spec)
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
     parts = list(batches(task["rows"], spec["batch_size"]))
     logs, beside = _before(kept)
     saved = time.monotonic()
-    for i in range(min(len(logs), len(parts) - 1), len(parts)):
+    first = min(len(logs), len(parts) - 1)
+    for i in progress_bar(range(first, len(parts)), f"batches of {name}"):
         batch = _batch(engine, pictures, pairs, parts[i], reading, estimates, spec)
         plan = plan_of(spec)(batch)
         if i == len(logs):
             logs.append(plan.answered(engine, batch.base))
+            check(logs[-1])
             beside.append(_beside(name, plan, batch, parts[i]))
         if kept is not None and time.monotonic() > saved + _SAVED_S:
             kept.write(_stored(logs, beside), len(logs))
@@ -178,7 +201,7 @@ def ask(
         rows = parts[0][:_CHECKED]
         return _batch(engine, pictures, pairs, rows, reading, estimates, spec)
 
-    checked = _in_float32(engine, plan_of(spec), few, answers.logs)
+    checked = _in_float32(engine, plan_of(spec), few, answers.logs) if precise else None
     return Asked(list(rows), answers.logs.astype(np.float32), checked)
 
 

@@ -42,8 +42,8 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 
     What is no real model is never shown without saying so.
     """
-    kind = table["origin"].map(KINDS)
-    name = table["model"] + kind.map(lambda word: f" ({word})", na_action="ignore").fillna("")
+    words = {origin: f" ({word})" for origin, word in KINDS.items()}
+    name = table["model"] + table["origin"].map(lambda origin: words.get(origin, ""))
     if table["task"].nunique() > 1:
         name = name + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:

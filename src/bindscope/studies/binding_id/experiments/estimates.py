@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.errors import InputError
+from bindscope.core.progress import progress_bar
 from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -224,7 +225,8 @@ def estimate(
     sums = {(group, levels): _Sums(sizes[levels]) for group in GROUPS for levels in LEVELS}
     content: list[tuple[int, int, Doubles]] = []
     means = Means(sizes)
-    for rows in batches(len(scenes), batch_size):
+    parts = list(batches(len(scenes), batch_size))
+    for rows in progress_bar(parts, "batches of mean differences"):
         first = scenes[rows]
         state = read(engine, first, pictures)
         before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}

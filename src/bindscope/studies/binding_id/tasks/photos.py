@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.errors import BindscopeError, InputError
+from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.studies.binding_id.answers.metrics import (
@@ -104,15 +105,23 @@ def ask_records(
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
     engine = load_engine(config_of(model), Form(), weights, device=device)
+    return answer_all(engine, records, spec["resamples"], spec["seed"])
+
+
+def answer_all(
+    engine: VisionLanguageEngine, records: Sequence[Record], samples: int, seed: int
+) -> Asked:
+    """Answer the questions of all records; `samples` are of the bootstrap."""
     answered = [
-        answer(engine, record, rng(spec["seed"], number)) for number, record in enumerate(records)
+        answer(engine, record, rng(seed, number))
+        for number, record in enumerate(progress_bar(records, "images"))
     ]
     most = max(one.logs.shape[2] for one in answered)
     padded = [
         np.pad(one.logs, ((0, 0), (0, 0), (0, most - one.logs.shape[2])), constant_values=np.nan)
         for one in answered
     ]
-    rows = list(rows_of(answered, spec["resamples"], spec["seed"]))
+    rows = list(rows_of(answered, samples, seed))
     return Asked(rows, np.concatenate(padded).astype(np.float32))
 
 

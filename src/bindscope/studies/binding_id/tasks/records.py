@@ -9,7 +9,9 @@ A file of JSON lines, one record a line; images are named relative to the file::
      "questions": [{"text": " What does the mug hold? A", "role": 0}]}
 
 Things stand in the order in which the text mentions them, which is their role. `mention` and `item`
-are texts that stand once in the context, or [first, past-the-last] character.
+are texts that stand once in the context, or [first, past-the-last] character. In place of `box` a
+`mask` serves, an image whose pixels are 0 where the thing is not. In memory (`parse_record`) images
+and masks may be arrays.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Record:
     where
         Its file and line.
     image
-        The image's file.
+        The image's file, or the image, uint8 (height, width, 3).
     size
         Its width and height in pixels, as it is shown (turned as its EXIF data say).
     prompt
@@ -57,7 +59,7 @@ class Record:
     """
 
     where: str
-    image: Path
+    image: Path | NDArray[np.uint8]
     size: tuple[int, int]
     prompt: Prompt
     boxes: NDArray[np.int64]
@@ -72,6 +74,8 @@ class Record:
         InputError
             If it cannot be decoded.
         """
+        if isinstance(self.image, np.ndarray):
+            return self.image
         try:
             with Image.open(self.image) as file:
                 return np.array(ImageOps.exif_transpose(file).convert("RGB"), np.uint8)
@@ -96,7 +100,7 @@ def read_records(path: Path | str) -> list[Record]:
             str(file), f"cannot be read ({error})", "give a file of JSON lines"
         ) from error
     found = [
-        _record(file.parent, f"{file}:{number}", line)
+        parse_record(_parsed(line, f"{file}:{number}"), f"{file}:{number}", file.parent)
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
@@ -105,13 +109,31 @@ def read_records(path: Path | str) -> list[Record]:
     return found
 
 
-def _record(folder: Path, where: str, line: str) -> Record:
+def _parsed(line: str, where: str) -> Any:
     try:
-        content = json.loads(line)
+        return json.loads(line)
     except json.JSONDecodeError as error:
         raise InputError(where, f"is no whole JSON ({error.msg})", FORM) from None
-    image = folder / _value(where, content, "image", str)
-    size = _size(where, image)
+
+
+def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
+    """Check a record in memory.
+
+    Parameters
+    ----------
+    content
+        A mapping as in a file of records; `image` may be an array or an image of Pillow.
+    where
+        The record in words, for errors.
+    folder
+        Where names of images start.
+
+    Raises
+    ------
+    InputError
+        As of `read_records`.
+    """
+    image, size = _image(where, content, Path(folder))
     context = _value(where, content, "context", str)
     things = _objects(where, content, "things")
     if len(things) < 2:
@@ -120,7 +142,7 @@ def _record(folder: Path, where: str, line: str) -> Record:
     boxes, spans = [], {}
     for role, thing in enumerate(things):
         at = f"{where}, things[{role}]"
-        boxes.append(_box(at, thing, size))
+        boxes.append(_box(at, thing, size, Path(folder)))
         for group, key in TEXTS.items():
             start, end = _span(at, thing, key, context)
             spans[group, role] = (start + len(before), end + len(before))
@@ -153,18 +175,37 @@ def _questions(
 
 def _value(where: str, content: Any, key: str, kind: type) -> Any:
     """Return a value of a JSON object that must be there and of a type."""
-    value = content.get(key) if isinstance(content, dict) else None
+    value = content.get(key) if isinstance(content, Mapping) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         wanted = {str: "a text", int: "a whole number", list: "a list"}[kind]
         raise InputError(where, f"`{key}` is missing or not {wanted}", FORM)
     return value
 
 
-def _objects(where: str, content: Any, key: str) -> list[dict[str, Any]]:
+def _objects(where: str, content: Any, key: str) -> list[Mapping[str, Any]]:
     values = _value(where, content, key, list)
-    if not all(isinstance(value, dict) for value in values):
+    if not all(isinstance(value, Mapping) for value in values):
         raise InputError(where, f"`{key}` must hold objects in braces", FORM)
     return list(values)
+
+
+def _image(
+    where: str, content: Any, folder: Path
+) -> tuple[Path | NDArray[np.uint8], tuple[int, int]]:
+    """Return the image of a record, or its file, and its size as it is shown."""
+    image = content.get("image") if isinstance(content, Mapping) else None
+    if isinstance(image, Image.Image):
+        image = np.array(ImageOps.exif_transpose(image).convert("RGB"), np.uint8)
+    if isinstance(image, np.ndarray):
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise InputError(
+                where, f"`image` is {image.shape} of {image.dtype}", "give uint8 (height, width, 3)"
+            )
+        return image, (image.shape[1], image.shape[0])
+    if isinstance(image, Path):
+        content = {**content, "image": str(image)}
+    file = folder / _value(where, content, "image", str)
+    return file, _size(where, file)
 
 
 def _size(where: str, image: Path) -> tuple[int, int]:
@@ -187,8 +228,17 @@ def _unread(where: Path | str, error: Exception) -> InputError:
     return InputError(str(where), f"is no image that can be read ({why})", "save it anew as PNG")
 
 
-def _box(where: str, thing: Mapping[str, Any], size: tuple[int, int]) -> list[int]:
-    values = _value(where, thing, "box", list)
+def _box(where: str, thing: Mapping[str, Any], size: tuple[int, int], folder: Path) -> list[int]:
+    """Return the box of a thing: its own, or that around its mask."""
+    if "mask" in thing:
+        return _around(where, thing["mask"], size, folder)
+    if "box" not in thing:
+        raise InputError(
+            where, "there is no `box` and no `mask`",
+            "give `box`: left, top, right and bottom in pixels, the last two exclusive",
+        )  # fmt: skip
+    values = np.asarray(thing["box"], object).tolist()
+    values = _value(where, {"box": values}, "box", list)
     whole = [isinstance(value, int) and not isinstance(value, bool) for value in values]
     if len(values) != 4 or not all(whole):
         raise InputError(
@@ -203,6 +253,25 @@ def _box(where: str, thing: Mapping[str, Any], size: tuple[int, int]) -> list[in
             "give left < right and top < bottom in pixels of the image as it is shown",
         )
     return list(values)
+
+
+def _around(where: str, mask: Any, size: tuple[int, int], folder: Path) -> list[int]:
+    """Return the smallest box around the pixels of a mask."""
+    if isinstance(mask, str | Path):
+        try:
+            with Image.open(folder / mask) as file:
+                mask = np.array(file)
+        except (OSError, SyntaxError) as error:
+            raise _unread(f"{where}, {folder / mask}", error) from error
+    pixels = np.asarray(mask) != 0
+    if pixels.shape != size[::-1] or not pixels.any():
+        raise InputError(
+            where,
+            f"`mask` is empty or {pixels.shape}, and the image {size[1]} x {size[0]} pixels",
+            "give a mask of the image's height and width, not 0 where the thing is",
+        )
+    rows, columns = (np.flatnonzero(pixels.any(axis=axis)) for axis in (1, 0))
+    return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
 
 
 def _span(where: str, thing: Mapping[str, Any], key: str, context: str) -> tuple[int, int]:

@@ -104,7 +104,7 @@ class Decoder(ABC):
     model
         The whole model.
     device
-        Where it is to run.
+        Where it is to run; None: where it is.
 
     Raises
     ------
@@ -117,9 +117,9 @@ class Decoder(ABC):
     n_views: int
     """How often the model sees an image."""
 
-    def __init__(self, where: str, model: Any, device: torch.device | str = "cpu") -> None:
+    def __init__(self, where: str, model: Any, device: torch.device | str | None = "cpu") -> None:
         self.where = where
-        self.model = model.to(device)
+        self.model = model if device is None else model.to(device)
         self.language = model.model.language_model
         settings = self.language.config
         if set(getattr(settings, "layer_types", None) or ["full_attention"]) != {"full_attention"}:
@@ -228,7 +228,7 @@ class HuggingFace(Decoder):
     model, processor
         Of one checkpoint.
     device
-        Where it is to run.
+        Where it is to run; None: where it is.
 
     Raises
     ------
@@ -240,11 +240,11 @@ class HuggingFace(Decoder):
     n_views = 2
 
     def __init__(
-        self, where: str, model: Any, processor: Any, device: torch.device | str = "cpu"
+        self, where: str, model: Any, processor: Any, device: torch.device | str | None = "cpu"
     ) -> None:
         super().__init__(where, model, device)
         self.processor = processor
-        marked = processor.image_token_id
+        marked = getattr(processor, "image_token_id", None)
         if marked != model.config.image_token_id:
             raise ModelError(
                 where, f"its processor marks the image by token {marked}, the model looks for "

@@ -139,6 +139,10 @@ class VisionLanguageEngine:
         self._read_before = [weakref.ref(known) for known in (*alive, found)]
         return found
 
+    def forget(self) -> None:
+        """Read the next contexts from their start (`suite.Remembering`)."""
+        self._read_before = []
+
     def read(
         self, scenes: Scenes, images: NDArray[np.uint8] | None, known: Sequence[Frozen] = ()
     ) -> Frozen:

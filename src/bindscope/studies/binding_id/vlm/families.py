@@ -57,7 +57,7 @@ FAMILIES: dict[str, tuple[str, type[HuggingFace]]] = {
 """By `model_type` of a configuration: the library's class, and ours."""
 
 
-def adapt(where: str, model: Any, processor: Any, device: torch.device | str) -> HuggingFace:
+def adapt(where: str, model: Any, processor: Any, device: torch.device | str | None) -> HuggingFace:
     """Return the adapter of a model.
 
     Raises
@@ -65,10 +65,12 @@ def adapt(where: str, model: Any, processor: Any, device: torch.device | str) ->
     ModelError
         If its family is not known here, or model and processor do not belong together.
     """
-    kind = model.config.model_type
+    settings = getattr(model, "config", None)
+    kind = getattr(settings, "model_type", type(model).__name__)
     if kind not in FAMILIES:
+        blind = ", and this one has no image tokens" * (not hasattr(settings, "image_token_id"))
         raise ModelError(
-            where, f"models of type {kind!r} are not supported",
+            where, f"models of type {kind!r} are not supported{blind}",
             f"use one of {', '.join(FAMILIES)}",
         )  # fmt: skip
     return FAMILIES[kind][1](where, model, processor, device)

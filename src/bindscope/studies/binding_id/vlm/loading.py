@@ -74,11 +74,41 @@ def load_engine(
         images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
     )  # fmt: skip
     if rule is not None:
-        form = _counted(form, config, processor, kind, rule, options, where)
+        form = _counted(form, paper, processor, kind, rule, options, where)
     precision = precision_of(config.precision, config.compat, device.partition(":")[0])
     model = _weights(config, folder, kind, precision, where)
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
+    return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
+
+
+def hook_engine(
+    where: str, model: Any, processor: Any, rule: Rule | None, batch_size: int
+) -> VisionLanguageEngine:
+    """Return a model that somebody has loaded as an engine; it stays where and as it is.
+
+    Parameters
+    ----------
+    where
+        The model in words, for errors.
+    model, processor
+        Of one checkpoint.
+    rule
+        How scenes are drawn; None: texts are somebody's own.
+    batch_size
+        Contexts that are answered about at once.
+
+    Raises
+    ------
+    InputError, ModelError
+        As of `load_engine`.
+    """
+    adapter = adapt(where, model, processor, None)
+    form, options = Form(), Options(batch_size=batch_size, lead=LINE_BREAKS)
+    if rule is not None:
+        form = replace(form, mention=rule.mention)
+        kind = model.config.model_type
+        form = _counted(form, False, processor, kind, rule, options, where)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
 
 
@@ -112,11 +142,10 @@ def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
 
 
 def _counted(
-    form: Form, config: VisionLanguageModel, processor: Any, kind: str, rule: Rule,
-    options: Options, where: str,
-) -> Form:  # fmt: skip
+    form: Form, paper: bool, processor: Any, kind: str, rule: Rule, options: Options, where: str
+) -> Form:
     """Return a form in the model's own turns whose words take equally many tokens."""
-    if config.compat == "paper":
+    if paper:
         form = replace(form, spaces=RELEASED_SPACES)
     elif form.template != "short":
         turn = own_turn(processor, where, FAMILIES[kind][1].image_text, form.image)

@@ -323,7 +323,7 @@ def _spaces(
         raise InputError(
             where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {left[0]!r}, and "
             "no spaces before the shorter word make up for it",
-            "leave this model out of the suites (`studies.binding_id.suites[].models`) whose "
-            "tasks use these words, or give a `source` with another tokenizer",
+            "use a model with another tokenizer, or scenes without these words (`shared`, "
+            "`told_by`); in a configuration leave the model out of this task's suites",
         )  # fmt: skip
     return found

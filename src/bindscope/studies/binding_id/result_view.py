@@ -1,0 +1,191 @@
+"""How a result of `bindscope.binding_ids` is shown: table, row to quote, claims, plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.figures.colours import BLUE, GREY
+from bindscope.figures.facets import wrapped
+from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.statistics.claims import Effect
+from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
+from bindscope.studies.binding_id.names import AGAINST, DISAGREEING
+from bindscope.studies.binding_id.schemas import (
+    BINDING_ID_SCHEMA,
+    HEADS_SCHEMA,
+    MIXTURE_SCHEMA,
+    VECTORS_SCHEMA,
+)
+from bindscope.studies.binding_id.views import in_order, rows_with, summaries
+from bindscope.tables.schema import count, frame_of, label
+
+_SCHEMAS: Final = {
+    schema.name: schema
+    for schema in (BINDING_ID_SCHEMA, HEADS_SCHEMA, MIXTURE_SCHEMA, VECTORS_SCHEMA)
+}
+# Experiments of the tables that do not say their own.
+_EXPERIMENT: Final = {
+    "binding_id_heads": "heads", "binding_id_mixture": "mixture", "binding_id_vectors": "vectors",
+}  # fmt: skip
+# Columns that only a run of the workflow can fill, in which models differ.
+_OF_A_RUN: Final = ("suite", "task", "model", "origin", "spec_key", "code_key")
+# Experiment and condition -> what was done, in words; in the order of a printed result.
+_EDITS: Final = {
+    ("factorizability", "none"): "none",
+    ("mean", "none"): "none",
+    ("factorizability", "O all"): "objects replaced by other objects",
+    ("factorizability", "I all"): "items replaced by other items",
+    ("mean", "O by slot"): "mean difference added to objects",
+    ("mean", "O"): "mean difference added to objects",
+    ("mean", "I by slot"): "mean difference added to items",
+    ("mean", "I"): "mean difference added to items",
+    ("positions", "O"): "keys of objects swap positions",
+    ("positions", "I"): "keys of items swap positions",
+    ("records", "none"): "none",
+    ("records", "the thing"): "the object hidden from the question",
+    ("records", "elsewhere"): "as large a box elsewhere hidden",
+    ("records", AGAINST): "the object against elsewhere",
+}
+_TO_QUOTE: Final = (
+    ("mean", "O by slot"), ("mean", "O"), ("factorizability", "O all"), ("records", AGAINST),
+)  # fmt: skip
+_MOST_IN_PANEL: Final = 40  # conditions of an experiment
+
+
+def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
+    """Return the rows of all experiments; columns that one of them does not have are empty."""
+    frames = []
+    for name, schema in _SCHEMAS.items():
+        if not rows.get(name):
+            continue
+        columns = [column for column in schema.columns if column.name not in _OF_A_RUN]
+        if name in _EXPERIMENT:
+            columns.insert(0, label("experiment", "", ""))
+            rows = {**rows, name: [{"experiment": _EXPERIMENT[name], **row} for row in rows[name]]}
+        # Numbers of other experiments that are missing leave counts whole; heads have layer "all".
+        columns = [
+            label("layer", "", "") if column.name == "layer"
+            else count(column.name, "", "", "", null="allowed") if column.kind == "int64"
+            else column
+            for column in columns
+        ]  # fmt: skip
+        own = [{**row, "layer": str(row["layer"])} if "layer" in row else row for row in rows[name]]
+        frames.append(frame_of(own, replace(schema, columns=tuple(columns))))
+    return pd.concat(frames, ignore_index=True)
+
+
+def quotable(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the conditions of a printed result, in its order; keys that swap have dose 1."""
+    if "query" not in table:
+        return table.iloc[:0]
+    rows = summaries(table)
+    rows = rows[rows["dose"].isna() | (rows["experiment"].eq("positions") & rows["dose"].eq(1.0))]
+    keys = [*zip(rows["experiment"], rows["condition"], strict=True)]
+    places = pd.Series([[*_EDITS].index(key) if key in _EDITS else -1 for key in keys], rows.index)
+    words = places.map(lambda place: [*_EDITS.values()][place])
+    rows = rows.assign(edit=words, place=places)[places >= 0].sort_values("place")
+    return rows.drop_duplicates("edit").drop(columns="place")
+
+
+def best_row(table: pd.DataFrame) -> pd.Series[Any]:
+    """Return what edits of objects do: mean differences, else replacement; else the first row."""
+    rows = summaries(table) if "query" in table else table
+    for experiment, condition in _TO_QUOTE if "condition" in rows else ():
+        quoted = rows_with(rows, experiment=experiment, condition=condition)
+        if len(quoted):
+            return quoted.iloc[0]
+    return rows.iloc[0] if len(rows) else table.iloc[0]
+
+
+def result_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measures of the study's claims."""
+    about = {"suite": "call", "task": "call", "model": "the model", "origin": "pretrained"}
+    rows = table.assign(**about)
+    apart = rows["experiment"].isin([*_EXPERIMENT.values()])
+    mixture = rows_with(rows, experiment="mixture")
+    tables = {"binding_id": rows[~apart], "binding_id_mixture": mixture}
+    return claim_effects({name: own for name, own in tables.items() if len(own)})
+
+
+def summarize(result: Result) -> Summary:
+    """Return a result as text: a row per edit, with the answers that slots expect after it."""
+    table = result.table
+    rows = quotable(table)
+    cells = [
+        {"edit": row["edit"], "answers as expected": _percent(row, "share"),
+         "same answers before": _before(row)}
+        for row in rows.to_dict("records")
+    ]  # fmt: skip
+    first = rows.iloc[0] if len(rows) else table.iloc[0]
+    unit = "images" if first["experiment"] == "records" else "scenes"
+    heading = (
+        f"Binding IDs: which item belongs to which object, {first['n_rows']} {unit}. % of answers "
+        "that are expected if items are tied to the places of objects (95 % CI)"
+    )
+    if unit == "images":
+        heading = (
+            f"Binding IDs: which item belongs to which object, {first['n_rows']} images. % of "
+            "right answers where the question cannot see a box (95 % CI)"
+        )
+    closing = [claims_line(result.claims)]
+    if len(rows):
+        quoted = rows_with(rows, **{k: result.best[k] for k in ("experiment", "condition")})
+        if len(quoted):
+            row = quoted.iloc[0]
+            closing.insert(0, f"To quote: {row['edit']}: {_percent(row, 'share')}.")
+    else:
+        frame = table[["experiment"]].value_counts(sort=False).reset_index(name="rows")
+        return Summary(heading, frame, tuple(closing))
+    return Summary(heading, pd.DataFrame(cells), tuple(closing))
+
+
+def _percent(row: Any, name: str) -> str:
+    value, low, high = (100 * row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.1f} %" + ("" if pd.isna(low) else f" ({low:.1f} to {high:.1f})")
+
+
+def _before(row: Mapping[Any, Any]) -> str:
+    """Return how many of these answers were given without the edit."""
+    change = row["change"]
+    return "-" if pd.isna(change) else f"{100 * abs(row['share'] - change):.1f} %"
+
+
+@styled
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw the answers that slots expect by condition, a panel per experiment; grey: before."""
+    if "query" not in table:
+        mixed = table.assign(condition=table.get("account"), dose=float("nan"))
+        rows = mixed[table.get("conditions", pd.Series(index=table.index)).eq(DISAGREEING)]
+    else:
+        rows = summaries(table)
+    rows = rows[rows["share"].notna()]
+    dose = rows["dose"].map(lambda value: "" if pd.isna(value) else f", {value:g}")
+    rows = rows.assign(title=rows["condition"] + dose)
+    experiments = in_order(rows["experiment"])
+    most = min(_MOST_IN_PANEL, rows.groupby("experiment").size().max())
+    grid = wrapped(experiments, 3, (0.7, 0.8 + 0.15 * most))
+    for experiment, axes in grid.panels.items():
+        own = rows_with(rows, experiment=experiment).head(_MOST_IN_PANEL)
+        for y, row in enumerate(own.to_dict("records")):
+            axes.plot((row["share_low"], row["share_high"]), (y, y), color=BLUE, linewidth=1.2)
+            axes.plot(row["share"], y, "o", color=BLUE, markersize=3.5)
+            axes.plot(row["share"] - row.get("change", float("nan")), y, "|", color=GREY,
+                      markersize=8)  # fmt: skip
+        axes.set_title(experiment)
+        axes.set_xlim(-0.03, 1.03)
+        axes.set_yticks(range(len(own)), own["title"])
+        axes.set_ylim(len(own) - 0.5, -0.5)
+        values_along_x(axes)
+    grid.label("answers as expected")
+    looks = {"after the edit (95 % CI)": {"color": BLUE, "marker": "o", "linestyle": "none"}}
+    return grid.legend(looks, handle("same answers before", color=GREY, marker="|",
+                                     linestyle="none"))  # fmt: skip
+
+
+VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)

@@ -1,0 +1,271 @@
+"""`bindscope.binding_ids`: the same rows as the jobs', models left as they were, bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import tiny_vlms
+import torch
+import transformers
+from jobs_by_hand import job_by_hand, script
+
+import hub_vlms
+from bindscope import binding_ids, example
+from bindscope.arrays.result import MOST_LINES
+from bindscope.config.root import Config
+from bindscope.core.errors import BindscopeError
+from bindscope.core.files import canonical_json
+from bindscope.studies.binding_id.suite import Plan
+from bindscope.studies.build import build
+
+ROOT = Path(__file__).parents[2]
+OF_A_RUN = {"suite", "task", "model", "origin", "spec_key", "code_key"}
+FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("hub")
+    return {family: hub_vlms.save(family, folder / family) for family in FAMILIES}
+
+
+def opened(folder: Path) -> tuple[Any, Any]:
+    """A model and its processor as a user loads them."""
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
+    processors: Any = transformers.AutoProcessor
+    return model, processors.from_pretrained(folder)
+
+
+def rows_of_jobs(folder: Path, section: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows that the jobs of a suite write, by table, without what only a run has."""
+    graph = build(Config.model_validate({"datasets": [], "studies": {"binding_id": section}}))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for job in graph.of("binding_id_estimates", "binding_id_interventions"):
+        script(job.rule).main(job_by_hand(job, folder))
+        estimates = job.rule == "binding_id_estimates"
+        name = "binding_id_vectors" if estimates else "binding_id"
+        lines = (folder / job.path("vectors" if estimates else "rows")).read_text().splitlines()
+        rows = [{k: v for k, v in json.loads(line).items() if k not in OF_A_RUN} for line in lines]
+        found.setdefault(name, []).extend(rows)
+    return found
+
+
+def written(rows: Any) -> Any:
+    """Rows as they are read from a job's file."""
+    return json.loads(canonical_json(rows))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_runs_rows_are_those_of_the_function(
+    family: str, hub: dict[str, Path], tmp_path: Path
+) -> None:
+    experiments = ["factorizability", "positions", "mean"]
+    wanted = rows_of_jobs(tmp_path, {
+        "tasks": [{"name": "as-published", "rows": 3, "estimation_rows": 6}],
+        "models": [{"name": "m", "source": f"hf:path:{hub[family]}", "batch_size": 2}],
+        "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], "batch_size": 2,
+                    "experiments": experiments, "device": "cpu"}],
+    })  # fmt: skip
+    model, processor = opened(hub[family])
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    result = binding_ids(model, processor, n=3, batch_size=2)
+    assert {name: written(rows) for name, rows in result.rows.items()} == wanted
+    assert len(result.table) == sum(map(len, wanted.values())) > 300
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    assert result.notes == ()
+    assert len(str(result).splitlines()) <= MOST_LINES
+
+
+def photos(folder: Path, n: int = 3) -> list[dict[str, Any]]:
+    """Records in memory: noise, and two things in opposite quarters."""
+    draw = np.random.default_rng(0)
+    corners = [((0, 0), (16, 16)), ((16, 0), (0, 16)), ((0, 16), (16, 16))]
+    return [
+        {
+            "image": draw.integers(0, 256, (32, 32, 3)).astype(np.uint8),
+            "context": "The green object contains item J . The red object contains item Q .",
+            "things": [
+                {"box": (x, y, x + 16, y + 16), "mention": f"{color} object", "item": item}
+                for (x, y), color, item in zip(corners[i], ("green", "red"), "JQ", strict=True)
+            ],
+            "questions": [{"text": " Which item is in the left object ? item", "role": 0},
+                          {"text": " Which item is in the right object ? item", "role": 1}],
+        }
+        for i in range(n)
+    ]  # fmt: skip
+
+
+def test_images_of_ones_own_have_boxes_or_masks_and_the_rows_of_a_run(tmp_path: Path) -> None:
+    from PIL import Image
+
+    model, processor = tiny_vlms.llava()
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "model")
+    records = photos(tmp_path)
+    with_boxes = binding_ids(model, processor, records, random_state=3)
+    masked = []
+    for record in records:
+        things = []
+        for thing in record["things"]:
+            mask = np.zeros((32, 32), bool)
+            left, top, right, bottom = thing["box"]
+            mask[top:bottom, left:right] = True
+            things.append({**{k: v for k, v in thing.items() if k != "box"}, "mask": mask})
+        image = Image.fromarray(record["image"])
+        masked.append({**record, "image": image, "things": things})
+    with_masks = binding_ids(model, processor, masked, random_state=3, experiments=["records"])
+    assert written(with_masks.rows) == written(with_boxes.rows)
+    assert "blind" in with_boxes.notes[0]
+
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i, record in enumerate(records):
+        Image.fromarray(record["image"]).save(folder / f"{i}.png")
+        record["image"] = f"{i}.png"
+    text = "".join(f"{json.dumps(record)}\n" for record in records)
+    (folder / "records.jsonl").write_text(text)
+    wanted = rows_of_jobs(tmp_path, {
+        "records": [{"name": "mine", "folder": str(folder)}],
+        "models": [{"name": "m", "source": f"hf:path:{tmp_path / 'model'}"}],
+        "suites": [{"name": "s", "records": ["mine"], "models": ["m"], "seed": 3,
+                    "device": "cpu"}],
+    })  # fmt: skip
+    assert written(with_boxes.rows["binding_id"]) == wanted["binding_id"]
+    from_file = binding_ids(model, processor, folder / "records.jsonl", random_state=3)
+    assert written(from_file.rows) == written(with_boxes.rows)
+    shown = str(with_boxes)
+    assert "hidden from the question" in shown
+    assert len(shown.splitlines()) <= MOST_LINES
+    assert with_boxes.plot().axes
+
+
+def hooks(model: torch.nn.Module) -> int:
+    return sum(len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules())
+
+
+def test_a_model_is_as_it_was_after_an_interruption(
+    hub: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, processor = opened(hub["qwen2_vl"])
+    model.train()
+    training = {name: one.training for name, one in model.named_modules()}
+    answered, calls = Plan.answered, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(model.training)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return answered(*arguments)
+
+    monkeypatch.setattr(Plan, "answered", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        binding_ids(model, processor, n=3, batch_size=2, experiments=["factorizability"])
+    assert calls == [False, False]
+    assert {name: one.training for name, one in model.named_modules()} == training
+    assert hooks(model) == 0
+    assert all(weight.requires_grad for weight in model.parameters())
+
+
+def test_the_example_shows_what_was_planted(tmp_path: Path) -> None:
+    data = example("two-things")
+    result = binding_ids(data.model, data.processor, data.scenes, n=40)
+    rows = result.table[result.table["candidate"].eq("expected")]
+    rows = rows.set_index(["experiment", "condition"])["own"]
+    truth = data.truth
+    assert 1 - rows["mean", "O"] == truth["objects swap"]
+    assert 1 - rows["mean", "I"] == truth["items swap"]
+    assert 1 - rows["positions", "O"].min() == truth["keys swap"]
+    assert result.best["condition"] == "O"
+    verdicts = result.claims.set_index("claim")["verdict"]
+    assert (
+        verdicts[[name for name in verdicts.index if "swaps their items" in name]].eq("holds").all()
+    )
+    shown = str(result)
+    assert len(shown.splitlines()) <= MOST_LINES
+    assert "nothing about a trained model" in shown
+    assert "<table" in result._repr_html_()
+    assert len(result.plot().axes) == 3
+    result.to_parquet(tmp_path / "rows.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rows.parquet"), result.table)
+    again = binding_ids(data.model, None, n=40)
+    assert written(again.rows) == written(result.rows)
+
+
+def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:
+    data = example("two-things")
+    three = {"layout": "sprites", "things": 3}
+    result = binding_ids(data.model, None, three, experiments=["mixture", "heads"], n=8)
+    assert {*result.table["experiment"]} == {"mixture", "heads"}
+    assert "mixture" in str(result)
+    assert result.plot().axes
+    assert result.claims["claim"].str.contains("by slot").any()
+
+
+def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
+    """Calls that are refused: arguments, options, and words of the message."""
+    oracle = example("two-things").model
+    tiny = tiny_vlms.llava()
+    whole = opened(hub["qwen2_vl"])
+    text_model = transformers.Qwen2ForCausalLM(
+        transformers.Qwen2Config(
+            vocab_size=8,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            num_key_value_heads=1,
+            intermediate_size=8,
+        )
+    )
+    split = opened(hub_vlms.save("qwen2_vl", folder, {"frustum": (" fr", "us", "tum")}))
+    broken = opened(hub["qwen2_vl"])
+    broken[0].lm_head.weight.data[:] = float("nan")
+    records = photos(folder)
+    boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
+               for record in records]  # fmt: skip
+    return {
+        "no image tokens": ((text_model, whole[1]), {}, "no image tokens"),
+        "a tokenizer instead of a processor": ((whole[0], whole[1].tokenizer), {}, "processor"),
+        "unequal words": (split, {"n": 2}, "more token"),
+        "not finite": (broken, {"n": 2, "batch_size": 2}, "not finite"),
+        "no boxes": ((*tiny, boxless), {}, "no `box`"),
+        "one image": ((*tiny, records[:1]), {}, "holds 1"),
+        "one scene": ((oracle, None), {"n": 1}, "two scenes"),
+        "unknown experiment": ((oracle, None), {"experiments": ["means"]}, "did you mean 'mean'"),
+        "twice": ((oracle, None), {"experiments": ["mean", "mean"]}, "2 times"),
+        "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),
+        "wrong value": ((oracle, None, {"things": 1}), {}, "things"),
+        "too many": ((oracle, None, {"things": 3}), {}, "do not fit into the 2 slots"),
+        "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 things"),
+        "pictures for an oracle": ((oracle, None, records), {}, "reads no images"),
+        "replacing in pictures": ((*tiny, records), {"experiments": ["mean"]}, "second image"),
+    }
+
+
+def test_bad_input_is_one_line_with_a_remedy(hub: dict[str, Path], tmp_path: Path) -> None:
+    for name, (arguments, options, words) in bad_calls(hub, tmp_path).items():
+        with pytest.raises(BindscopeError, match=re.escape(words)) as caught:
+            binding_ids(*arguments, **options)
+        assert caught.value.where.startswith("bindscope.binding_ids"), name
+        assert caught.value.remedy, name
+        assert "\n" not in caught.value.problem, name
+
+
+def test_the_snippet_of_the_page_runs_as_it_is_written(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    blocks = (ROOT / "docs/arrays.md").read_text().split("```python\n")[1:]
+    (code,) = [one.partition("```")[0] for one in blocks if "bs.binding_ids(data" in one]
+    assert len(code.strip().splitlines()) <= 5
+    monkeypatch.chdir(tmp_path)
+    before = time.process_time()
+    exec(compile(code, "docs/arrays.md", "exec"), {})
+    assert time.process_time() - before < 60
+    assert "To quote: mean difference added to objects: 100.0 %" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
