@@ -55,7 +55,7 @@ def test_fits_side_by_side_take_a_device_each(
 
     probe = SimpleNamespace(device="cuda")
 
-    def fit(given: object, data: object, seeds: list[int]) -> list[str]:
+    def fit(given: object, data: object, seeds: list[int], *_: object) -> list[str]:
         """While the fit of the first seed is at work, fit the others in another job."""
         if seeds[1:]:
             job.run_fit(probe, None, seeds[1:], "none")

@@ -11,6 +11,7 @@ from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
 _KEYED = re.compile(r"(-|^)[0-9a-f]{8}\.[a-z0-9.]+$|^[0-9a-f]{8}$")  # files; folders of them
+_CHECKPOINT = re.compile(r"(\.\d+)?\.checkpoint$")  # `fitting.checkpoint`
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
 
 
@@ -54,8 +55,8 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
 
 
 def _product(path: Path) -> Path:
-    """Return the product that a path belongs to: of a training's checkpoint, its weights."""
-    return path.with_suffix("") if path.suffix == ".checkpoint" else path
+    """Return the product that a path belongs to: of a checkpoint, what it stands beside."""
+    return path.with_name(_CHECKPOINT.sub("", path.name))
 
 
 def collect(graphs: Sequence[Graph], delete: bool) -> int:

@@ -15,6 +15,8 @@ from torch import Tensor
 from bindscope.core.files import remove_stale, sha256, write_atomic
 
 log = logging.getLogger(__name__)
+KEEP_S = 45.0  # so that a death costs less than a minute
+WORTH_S = 1.0  # of work that a sparing checkpoint keeps when it is done
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,17 @@ class Checkpoint:
         The file.
     key
         What decides the result: a file with another key is not read.
+    sparing
+        Whether it is written only every `KEEP_S` seconds, and at the end of what takes `WORTH_S`.
     """
 
     path: Path
     key: str
+    sparing: bool = False
+
+    def is_due(self, seconds: float, *, last: bool) -> bool:
+        """Return whether to write, so many seconds after the last time; `last`: at the end."""
+        return not self.sparing or seconds > (WORTH_S if last else KEEP_S)
 
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Replace the file; `record` names the `step`.
@@ -70,6 +79,37 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
         if self.path.parent.is_dir():
             remove_stale(self.path)
+
+
+class Checkpoints:
+    """The sparing checkpoints of a job's parts, which are computed one after the other.
+
+    A job that is killed runs again from its start: parts that were done are read, the one that was
+    interrupted goes on, and what was too short to be kept is computed again. So the parts must be
+    asked for in the same order, and each end in the same bits as before.
+
+    Parameters
+    ----------
+    output
+        A file of the job; the checkpoints stand beside it, and are not outputs, which Snakemake
+        would delete with the others of a job that failed.
+    key
+        What decides the result.
+    """
+
+    def __init__(self, output: Path | str, key: str) -> None:
+        self.output, self.key, self.number = Path(output), key, 0
+
+    def take(self) -> Checkpoint:
+        """Return the checkpoint of the next part."""
+        self.number += 1
+        path = self.output.with_name(f"{self.output.name}.{self.number}.checkpoint")
+        return Checkpoint(path, f"{self.key} {self.number}", sparing=True)
+
+    def remove(self) -> None:
+        """Delete all of them, when the results are safe."""
+        for path in self.output.parent.glob(f"{self.output.name}.*.checkpoint"):
+            Checkpoint(path, self.key).remove()
 
 
 def _digest(tensors: dict[str, Tensor], record: str) -> str:

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from bindscope.core.progress import Progress
 from bindscope.fitting.adam import Adam
-from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.checkpoint import KEEP_S, Checkpoint
 
-KEEP_S = 45.0  # so that a death costs less than a minute
 BatchType = TypeVar("BatchType")
 # What of a run a checkpoint holds beside tensors.
 RECORDED = (
@@ -180,9 +179,9 @@ class Descent:
     plan
         How.
     checkpoint
-        Where the state is written at every evaluation and at least once in `KEEP_S` seconds, and
-        read from at the start; who made it removes it when the results are safe. None: a descent
-        that is killed begins anew.
+        Where the state is written at every evaluation (if it is sparing, at the last one alone)
+        and at least once in `KEEP_S` seconds, and read from at the start; who made it removes it
+        when the results are safe. None: a descent that is killed begins anew.
     """
 
     def __init__(
@@ -253,7 +252,9 @@ class Descent:
 
     def _keep(self, step: int) -> None:
         """Write all that the rest of the descent depends on, if there is a checkpoint."""
-        if self.checkpoint is None:
+        last = step == self.plan.steps or all(run.stopped for run in self.runs)
+        since_s = monotonic() - self._kept_s
+        if self.checkpoint is None or not self.checkpoint.is_due(since_s, last=last):
             return
         tensors: dict[str, Tensor] = {}
         records = []
@@ -263,6 +264,7 @@ class Descent:
             for part, values in parts.items():
                 tensors |= {f"{i}.{part}.{name}": value for name, value in values.items()}
             record = {name: getattr(run, name) for name in RECORDED}
+            record["moved"] = optimiser.steps  # of this descent: a run may have had others before
             if seen := [loss for loss in self.losses[i] if isinstance(loss, Tensor)]:
                 tensors[f"{i}.losses"] = torch.stack(seen)
             else:
@@ -286,7 +288,7 @@ class Descent:
             device = next(run.module.parameters()).device
             best = _part(tensors, f"{i}.best.")
             run.best = {name: value.to(device) for name, value in best.items()}
-            self.optimisers[i].load(_part(tensors, f"{i}.optimiser."), run.steps)
+            self.optimisers[i].load(_part(tensors, f"{i}.optimiser."), values["moved"])
             seen = tensors.get(f"{i}.losses")
             self.losses[i] = values.get("losses", []) if seen is None else list(seen.to(device))
         return int(record["step"])

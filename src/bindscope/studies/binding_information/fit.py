@@ -15,6 +15,7 @@ from bindscope.activations.reader import Activations, RowReader
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.rows import Rows, whole
 from bindscope.priors.labels import DatasetLabels
 from bindscope.studies.binding_information.config import AnyProbe, Information
@@ -73,13 +74,19 @@ def load_data(
 
 
 def run_fit(
-    probe: AnyProbe, data: ProbeData, seeds: Sequence[int], control: str
+    probe: AnyProbe,
+    data: ProbeData,
+    seeds: Sequence[int],
+    control: str,
+    checkpoints: Checkpoints | None = None,
 ) -> list[FitResult]:
     """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
     with hold_device(probe.device) as device, made_current(device):
         if control == "shuffled_labels":
-            return [fit(probe, data.shuffled_labels(seed), [seed])[0] for seed in seeds]
-        return fit(probe, data, seeds)
+            return [
+                fit(probe, data.shuffled_labels(seed), [seed], checkpoints)[0] for seed in seeds
+            ]
+        return fit(probe, data, seeds, checkpoints)
 
 
 def fit_row(

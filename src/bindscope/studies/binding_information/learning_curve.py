@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.rows import Ranges, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
@@ -64,6 +65,7 @@ def learning_curve(
     *,
     disjoint: bool = False,
     control: str = "none",
+    checkpoints: Checkpoints | None = None,
 ) -> list[dict[str, Any]]:
     """Fit a probe to growing shares of the train scenes: rows of the table, without names.
 
@@ -77,18 +79,21 @@ def learning_curve(
         As for `curve_rows`.
     control
         `shuffled_labels` permutes the labels of each split first, by each seed in its own way.
+    checkpoints
+        As for `probes.fitting.fit`.
     """
     if control == "shuffled_labels":
         return [
             row
             for seed in seeds
             for row in learning_curve(
-                probe, data.shuffled_labels(seed), [seed], shares, prior, config, disjoint=disjoint
+                probe, data.shuffled_labels(seed), [seed], shares, prior, config,
+                disjoint=disjoint, checkpoints=checkpoints,
             )
-        ]
+        ]  # fmt: skip
     scenes = stages(data.train.n_scenes, shares)
     fits = [
-        run_fit(probe, stage_data(data, scenes, stage), seeds, "none")
+        run_fit(probe, stage_data(data, scenes, stage), seeds, "none", checkpoints)
         for stage in range(len(scenes))
     ]
     return [

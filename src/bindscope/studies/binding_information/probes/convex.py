@@ -23,11 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
+from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
 from bindscope.fitting.lbfgs import Block, Regressions, descend
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
@@ -48,17 +50,28 @@ BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 STRENGTHS = tuple(10.0**k for k in range(3, -7, -1))  # of the ridge, strongest first
 PERFECT = 1e-4 * LN2  # nats of a head below which there is nothing left to gain
 HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
+STATE = ("w", "columns", "lowest", "chosen", "largest", "hopeless", "short")  # of a `_Path`
 PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
 
 
-def fit_convex(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
+def fit_convex(
+    runs: Sequence[ProbeRun],
+    source: Source,
+    probe: AnyProbe,
+    checkpoints: Checkpoints | None = None,
+) -> None:
     """Fit linear probes; see `fit_linear_parts`."""
-    fit_linear_parts(runs, source, probe)
+    fit_linear_parts(runs, source, probe, checkpoints)
     for run in runs:
         run.restore()
 
 
-def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> None:
+def fit_linear_parts(
+    runs: Sequence[ProbeRun],
+    source: Source,
+    probe: AnyProbe,
+    checkpoints: Checkpoints | None = None,
+) -> None:
     """Fit the linear part of every run to its optimum.
 
     Runs whose heads read the same bits are one problem: they share its matrix products. A run of a
@@ -72,6 +85,8 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
         Inputs and labels.
     probe
         How much memory vectors may take; where they take more, each pass reads them anew.
+    checkpoints
+        One for each problem.
     """
     limit = MOVED * prior_bits(source, "val")
     vectors = Vectors(source, probe.memory_mb * 2**20)
@@ -84,7 +99,7 @@ def fit_linear_parts(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) 
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, start)
-        path.follow()
+        path.follow(checkpoints and checkpoints.take())
         for run, columns in train.columns():
             if run.heads.anchored:
                 _refuse_parts(run, path, columns.start)
@@ -312,14 +327,46 @@ class _Path:
         self.seen: list[tuple[int, Tensor, Tensor]] = []
         self._note()
 
-    def follow(self) -> None:
-        """Go along the path."""
-        for l2 in STRENGTHS:
+    def follow(self, checkpoint: Checkpoint | None = None) -> None:
+        """Go along the path, from where the checkpoint of a killed job ends."""
+        first, kept_s = self._resume(checkpoint), monotonic()
+        for number, l2 in enumerate(STRENGTHS[first:], start=first + 1):
+            if not len(self.columns):
+                break
             self._extend(l2)
             on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
-            if not len(self.columns):
-                break
+            last = number == len(STRENGTHS) or not len(self.columns)
+            if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=last):
+                seen = {
+                    f"seen.{i}": torch.stack(losses) for i, (_, *losses) in enumerate(self.seen)
+                }
+                record = {"step": number, "seen": [taken for taken, _, _ in self.seen]}
+                checkpoint.write(self._state() | seen, record)
+                kept_s = monotonic()
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return what the rest of the path depends on, but for what was seen on the way."""
+        state = {name: getattr(self, name) for name in STATE}
+        for i, average in enumerate((self.average, *self.halves)):
+            state |= {f"{i}.w": average.w, f"{i}.evidence": average.evidence}
+        return state
+
+    def _resume(self, checkpoint: Checkpoint | None) -> int:
+        """Take the state of a checkpoint; return how many strengths were done."""
+        state = checkpoint.read() if checkpoint else None
+        if state is None:
+            return 0
+        device = self.w.device
+        tensors = {name: value.to(device) for name, value in state[0].items()}
+        for name in STATE:
+            setattr(self, name, tensors[name])
+        for i, average in enumerate((self.average, *self.halves)):
+            average.w, average.evidence = tensors[f"{i}.w"], tensors[f"{i}.evidence"]
+        taken = state[1]["seen"]
+        self.seen = [(n, *tensors[f"seen.{i}"].unbind()) for i, n in enumerate(taken)]
+        self.taken = taken[-1]
+        return int(state[1]["step"])
 
     def crossed_gains(self, columns: slice) -> Tensor:
         """Return what each validation scene gains by the average of the other half, bits (N,)."""

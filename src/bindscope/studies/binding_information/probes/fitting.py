@@ -19,6 +19,7 @@ from torch import Tensor
 from bindscope.core.errors import ConfigError
 from bindscope.core.registries import resolve
 from bindscope.fitting import denormals
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
 from bindscope.studies.binding_information.probes.base import (
     PRIOR,
@@ -52,7 +53,12 @@ UNFITTED = Evaluation(np.empty(0), np.empty(0), np.empty(0), np.empty(0), nan, n
 
 
 @denormals.flushed()
-def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResult]:
+def fit(
+    probe: AnyProbe,
+    data: ProbeData,
+    seeds: Sequence[int],
+    checkpoints: Checkpoints | None = None,
+) -> list[FitResult]:
     """Fit the targets of a probe for every seed.
 
     Parameters
@@ -63,6 +69,8 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
         Representation, codes and anchors of the three splits.
     seeds
         Seeds of the block.
+    checkpoints
+        Where parts of the fit are kept, so that a fit that is killed goes on; None: it begins anew.
 
     Returns
     -------
@@ -87,27 +95,32 @@ def fit(probe: AnyProbe, data: ProbeData, seeds: Sequence[int]) -> list[FitResul
 
     if probe.protocol == "converged" and family.convex:
         runs = begin(seeds[0])
-        family.convex(runs, source, probe)
+        family.convex(runs, source, probe, checkpoints)
         result = _result(probe, source, runs)
         return [_for_seed(result, seed) for seed in seeds]
     block = [begin(seed) for seed in seeds]
     if probe.protocol == "converged":
-        _fit_linear_parts(block, source, probe)
+        _fit_linear_parts(block, source, probe, checkpoints)
     fitted = []
     for runs in [list(chain(*block))] if source.shared_order else block:
         if probe.protocol == "paper":
-            fit_as_released(runs, source, paper(data.train.n_scenes))
+            fit_as_released(runs, source, paper(data.train.n_scenes), checkpoints)
             fitted += runs
         else:
-            fitted += fit_in_cycles(runs, source, probe)
+            fitted += fit_in_cycles(runs, source, probe, checkpoints)
     of_seed = {seed: [run for run in fitted if run.seed == seed] for seed in seeds}
     return [_result(probe, source, of_seed[seed]) for seed in seeds]
 
 
-def _fit_linear_parts(block: Sequence[Sequence[ProbeRun]], source: Source, probe: AnyProbe) -> None:
+def _fit_linear_parts(
+    block: Sequence[Sequence[ProbeRun]],
+    source: Source,
+    probe: AnyProbe,
+    checkpoints: Checkpoints | None,
+) -> None:
     """Fit the linear parts of one seed; they are those of the others too."""
     first, *others = block
-    fit_linear_parts(first, source, probe)
+    fit_linear_parts(first, source, probe, checkpoints)
     for runs in others:
         for run, fitted in zip(runs, first, strict=True):
             ours, theirs = run.family.linear, fitted.family.linear

@@ -13,6 +13,7 @@ from math import cos, pi
 from torch import Tensor
 
 from bindscope.fitting.adam import Adam
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
 from bindscope.studies.binding_information.probes.base import LN2
@@ -88,10 +89,16 @@ class Probing:
     def __post_init__(self) -> None:
         train = self.source.train(self.batch, self.seed, rest=self.released)
         self.stream = enumerate(train)  # a later cycle goes on where the last one ended
+        self.read = self.before = 0  # batches of the stream, and those of earlier descents
 
     def batches(self, first: int) -> Iterator[tuple[int, Batch]]:
-        """Yield the training batches that were not used yet, without end, with their numbers."""
-        return self.stream
+        """Yield training batches without end, with their numbers, from one of this descent on."""
+        while self.read < self.before + first:  # a checkpoint has what they did
+            next(self.stream)
+            self.read += 1
+        for numbered in self.stream:
+            self.read += 1
+            yield numbered
 
     def backward(self, run: Run, batch: tuple[int, Batch], share: float) -> Tensor:
         """Add the gradients of `share` of the loss; return the loss in bits per scene."""
@@ -108,9 +115,12 @@ class Probing:
         return validate(probes, self.source, self.batch)
 
 
-def fit_as_released(runs: Sequence[ProbeRun], source: Source, plan: Plan) -> None:
+def fit_as_released(
+    runs: Sequence[ProbeRun], source: Source, plan: Plan, checkpoints: Checkpoints | None = None
+) -> None:
     """Fit runs by `protocol: paper`; each ends at its best weights."""
-    Descent(runs, Probing(source, PAPER_BATCH, runs[0].seed, released=True), plan).fit()
+    probing = Probing(source, PAPER_BATCH, runs[0].seed, released=True)
+    Descent(runs, probing, plan, checkpoints and checkpoints.take()).fit()
     limit = MOVED * prior_bits(source, "val")
     for run in runs:
         if moved_since(run, round(PAPER_LATE * plan.steps)) > limit:
@@ -118,7 +128,12 @@ def fit_as_released(runs: Sequence[ProbeRun], source: Source, plan: Plan) -> Non
     _end(runs)
 
 
-def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[ProbeRun]:
+def fit_in_cycles(
+    runs: Sequence[ProbeRun],
+    source: Source,
+    probe: AnyProbe,
+    checkpoints: Checkpoints | None = None,
+) -> list[ProbeRun]:
     """Fit runs that share their batches by `protocol: converged`, to their best weights.
 
     A cycle of `steps` steps (the rate rises and falls to nothing) is followed by one of the same
@@ -135,6 +150,8 @@ def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> 
         Inputs and labels.
     probe
         Steps, rates, batch size.
+    checkpoints
+        One for each cycle.
 
     Returns
     -------
@@ -146,11 +163,12 @@ def fit_in_cycles(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> 
     probing = Probing(source, probe.batch_size, runs[0].seed)
     for run, loss in zip(runs, probing.validate(runs), strict=True):
         run.validated(0, loss)
-    runs = _pilots(runs, source, probe)
+    runs = _pilots(runs, source, probe, checkpoints)
     going, length = list(runs), probe.steps
     for doubling in range(DOUBLINGS + 1):
-        before = [run.best_loss for run in going]
-        Descent(going, probing, cycle(probe, length)).fit()
+        before, steps = [run.best_loss for run in going], [run.steps for run in going]
+        Descent(going, probing, cycle(probe, length), checkpoints and checkpoints.take()).fit()
+        probing.before += max(run.steps - n for run, n in zip(going, steps, strict=True))
         for run in going:
             run.restore()
         enough = limit if doubling else limit * NOTHING
@@ -182,7 +200,12 @@ def cycle(probe: AnyProbe, steps: int) -> Plan:
     )
 
 
-def _pilots(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[ProbeRun]:
+def _pilots(
+    runs: Sequence[ProbeRun],
+    source: Source,
+    probe: AnyProbe,
+    checkpoints: Checkpoints | None,
+) -> list[ProbeRun]:
     """Return each run with its rate; of several rates the one whose short fit validates best.
 
     The run goes on from the weights of that fit.
@@ -200,7 +223,8 @@ def _pilots(runs: Sequence[ProbeRun], source: Source, probe: AnyProbe) -> list[P
             run.rate, run.options["learning_rate"] = rate, rate
     every = [run for copies in tried for run in copies]
     probing = Probing(source, probe.batch_size, runs[0].seed)
-    Descent(every, probing, cycle(probe, max(1, probe.steps // PILOT))).fit()
+    plan = cycle(probe, max(1, probe.steps // PILOT))
+    Descent(every, probing, plan, checkpoints and checkpoints.take()).fit()
     chosen = [min(copies, key=lambda run: run.best_loss) for copies in tried]
     for run in chosen:
         run.restore()

@@ -1,0 +1,132 @@
+"""A fit that is killed, again and again, goes on and ends in the same bits."""
+
+import numpy as np
+import pytest
+from probe_problems import probe, problem, tokens_of
+from test_learning_curve import problem as curve_problem
+
+from bindscope.fitting import checkpoint as checkpoints_module
+from bindscope.fitting import descent
+from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
+from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.binding_information.learning_curve import learning_curve
+from bindscope.studies.binding_information.probes import protocols
+from bindscope.studies.binding_information.probes.weights import to_safetensors
+
+STEPS = {"steps": 12, "batch_size": 32}
+PROBES = {
+    "linear": probe("linear"),
+    "quadratic": probe("quadratic", rank=2, **STEPS),
+    "pilots": probe("quadratic", rank=2, **STEPS, learning_rate=[0.01, 0.001]),
+    "noisy": probe("dnn", hidden=8, **STEPS),
+    "set": probe("set", hidden=8, summed=4, **STEPS),
+    "released": probe("linear", protocol="paper"),
+}
+
+
+class KilledError(Exception):
+    """What stands for the end of the process."""
+
+
+@pytest.fixture
+def deaths(monkeypatch):
+    """Keep every state, and let a process die after some of them; count those that were read."""
+    monkeypatch.setattr(checkpoints_module, "KEEP_S", -1.0)
+    monkeypatch.setattr(checkpoints_module, "WORTH_S", -1.0)
+    monkeypatch.setattr(descent, "KEEP_S", -1.0)
+    write, read = Checkpoint.write, Checkpoint.read
+    counted = {"left": 0, "read": 0}
+
+    def dying_write(self, *state):
+        write(self, *state)
+        counted["left"] -= 1
+        if not counted["left"]:
+            raise KilledError
+
+    def counted_read(self):
+        state = read(self)
+        counted["read"] += state is not None
+        return state
+
+    monkeypatch.setattr(Checkpoint, "write", dying_write)
+    monkeypatch.setattr(Checkpoint, "read", counted_read)
+    return counted
+
+
+def killed_until_it_ends(deaths, make, folder, every):
+    """Call `make` until no death interrupts it, each later than the last; return result, deaths."""
+    for died in range(20):
+        deaths["left"] = every * 2**died
+        checkpoints = Checkpoints(folder / "weights.safetensors", "key")
+        try:
+            result = make(checkpoints)
+        except KilledError:
+            continue
+        checkpoints.remove()
+        assert list(folder.iterdir()) == []
+        return result, died
+    raise AssertionError
+
+
+def bits_of(results):
+    losses = [
+        (r.seed, r.steps, r.flags, r.history, {k: v.tobytes() for k, v in r.losses.items()})
+        for r in results
+    ]
+    return to_safetensors(results), losses
+
+
+@pytest.mark.parametrize(
+    ("name", "control"), [*((name, "none") for name in PROBES), ("quadratic", "shuffled_labels")]
+)
+def test_killed_fits_end_in_the_same_bits(name, control, deaths, tmp_path):
+    data = problem(n=(96, 48, 32), dim=6, tokens=tokens_of(PROBES[name].family))
+    whole = run_fit(PROBES[name], data, [0, 1], control)
+
+    def again(checkpoints):
+        return run_fit(PROBES[name], data, [0, 1], control, checkpoints)
+
+    resumed, died = killed_until_it_ends(deaths, again, tmp_path, every=7)
+    assert died > 1
+    assert deaths["read"] >= died
+    assert bits_of(resumed) == bits_of(whole)
+
+
+def test_a_resumed_fit_repeats_no_step(deaths, tmp_path, monkeypatch):
+    data, one = problem(n=(96, 48, 32), dim=6), PROBES["quadratic"]
+    taken = []
+    backward = protocols.Probing.backward
+
+    def counted(self, run, batch, share):
+        taken.append((run.name, batch[0]))
+        return backward(self, run, batch, share)
+
+    monkeypatch.setattr(protocols.Probing, "backward", counted)
+    run_fit(one, data, [0], "none")
+    whole, taken[:] = list(taken), []
+    _, died = killed_until_it_ends(
+        deaths, lambda checkpoints: run_fit(one, data, [0], "none", checkpoints), tmp_path, every=5
+    )
+    assert died > 1
+    assert taken == whole
+
+
+def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
+    data, prior = curve_problem()
+    given = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))
+    whole = learning_curve(*given)
+    resumed, died = killed_until_it_ends(
+        deaths, lambda checkpoints: learning_curve(*given, checkpoints=checkpoints), tmp_path, 4
+    )
+    assert died > 1
+    np.testing.assert_equal(resumed, whole)
+
+
+def test_short_fits_keep_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints_module, "WORTH_S", 60.0)
+    data = problem(n=(96, 48, 32), dim=6)
+    checkpoints = Checkpoints(tmp_path / "weights.safetensors", "key")
+    run_fit(PROBES["quadratic"], data, [0], "none", checkpoints)
+    assert checkpoints.number > 1
+    assert list(tmp_path.iterdir()) == []
