@@ -12,7 +12,7 @@ from bindscope import __version__
 from bindscope.config.composition import read_configuration
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.graph import Graph
-from bindscope.core.work import DEVICES
+from bindscope.core.work import DEVICES, refuse
 from bindscope.studies.build import all_steps, read_graph
 
 DEFAULT = "config/config.yaml"
@@ -64,8 +64,10 @@ def _plan(arguments: argparse.Namespace) -> int:
         from bindscope.commands import calibration, cost
 
         products = list(graph.products.values()) if arguments.all else cost.would_run(graph)
-        device = arguments.device
-        print(cost.table(products, DEVICES[device] if device else calibration.this_machine()))
+        name = arguments.device
+        machine = DEVICES[name] if name else calibration.this_machine()
+        print(cost.table(products, machine))
+        refuse(products, 0, arguments.configfile, machine.gpu_mb or cost.gpu_memory_mb())
         return 0
     from bindscope.commands.plan import dry_run
 

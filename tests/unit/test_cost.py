@@ -265,3 +265,29 @@ def test_rates_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_seconds_are_of_what_is_counted() -> None:
     work = Work("torch", flops=2 * REFERENCE.flops, elements=4 * REFERENCE.elements, threads=2)
     assert REFERENCE.seconds(work) == pytest.approx(REFERENCE.start_s["torch"] + 3)
+
+
+def test_a_job_that_no_gpu_holds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def on_gpu(content: dict[str, Any]) -> None:
+        for probe in content["studies"]["binding_information"]["probes"]:
+            probe["device"] = "cuda"
+
+    graph = planned(on_gpu)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(cost.MEMORY_MB, raising=False)
+    monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 0.0)  # a login node: nothing is known
+    cost.refuse_too_large(graph, None, "config.yaml")
+    monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 400.0)
+    with pytest.raises(ConfigError, match=r"(?s)GPU memory, and 400 MB are there.*`device: cpu`"):
+        cost.refuse_too_large(graph, None, "config.yaml")
+    largest = max(made.work.device_mb for made in graph.products.values())
+    cost.refuse_too_large(graph, None, "config.yaml", largest)  # what is given counts
+    with pytest.raises(ConfigError, match=f"gpu_mb={largest}"):
+        cost.refuse_too_large(graph, None, "config.yaml", largest - 1)
+
+
+def test_jobs_without_a_gpu_are_not_asked_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 1.0)
+    cost.refuse_too_large(planned(), None, "config.yaml")

@@ -23,8 +23,8 @@ def checked_graph():
     try:
         found = read_graph(add_included(config, workflow.configfiles), source)
         if workflow.is_main_process:
-            given = workflow.global_resources.get("mem_mb")
-            refuse_too_large(found, given and given.value, source)
+            memory, gpu = map(workflow.global_resources.get, ("mem_mb", "gpu_mb"))
+            refuse_too_large(found, memory and memory.value, source, gpu and gpu.value)
         return found
     except BindscopeError as error:
         # Snakemake would show where in this file a WorkflowError comes from, as a traceback.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -37,7 +38,9 @@ def would_run(graph: Graph) -> list[Product]:
     return [product for product in products if id(product) in made]
 
 
-def refuse_too_large(graph: Graph, given_mb: float | None, source: str) -> None:
+def refuse_too_large(
+    graph: Graph, given_mb: float | None, source: str, given_gpu_mb: float | None = None
+) -> None:
     """Refuse jobs that would run and need more memory than there is, before anything runs.
 
     Parameters
@@ -49,11 +52,27 @@ def refuse_too_large(graph: Graph, given_mb: float | None, source: str) -> None:
         the time, and names what the machine has in all, which counts.
     source
         Configuration files, for the message.
+    given_gpu_mb
+        The same of a GPU; None: that of this machine's largest one, if it has any.
     """
     limit = float(os.environ.get(MEMORY_MB, given_mb or 0))
-    if not limit or all(made.work.memory_mb <= limit for made in graph.products.values()):
+    works = [made.work for made in graph.products.values()]
+    uses_gpu = any(work.device_mb for work in works)
+    of_gpu = (given_gpu_mb or gpu_memory_mb()) if uses_gpu else 0.0
+    fits = not limit or all(work.memory_mb <= limit for work in works)
+    if fits and (not of_gpu or all(work.device_mb <= of_gpu for work in works)):
         return
-    refuse(would_run(graph), limit, source)
+    refuse(would_run(graph), limit, source, of_gpu)
+
+
+def gpu_memory_mb() -> float:
+    """Return the memory of this machine's largest GPU, MiB; 0: there is none, or none is seen."""
+    question = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
+        return max(map(float, answer.stdout.split()), default=0.0)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return 0.0
 
 
 def _inputs(product: Product) -> Iterable[Product]:
@@ -113,8 +132,8 @@ def table(products: Sequence[Product], machine: Machine) -> str:
 
 def _on_gpu(products: Sequence[Product]) -> list[str]:
     """Return the line about the most memory of a GPU, where one is used."""
-    most = max(products, key=lambda made: made.work.bytes_device)
-    size = most.work.bytes_device
+    most = max(products, key=lambda made: made.work.device_mb)
+    size = most.work.device_mb * 2**20
     return [f"GPU memory    {_size(size)}  {most.path()}"] if size else []
 
 

@@ -7,7 +7,7 @@ Each step names a module whose function of the step's name takes a product and r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +23,8 @@ LIBRARIES_MB: Mapping[str, int] = {"plain": 90, "pandas": 160, "torch": 290, "hu
 timm and transformers; the largest of its kind in the default run and the rehearsals."""
 CUDA_MB = 3000
 """What a process that computes on CUDA holds on the host: the driver's context and libraries."""
+CONTEXT_MB = 600
+"""What CUDA's context and the libraries' kernels hold on the GPU."""
 MARGIN = 1.1
 """By how much more memory is forecast than was counted."""
 PATIENCE, SHORTEST_MIN = 4, 30
@@ -84,6 +86,13 @@ class Work:
         return ceil(MARGIN * (LIBRARIES_MB[self.libraries] + cuda + self.bytes_peak / 2**20))
 
     @property
+    def device_mb(self) -> int:
+        """Memory of the GPU that the job needs, MiB; 0 without one."""
+        if self.device != "cuda":
+            return 0
+        return ceil(MARGIN * (CONTEXT_MB + self.bytes_device / 2**20))
+
+    @property
     def runtime_min(self) -> int:
         """Minutes that its rule asks for, of the slowest machine of its kind that is known."""
         machine = DEVICES["t4"] if self.device == "cuda" else REFERENCE
@@ -104,6 +113,8 @@ class Machine:
         Seconds to start a process with some libraries.
     gpu_flops, gpu_elements
         Those of a GPU; 0: there is none.
+    gpu_mb
+        Memory of the GPU, MiB; 0: it is not known.
     """
 
     name: str
@@ -113,6 +124,7 @@ class Machine:
     start_s: Mapping[str, float] = field(default_factory=dict)
     gpu_flops: float = 0
     gpu_elements: float = 0
+    gpu_mb: float = 0
 
     def seconds(self, work: Work) -> float:
         """Return the seconds of a job that has its threads to itself."""
@@ -126,19 +138,20 @@ class Machine:
 # Measured by `commands.calibration` on the two-core machine of the committed benchmarks.
 _START = {"plain": 0.7, "pandas": 1.5, "torch": 2.2, "hub": 5.0}
 REFERENCE = Machine("two-core reference machine", 8.5e10, 5.5e8, 1.9e7, _START)
-# GPUs: half of the float32 rate (TF32 is off) and of the memory's rate that their makers give.
+# GPUs: half of the float32 rate (TF32 is off) and of the memory's rate that their makers give, and
+# GiB of memory of the largest one of the name.
 _GPUS = {
-    "t4": (8.1e12, 3.2e11),
-    "l4": (30e12, 3e11),
-    "a100": (19.5e12, 2e12),
-    "h100": (67e12, 3.35e12),
-    "h200": (67e12, 4.8e12),
+    "t4": (8.1e12, 3.2e11, 15),
+    "l4": (30e12, 3e11, 22),
+    "a100": (19.5e12, 2e12, 79),
+    "h100": (67e12, 3.35e12, 79),
+    "h200": (67e12, 4.8e12, 140),
 }
 DEVICES: Mapping[str, Machine] = {
-    name: Machine(
-        name, REFERENCE.flops, REFERENCE.elements, REFERENCE.python, _START, flops / 2, rate / 16
+    name: replace(
+        REFERENCE, name=name, gpu_flops=flops / 2, gpu_elements=rate / 16, gpu_mb=1024 * memory
     )
-    for name, (flops, rate) in _GPUS.items()
+    for name, (flops, rate, memory) in _GPUS.items()
 }
 """Machines with a GPU of a name, and processors like the reference machine's."""
 
@@ -149,15 +162,15 @@ def stored(dtype: str, *shapes: Sequence[int], axis: int = 0) -> int:
     return sum(METADATA + ArrayLayout.plan(tuple(s), dtype, axis).stored_bytes for s in whole)
 
 
-def refuse(products: Iterable[Product], memory_mb: float, source: str) -> None:
+def refuse(products: Iterable[Product], memory_mb: float, source: str, gpu_mb: float = 0) -> None:
     """Refuse jobs that cannot fit into memory, before anything runs.
 
     Parameters
     ----------
     products
         Jobs that would run; those that need more are refused.
-    memory_mb
-        What there is, MiB.
+    memory_mb, gpu_mb
+        What there is, and what the largest GPU has, MiB; 0: it is not known, and nothing is said.
     source
         Configuration files, for the message.
 
@@ -166,16 +179,31 @@ def refuse(products: Iterable[Product], memory_mb: float, source: str) -> None:
     ConfigError
         If there is one; the message is about the largest.
     """
-    too_large = [made for made in products if made.work.memory_mb > memory_mb]
-    if too_large:
-        worst = max(too_large, key=lambda made: made.work.memory_mb)
-        others = f", and so do {len(too_large) - 1} other jobs" if len(too_large) > 1 else ""
+    jobs = list(products)
+    for limit_mb, kind, option in (
+        (memory_mb, "memory", "mem_mb"),
+        (gpu_mb, "GPU memory", "gpu_mb"),
+    ):
+        needs = [
+            made.work.memory_mb if option == "mem_mb" else made.work.device_mb for made in jobs
+        ]
+        too_large = sum(need > limit_mb for need in needs) if limit_mb else 0
+        if not too_large:
+            continue
+        most = max(needs)
+        worst = jobs[needs.index(most)]
+        others = f", and so do {too_large - 1} other jobs" if too_large > 1 else ""
         key = worst.work.key or "datasets, n_scenes"
+        more = f"give more memory (`--resources {option}={most}`)"
+        if option == "gpu_mb":
+            more = (
+                f"set `device: cpu` there, or use a GPU that has it (`--resources gpu_mb={most}`)"
+            )
         raise ConfigError(
             f"{source}: {key}",
-            f"{worst.path()} needs about {worst.work.memory_mb:,} MB of memory, and "
-            f"{memory_mb:,.0f} MB are configured{others}",
-            f"lower {key}, or give more memory (`--resources mem_mb={worst.work.memory_mb}`)",
+            f"{worst.path()} needs about {most:,} MB of {kind}, and {limit_mb:,.0f} MB are "
+            f"{'there' if option == 'gpu_mb' else 'configured'}{others}",
+            f"lower {key}, or {more}",
         )
 
 
