@@ -13,13 +13,17 @@ from bindscope.core.splits import SPLITS
 
 SCENES = {"train": 8, "val": 4, "test": 8}
 CAPS: Mapping[str, float] = {
-    "steps": 10, "rows": 8, "estimation_rows": 8, "resamples": 100, "bootstrap_samples": 50,
+    "steps": 10, "rows": 4, "estimation_rows": 4, "resamples": 100, "bootstrap_samples": 50,
     "dual_objects": 24, "max_scenes": 200, "rounds": 5, "samples": 2,
-    "refit": 5, "train": 12, "val": 4, "threads": 1, "hidden": 128,
+    "refit": 5, "train": 12, "val": 4, "threads": 1, "hidden": 128, "rank": 8, "n_patches": 64,
 }  # fmt: skip
 """The most of each number, wherever a key of this name stands outside of datasets."""
 ENCODER = {"width": 32, "layers": 2, "heads": 2, "hidden": 64, "dim": 32}
 """The most of each size of a dual encoder, which is trained, not read."""
+SOME_LAYERS = [0, 6, 12]
+"""Where every layer of deep models is fitted to pairs of patches: these ones."""
+OWN_LAYERS = 2
+"""The most blocks of a model that a job trains, whose every layer may be read."""
 FIRST = {"seeds": 1, "seed_blocks": 1, "coverages": 2}
 """Of these lists the first and the last entries stay: so many in all."""
 DRAWS = 2
@@ -31,6 +35,8 @@ def cut(config: Config, device: str) -> dict[str, Any]:
     content = config.model_dump(mode="json")
     few = {key: value for key, value in content.items() if key != "studies"}
     few["models"] = [_capped(entry, device) for entry in content["models"]]
+    for architecture in filter(None, (entry.get("architecture") for entry in few["models"])):
+        architecture["n_layers"] = min(architecture["n_layers"], OWN_LAYERS)
     few["datasets"] = [_few_scenes(entry) for entry in content["datasets"]]
     few["studies"] = _capped(content["studies"], device)
     dropped = {key: _repeated(few[key]) for key in ("datasets", "models")}
@@ -44,7 +50,9 @@ def cut(config: Config, device: str) -> dict[str, Any]:
             for key, value in entry["encoder"].items()
         }
     if effects := (few["studies"].get("same_object") or {}).get("effects"):
-        effects["scenes"] = 4
+        effects |= {"scenes": 4, "layers": effects["layers"][:1]}
+        for fit in few["studies"]["same_object"]["fits"]:
+            fit["layers"] = SOME_LAYERS if fit["layers"] == "all" else fit["layers"]
     return few
 
 
@@ -65,7 +73,7 @@ def _capped(value: Any, device: str, key: str = "") -> Any:
 
 
 def _few_scenes(entry: dict[str, Any]) -> dict[str, Any]:
-    """Keep two shards of the split that has several, and enumerated scenes up to a thousand."""
+    """Keep two shards of the split that has several, and enumerated scenes up to some hundred."""
     numbers, shards = dict(entry["n_scenes"]), dict(entry["shard_size"])
     enumerated = entry["split"]["rule"] == "enumerated"
     total = sum(numbers.values())
@@ -73,8 +81,8 @@ def _few_scenes(entry: dict[str, Any]) -> dict[str, Any]:
         several = numbers[split] > shards[split]
         if not enumerated:
             numbers[split] = min(numbers[split], SCENES[split])
-        elif total > 1000:
-            numbers[split] = max(numbers[split] // (5 if total < 10_000 else 50), 8)
+        elif total > 400:
+            numbers[split] = max(numbers[split] // (5 if total < 1000 else total // 100), 8)
         shards[split] = numbers[split] // 2 if several else numbers[split]
     few = {**entry, "n_scenes": numbers, "shard_size": shards}
     if few["split"]["rule"] == "index":
