@@ -280,7 +280,9 @@ def test_a_job_that_no_gpu_holds_is_refused(
     monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 0.0)  # a login node: nothing is known
     cost.refuse_too_large(graph, None, "config.yaml")
     monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 400.0)
-    with pytest.raises(ConfigError, match=r"(?s)GPU memory, and 400 MB are there.*`device: cpu`"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)GPU memory, and 400 MB are configured.*`device: cpu`"
+    ):
         cost.refuse_too_large(graph, None, "config.yaml")
     largest = max(made.work.device_mb for made in graph.products.values())
     cost.refuse_too_large(graph, None, "config.yaml", largest)  # what is given counts

@@ -180,31 +180,33 @@ def refuse(products: Iterable[Product], memory_mb: float, source: str, gpu_mb: f
         If there is one; the message is about the largest.
     """
     jobs = list(products)
-    for limit_mb, kind, option in (
-        (memory_mb, "memory", "mem_mb"),
-        (gpu_mb, "GPU memory", "gpu_mb"),
-    ):
-        needs = [
-            made.work.memory_mb if option == "mem_mb" else made.work.device_mb for made in jobs
-        ]
-        too_large = sum(need > limit_mb for need in needs) if limit_mb else 0
-        if not too_large:
-            continue
-        most = max(needs)
-        worst = jobs[needs.index(most)]
-        others = f", and so do {too_large - 1} other jobs" if too_large > 1 else ""
-        key = worst.work.key or "datasets, n_scenes"
-        more = f"give more memory (`--resources {option}={most}`)"
-        if option == "gpu_mb":
-            more = (
-                f"set `device: cpu` there, or use a GPU that has it (`--resources gpu_mb={most}`)"
-            )
-        raise ConfigError(
-            f"{source}: {key}",
-            f"{worst.path()} needs about {most:,} MB of {kind}, and {limit_mb:,.0f} MB are "
-            f"{'there' if option == 'gpu_mb' else 'configured'}{others}",
-            f"lower {key}, or {more}",
-        )
+    _refuse(jobs, [made.work.memory_mb for made in jobs], memory_mb, source, "memory", "mem_mb")
+    _refuse(jobs, [made.work.device_mb for made in jobs], gpu_mb, source, "GPU memory", "gpu_mb")
+
+
+def _refuse(
+    jobs: Sequence[Product],
+    needs: Sequence[int],
+    limit_mb: float,
+    source: str,
+    kind: str,
+    option: str,
+) -> None:
+    """Refuse the largest job if it needs more than a limit, which is 0 where it is not known."""
+    too_large = sum(need > limit_mb for need in needs) if limit_mb else 0
+    if not too_large:
+        return
+    most = max(needs)
+    worst = jobs[needs.index(most)]
+    others = f", and so do {too_large - 1} other jobs" if too_large > 1 else ""
+    key = worst.work.key or "datasets, n_scenes"
+    elsewhere = "set `device: cpu` there, or " if option == "gpu_mb" else ""
+    raise ConfigError(
+        f"{source}: {key}",
+        f"{worst.path()} needs about {most:,} MB of {kind}, and {limit_mb:,.0f} MB are "
+        f"configured{others}",
+        f"lower {key}, or {elsewhere}give more {kind} (`--resources {option}={most}`)",
+    )
 
 
 def sides(content: Mapping[str, Any]) -> tuple[int, int]:

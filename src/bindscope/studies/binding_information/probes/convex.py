@@ -99,7 +99,7 @@ def fit_linear_parts(
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, start)
-        path.follow(checkpoints and checkpoints.take())
+        path.follow(checkpoints.take() if checkpoints else None)
         for run, columns in train.columns():
             if run.heads.anchored:
                 _refuse_parts(run, path, columns.start)
@@ -346,8 +346,10 @@ class _Path:
                 kept_s = monotonic()
 
     def _state(self) -> dict[str, Tensor]:
-        """Return what the rest of the path depends on, but for what was seen on the way."""
+        """Return what the rest of the path depends on."""
         state = {name: getattr(self, name) for name in STATE}
+        for i, (_, *losses) in enumerate(self.seen):
+            state[f"seen.{i}"] = torch.stack(losses)
         for i, average in enumerate((self.average, *self.halves)):
             state |= {f"{i}.w": average.w, f"{i}.evidence": average.evidence}
         return state

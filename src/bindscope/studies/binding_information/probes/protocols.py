@@ -120,7 +120,7 @@ def fit_as_released(
 ) -> None:
     """Fit runs by `protocol: paper`; each ends at its best weights."""
     probing = Probing(source, PAPER_BATCH, runs[0].seed, released=True)
-    Descent(runs, probing, plan, checkpoints and checkpoints.take()).fit()
+    Descent(runs, probing, plan, checkpoints.take() if checkpoints else None).fit()
     limit = MOVED * prior_bits(source, "val")
     for run in runs:
         if moved_since(run, round(PAPER_LATE * plan.steps)) > limit:
@@ -167,7 +167,9 @@ def fit_in_cycles(
     going, length = list(runs), probe.steps
     for doubling in range(DOUBLINGS + 1):
         before, steps = [run.best_loss for run in going], [run.steps for run in going]
-        Descent(going, probing, cycle(probe, length), checkpoints and checkpoints.take()).fit()
+        Descent(
+            going, probing, cycle(probe, length), checkpoints.take() if checkpoints else None
+        ).fit()
         probing.before += max(run.steps - n for run, n in zip(going, steps, strict=True))
         for run in going:
             run.restore()
@@ -224,7 +226,7 @@ def _pilots(
     every = [run for copies in tried for run in copies]
     probing = Probing(source, probe.batch_size, runs[0].seed)
     plan = cycle(probe, max(1, probe.steps // PILOT))
-    Descent(every, probing, plan, checkpoints and checkpoints.take()).fit()
+    Descent(every, probing, plan, checkpoints.take() if checkpoints else None).fit()
     chosen = [min(copies, key=lambda run: run.best_loss) for copies in tried]
     for run in chosen:
         run.restore()
