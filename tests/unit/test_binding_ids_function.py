@@ -46,15 +46,15 @@ def opened(folder: Path) -> tuple[Any, Any]:
 def rows_of_jobs(folder: Path, section: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """The rows that the jobs of a suite write, by table, without what only a run has."""
     graph = build(Config.model_validate({"datasets": [], "studies": {"binding_id": section}}))
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_table: dict[str, list[dict[str, Any]]] = {}
     for job in graph.of("binding_id_estimates", "binding_id_interventions"):
         script(job.rule).main(job_by_hand(job, folder))
         estimates = job.rule == "binding_id_estimates"
         name = "binding_id_vectors" if estimates else "binding_id"
         lines = (folder / job.path("vectors" if estimates else "rows")).read_text().splitlines()
         rows = [{k: v for k, v in json.loads(line).items() if k not in OF_A_RUN} for line in lines]
-        found.setdefault(name, []).extend(rows)
-    return found
+        by_table.setdefault(name, []).extend(rows)
+    return by_table
 
 
 def written(rows: Any) -> Any:
@@ -67,7 +67,7 @@ def test_a_runs_rows_are_those_of_the_function(
     family: str, hub: dict[str, Path], tmp_path: Path
 ) -> None:
     experiments = ["factorizability", "positions", "mean"]
-    wanted = rows_of_jobs(tmp_path, {
+    expected_rows = rows_of_jobs(tmp_path, {
         "tasks": [{"name": "as-published", "rows": 3, "estimation_rows": 6}],
         "models": [{"name": "m", "source": f"hf:path:{hub[family]}", "batch_size": 2}],
         "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], "batch_size": 2,
@@ -76,8 +76,8 @@ def test_a_runs_rows_are_those_of_the_function(
     model, processor = opened(hub[family])
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     result = binding_ids(model, processor, n=3, batch_size=2)
-    assert {name: written(rows) for name, rows in result.rows.items()} == wanted
-    assert len(result.table) == sum(map(len, wanted.values())) > 300
+    assert {name: written(rows) for name, rows in result.rows.items()} == expected_rows
+    assert len(result.table) == sum(map(len, expected_rows.values())) > 300
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     assert result.notes == ()
     assert len(str(result).splitlines()) <= MOST_LINES
@@ -115,8 +115,8 @@ def test_images_of_ones_own_have_boxes_or_masks_and_the_rows_of_a_run(tmp_path: 
         things = []
         for thing in record["things"]:
             mask = np.zeros((32, 32), bool)
-            left, top, right, bottom = thing["box"]
-            mask[top:bottom, left:right] = True
+            x0, y0, x1, y1 = thing["box"]
+            mask[y0:y1, x0:x1] = True
             things.append({**{k: v for k, v in thing.items() if k != "box"}, "mask": mask})
         image = Image.fromarray(record["image"])
         masked.append({**record, "image": image, "things": things})
@@ -131,23 +131,25 @@ def test_images_of_ones_own_have_boxes_or_masks_and_the_rows_of_a_run(tmp_path: 
         record["image"] = f"{i}.png"
     text = "".join(f"{json.dumps(record)}\n" for record in records)
     (folder / "records.jsonl").write_text(text)
-    wanted = rows_of_jobs(tmp_path, {
+    expected_rows = rows_of_jobs(tmp_path, {
         "records": [{"name": "mine", "folder": str(folder)}],
         "models": [{"name": "m", "source": f"hf:path:{tmp_path / 'model'}"}],
         "suites": [{"name": "s", "records": ["mine"], "models": ["m"], "seed": 3,
                     "device": "cpu"}],
     })  # fmt: skip
-    assert written(with_boxes.rows["binding_id"]) == wanted["binding_id"]
+    assert written(with_boxes.rows["binding_id"]) == expected_rows["binding_id"]
     from_file = binding_ids(model, processor, folder / "records.jsonl", random_state=3)
     assert written(from_file.rows) == written(with_boxes.rows)
-    shown = str(with_boxes)
-    assert "hidden from the question" in shown
-    assert len(shown.splitlines()) <= MOST_LINES
+    printed = str(with_boxes)
+    assert "hidden from the question" in printed
+    assert len(printed.splitlines()) <= MOST_LINES
     assert with_boxes.plot().axes
 
 
 def hooks(model: torch.nn.Module) -> int:
-    return sum(len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules())
+    return sum(
+        len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()
+    )
 
 
 def test_a_model_is_as_it_was_after_an_interruption(
@@ -155,7 +157,7 @@ def test_a_model_is_as_it_was_after_an_interruption(
 ) -> None:
     model, processor = opened(hub["qwen2_vl"])
     model.train()
-    training = {name: one.training for name, one in model.named_modules()}
+    training = {name: module.training for name, module in model.named_modules()}
     answered, calls = Plan.answered, []
 
     def interrupted(*arguments: Any) -> Any:
@@ -168,7 +170,7 @@ def test_a_model_is_as_it_was_after_an_interruption(
     with pytest.raises(KeyboardInterrupt):
         binding_ids(model, processor, n=3, batch_size=2, experiments=["factorizability"])
     assert calls == [False, False]
-    assert {name: one.training for name, one in model.named_modules()} == training
+    assert {name: module.training for name, module in model.named_modules()} == training
     assert hooks(model) == 0
     assert all(weight.requires_grad for weight in model.parameters())
 
@@ -187,9 +189,9 @@ def test_the_example_shows_what_was_planted(tmp_path: Path) -> None:
     assert (
         verdicts[[name for name in verdicts.index if "swaps their items" in name]].eq("holds").all()
     )
-    shown = str(result)
-    assert len(shown.splitlines()) <= MOST_LINES
-    assert "nothing about a trained model" in shown
+    printed = str(result)
+    assert len(printed.splitlines()) <= MOST_LINES
+    assert "nothing about a trained model" in printed
     assert "<table" in result._repr_html_()
     assert len(result.plot().axes) == 3
     result.to_parquet(tmp_path / "rows.parquet")
@@ -261,7 +263,7 @@ def test_the_snippet_of_the_page_runs_as_it_is_written(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     blocks = (ROOT / "docs/arrays.md").read_text().split("```python\n")[1:]
-    (code,) = [one.partition("```")[0] for one in blocks if "bs.binding_ids(data" in one]
+    (code,) = [block.partition("```")[0] for block in blocks if "bs.binding_ids(data" in block]
     assert len(code.strip().splitlines()) <= 5
     monkeypatch.chdir(tmp_path)
     before = time.process_time()

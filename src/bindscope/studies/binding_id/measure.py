@@ -135,13 +135,13 @@ def _of_records(
     if not hasattr(engine, "adapter"):
         raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
     with _evaluating(model):
-        asked = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
-    rows = tuple({"named_by": "words", **row} for row in asked.rows)
+        answers = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
+    rows = tuple({"named_by": "words", **row} for row in answers.rows)
     notes = [
         "Images of your own: the question was made blind to the tokens of each object's box; "
         "replacing and adding activations needs drawn scenes."
     ]
-    if lonely := sum(bool(np.isnan(each).any()) for each in asked.answers):
+    if lonely := sum(bool(np.isnan(each).any()) for each in answers.answers):
         notes.append(
             f"{lonely} questions have no control: no box as large shows none of the objects."
         )

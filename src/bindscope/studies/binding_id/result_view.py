@@ -75,8 +75,10 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
             else column
             for column in columns
         ]  # fmt: skip
-        own = [{**row, "layer": str(row["layer"])} if "layer" in row else row for row in rows[name]]
-        frames.append(frame_of(own, replace(schema, columns=tuple(columns))))
+        with_layer = [
+            {**row, "layer": str(row["layer"])} if "layer" in row else row for row in rows[name]
+        ]
+        frames.append(frame_of(with_layer, replace(schema, columns=tuple(columns))))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -110,7 +112,7 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     apart = rows["experiment"].isin([*_EXPERIMENT.values()])
     mixture = rows_with(rows, experiment="mixture")
     tables = {"binding_id": rows[~apart], "binding_id_mixture": mixture}
-    return claim_effects({name: own for name, own in tables.items() if len(own)})
+    return claim_effects({name: part for name, part in tables.items() if len(part)})
 
 
 def summarize(result: Result) -> Summary:
@@ -171,16 +173,16 @@ def draw(table: pd.DataFrame) -> Figure:
     most = min(_MOST_IN_PANEL, rows.groupby("experiment").size().max())
     grid = wrapped(experiments, 3, (0.7, 0.8 + 0.15 * most))
     for experiment, axes in grid.panels.items():
-        own = rows_with(rows, experiment=experiment).head(_MOST_IN_PANEL)
-        for y, row in enumerate(own.to_dict("records")):
+        panel = rows_with(rows, experiment=experiment).head(_MOST_IN_PANEL)
+        for y, row in enumerate(panel.to_dict("records")):
             axes.plot((row["share_low"], row["share_high"]), (y, y), color=BLUE, linewidth=1.2)
             axes.plot(row["share"], y, "o", color=BLUE, markersize=3.5)
             axes.plot(row["share"] - row.get("change", float("nan")), y, "|", color=GREY,
                       markersize=8)  # fmt: skip
         axes.set_title(experiment)
         axes.set_xlim(-0.03, 1.03)
-        axes.set_yticks(range(len(own)), own["title"])
-        axes.set_ylim(len(own) - 0.5, -0.5)
+        axes.set_yticks(range(len(panel)), panel["title"])
+        axes.set_ylim(len(panel) - 0.5, -0.5)
         values_along_x(axes)
     grid.label("answers as expected")
     looks = {"after the edit (95 % CI)": {"color": BLUE, "marker": "o", "linestyle": "none"}}

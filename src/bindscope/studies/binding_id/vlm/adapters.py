@@ -206,7 +206,7 @@ class Decoder(ABC):
             return catch.kept
         raise ModelError(
             self.where, f"layer {layer} does not give its keys and values to a cache",
-            "use a family of models that docs/studies/binding_id_engines.md names",
+            "use a family of models that docs/studies/binding_id.md names",
         )  # fmt: skip
 
     def position_embeddings(self, layer: int, hidden: Tensor, positions: Tensor) -> Any:
