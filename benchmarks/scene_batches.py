@@ -14,14 +14,13 @@ from itertools import count
 from dual_twins import scene_by_scene
 from measure import Entry, Options, Other, side_by_side
 
-from bindscope.studies.concepts.dual.batches import Batches
-from bindscope.studies.concepts.dual.objects import split_objects
-from bindscope.studies.concepts.dual_config import DualTraining
+from bindscope.studies.concepts.config import DualTraining
+from bindscope.studies.concepts.dual.batches import Batches, split_objects
 
 TITLE = "Batches of symbolic scenes"
 PROMISED = 20
 SCENES, COVERAGE, RUNS = 512, 0.5, 12
-TRAINING = DualTraining(batch_size=SCENES, queries="batch", swaps=1)
+TRAINING = DualTraining(batch_size=SCENES, queries="batch")
 
 
 def entries(options: Options) -> list[Entry]:
@@ -32,7 +31,7 @@ def entries(options: Options) -> list[Entry]:
 def batches(sizes: tuple[int, ...], n_runs: int) -> Batches:
     """Return what draws the batches of some runs, a seed each."""
     seeds = range(n_runs)
-    splits = [split_objects(sizes, COVERAGE, 0.1, seed, every_value=True) for seed in seeds]
+    splits = [split_objects(sizes, COVERAGE, seed, every_value=True) for seed in seeds]
     return Batches(sizes, splits, seeds, "train_only", TRAINING)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bindscope.studies.concepts.dual.batches import Batch
-from bindscope.studies.concepts.dual.encoders.base import DualEncoder
+from bindscope.studies.concepts.dual.encoders import DualEncoder
 
 
 def scene_by_scene(

@@ -12,7 +12,8 @@ from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.build import build
-from bindscope.studies.concepts import analyses_tables
+from bindscope.studies.concepts.study import EMBEDDING_STEPS
+from bindscope.studies.concepts.tables import CONCEPTS
 
 PLANTED = [
     {"name": "additive", "kind": "additive", "dim": 40},
@@ -64,7 +65,7 @@ def given(product: Product, folder: Path) -> Given:
     return Given(names, {"": str(folder / product.path())})
 
 
-def table(graph: Graph, folder: Path, name: str) -> pd.DataFrame:
-    """Build a table of the rows that its jobs left."""
-    built = getattr(analyses_tables, name.upper())
-    return built.build(Inputs({"rows": [given(p, folder) for p in graph.of(name)]}))
+def table(graph: Graph, folder: Path, *steps: str) -> pd.DataFrame:
+    """Build the table of the rows that jobs of some steps (default: all) left."""
+    made = graph.of(*(steps or EMBEDDING_STEPS))
+    return CONCEPTS.build(Inputs({"rows": [given(p, folder) for p in made]}))

@@ -20,12 +20,6 @@ from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays
-from bindscope.studies.concepts.analyses_schemas import (
-    COMPLEXITY_SCHEMA,
-    EDITING_SCHEMA,
-    GEOMETRY_SCHEMA,
-)
-from bindscope.studies.concepts.analyses_views import rows_with
 from bindscope.studies.concepts.claims import READ
 from bindscope.studies.concepts.embedded import read_embedded, read_slots
 from bindscope.studies.concepts.figures import (
@@ -37,6 +31,9 @@ from bindscope.studies.concepts.figures import (
 )
 from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.scenes import Scenes, completeness
+from bindscope.studies.concepts.study import EMBEDDING_STEPS
+from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
+from bindscope.studies.concepts.views import rows_with
 from bindscope.tables.write import write_table
 
 PLANTED = [
@@ -71,13 +68,6 @@ SECTION: dict[str, Any] = {
          "coverages": [0.5, 0.7], "training": {"steps": 40, "batch_size": 16}},
     ],
 }  # fmt: skip
-SCHEMAS = {
-    "concept_geometry": GEOMETRY_SCHEMA,
-    "concept_editing": EDITING_SCHEMA,
-    "binding_complexity": COMPLEXITY_SCHEMA,
-}
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Any:
     before = torch.get_num_threads()
@@ -87,12 +77,12 @@ def _one_thread() -> Any:
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, dict[str, pd.DataFrame]]:
-    """The graph, the folder, and the tables of what its jobs left."""
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, pd.DataFrame]:
+    """The graph, the folder, and the table of what its jobs left."""
     graph = graph_of(SECTION, datasets=[pairs(), alone()])
     folder = tmp_path_factory.mktemp("analyses")
-    run(graph, folder, "codes", "planted_embeddings", "dual_encoder", *SCHEMAS)
-    return graph, folder, {name: table(graph, folder, name) for name in SCHEMAS}
+    run(graph, folder, "codes", "planted_embeddings", "dual_encoder", *EMBEDDING_STEPS)
+    return graph, folder, table(graph, folder)
 
 
 def one(rows: pd.DataFrame, **wanted: Any) -> float:
@@ -116,7 +106,7 @@ def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
 
 
 def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
-    rows = rows_with(ran[2]["concept_geometry"], analysis_kind="decomposition", level=1)
+    rows = rows_with(ran[2], analysis_kind="decomposition", level=1)
     for estimator in ("ols", "single"):
         own = rows_with(rows, embedding="additive", variant=estimator)
         assert one(own, measure="retrieval_strict") == 1
@@ -131,7 +121,7 @@ def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
 
 
 def test_removal_takes_what_it_says(ran: Any) -> None:
-    rows = rows_with(ran[2]["concept_geometry"], analysis_kind="removal", embedding="lookup")
+    rows = rows_with(ran[2], analysis_kind="removal", embedding="lookup")
     floor = 0.1
     for part, values, objects in (
         ("nothing", True, True), ("concept", False, True), ("object", False, False),
@@ -145,44 +135,45 @@ def test_removal_takes_what_it_says(ran: Any) -> None:
 
 
 def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
-    rows = rows_with(ran[2]["concept_editing"], estimator="ols", measure="retrieval_strict")
+    rows = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="retrieval_strict")
     for name in ("additive", "lookup"):
         for concept_type in (0, 1):
             own = rows_with(rows, embedding=name, concept_type=concept_type)
             assert one(own, strength=1.0) == 1
             assert one(own, strength=0.0) == 0
-    objects = rows_with(ran[2]["concept_editing"], estimator="ols", measure="object",
+    objects = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="object",
                         concept_type=0, strength=1.0)  # fmt: skip
     assert one(objects, embedding="lookup") == 1
     # Values are read all the same: what the paper's code counts cannot see the difference.
-    values = rows_with(ran[2]["concept_editing"], estimator="ols", measure="concept",
+    values = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="concept",
                        concept_type=0, strength=1.0)  # fmt: skip
     assert one(values, embedding="additive") == 1
     assert one(objects, embedding="additive", stratum="none") < 0.6
 
 
 def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> None:
-    probes = rows_with(ran[2]["concept_geometry"], analysis_kind="recognition", embedding="lookup")
+    probes = rows_with(ran[2], analysis_kind="recognition", embedding="lookup")
     assert one(probes, measure="object") > 0.95
-    rows = rows_with(ran[2]["binding_complexity"], embedding="lookup", split="test", stratum="all")
+    rows = rows_with(ran[2], analysis_kind="approximators", embedding="lookup", split="test",
+                     stratum="all")  # fmt: skip
     objects = rows_with(rows, measure="object")
     assert (objects["value"] <= objects["bag_of_concepts_floor"] + 0.1).all()
-    sums = rows_with(rows, approximator="sums", measure="concept")
+    sums = rows_with(rows, variant="sums", measure="concept")
     assert (sums["value"] > 0.8).all()
-    additive = rows_with(ran[2]["binding_complexity"], embedding="additive", approximator="sums",
-                         split="test", measure="r2")  # fmt: skip
+    additive = rows_with(ran[2], analysis_kind="approximators", embedding="additive",
+                         variant="sums", split="test", measure="r2")  # fmt: skip
     assert (additive["value"] > 0.999).all()
 
 
 def test_rows_say_what_is_missing(ran: Any) -> None:
-    geometry = ran[2]["concept_geometry"]
+    geometry = ran[2]
     flags = geometry.groupby("embedding")["flags"].agg(set)
     assert all(not any("incomplete" in flag for flag in own) for own in flags)
     assert set(geometry["n_missing_scenes"]) == {0}
 
 
 def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on(ran: Any) -> None:
-    rows = rows_with(ran[2]["binding_complexity"], vectors="dual")
+    rows = rows_with(ran[2], analysis_kind="approximators", vectors="dual")
     assert set(rows["embedding"]) == {"product-train_only"}
     assert set(rows["dataset"]) == {"5x4"}
     assert set(rows["trained_coverage"]) == {0.5, 0.7}
@@ -193,15 +184,11 @@ def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on
 
 
 def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
-    tables = ran[2]
-    for figure, name in (
-        (concept_geometry, "concept_geometry"), (concept_editing, "concept_editing"),
-        (binding_complexity, "binding_complexity"), (dual_complexity, "binding_complexity"),
-    ):  # fmt: skip
-        write_table(tables[name], tmp_path / name, SCHEMAS[name])
-        assert reason(figure, table=tables[name].iloc[:0])
-        assert figure.draw(table=tables[name]).axes
-    found = chapter(tables, Inputs())
+    write_table(ran[2], tmp_path / "concepts", CONCEPTS_SCHEMA)
+    for figure in (concept_geometry, concept_editing, binding_complexity, dual_complexity):
+        assert reason(figure, table=ran[2].iloc[:0])
+        assert figure.draw(table=ran[2]).axes
+    found = chapter({"concepts": ran[2]}, Inputs())
     points = dict(found.findings[0].points)
     assert points[READ.sentence].startswith("holds: lookup on pairs")
     assert "does not hold: " in points[READ.sentence]

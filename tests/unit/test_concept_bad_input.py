@@ -9,16 +9,15 @@ import pytest
 from planted_analyses import alone, graph_of, pairs
 
 from bindscope.core.errors import ConfigError, InputError
-from bindscope.studies.concepts.complexity_rows import complexity_rows
-from bindscope.studies.concepts.planted import Planted, lookup
+from bindscope.studies.concepts.approximators import approximator_rows
+from bindscope.studies.concepts.planted_encoders import Planted, lookup
 from bindscope.studies.concepts.rows import Embedded, Row, decomposition_rows, editing_rows
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.vectors import SingleScenes
 
 SIZES = (4, 3)
 ALL = Scenes.all_of(SIZES)
-SUMS = {"kind": "additive", "widths": [4], "rank": 0, "steps": 1, "learning_rate": 0.1,
-        "starts": 1, "components": 1, "rounds": 1}  # fmt: skip
+SUMS = {"kind": "additive"}
 
 
 def embedded(scenes: Scenes = ALL, dim: int = 24, single: SingleScenes | None = None) -> Embedded:
@@ -67,7 +66,7 @@ def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
 
 
 def test_values_that_no_training_object_has_are_counted() -> None:
-    rows = list(complexity_rows(embedded(), SUMS, [0.25, 0.5], [0], 0.0))
+    rows = list(approximator_rows(embedded(), SUMS, [0.25, 0.5], [0], validation_share=0.0))
     absent = {row["coverage"]: row["n_absent_values"] for row in rows}
     assert absent[0.25] >= 1  # three objects cannot have four values
     assert absent[0.5] == 0

@@ -23,7 +23,7 @@ from bindscope.studies.build import build
 from bindscope.studies.concepts.figures import concept_coverage
 from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.tables import BINDING_GENERALIZATION
-from bindscope.studies.concepts.views import recognised
+from bindscope.studies.concepts.views import recognized
 from bindscope.tables.write import write_table
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
     """Return the least and the largest accuracy over seeds by coverage, and the largest floor."""
-    rows = recognised(table[table["encoder"] == encoder], **kind)
+    rows = recognized(table[table["encoder"] == encoder], **kind)
     rows = rows[rows["query_pool"] == "train_only"]
     return rows.groupby("coverage").agg(
         least=("accuracy", "min"), most=("accuracy", "max"), floor=("bag_of_concepts_floor", "max")

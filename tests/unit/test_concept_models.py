@@ -16,12 +16,10 @@ from drawing import reason
 from bindscope.config.codes import SceneDistribution
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.priors.entropies import entropies
+from bindscope.studies.concepts.dual.batches import split_objects
 from bindscope.studies.concepts.dual.geometry import measured
-from bindscope.studies.concepts.dual.objects import split_objects
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.models_table import CONCEPT_MODELS
-from bindscope.studies.concepts.models_views import WITHIN, correlated
 from bindscope.studies.concepts.pairing_bits import (
     LinearObjective,
     Pairings,
@@ -30,7 +28,8 @@ from bindscope.studies.concepts.pairing_bits import (
     pairing_entropy_bits,
 )
 from bindscope.studies.concepts.recognition import queries
-from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
+from bindscope.studies.concepts.tables import CONCEPT_MODELS, GENERALIZATION_SCHEMA
+from bindscope.studies.concepts.views import WITHIN, correlated
 from bindscope.tables.schema import frame_of
 
 KEYS = {"spec_key": "0" * 8, "code_key": "0" * 8}
@@ -109,7 +108,7 @@ def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
     first, second = draw.standard_normal((7, 48))[colour], draw.standard_normal((6, 48))[shape]
     objects = first * second if kind == "product" else first + second
     slots = every_pair(sizes)
-    split = split_objects(sizes, 0.85, 0.0, 0, every_value=True)
+    split = split_objects(sizes, 0.85, 0, every_value=True)
     # Each tells its object exactly.
     asked = queries(np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42))
     found = measured(objects[slots].sum(1), slots, sizes, split, asked, 0)
@@ -203,5 +202,5 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     found = chapter({"concept_models": table, "binding_generalization": recognised}, Inputs())
     ((sentence, text),) = found.findings[1].points
     assert "correlates with the recognition of held-out pairs" in sentence
-    assert "recognised in what a product rule predicts" in text
+    assert "recognized in what a product rule predicts" in text
     assert [section.name for section in found.sections] == ["dual-encoders", "models", "claims"]

@@ -13,14 +13,15 @@ from planted_analyses import run, table
 from test_models_texts import folder, model  # noqa: F401  # a CLIP with its tokenizer
 
 from bindscope.config.root import Config
+from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.loading import load_model
 from bindscope.models.texts import load_texts
 from bindscope.studies.build import build
-from bindscope.studies.concepts.analyses_sections import sections
-from bindscope.studies.concepts.analyses_views import rows_with
 from bindscope.studies.concepts.claims import ACROSS, ALIGNED, effects
+from bindscope.studies.concepts.findings import chapter
+from bindscope.studies.concepts.views import rows_with
 
 pytestmark = pytest.mark.slow
 declare_torchvision_operators()
@@ -58,7 +59,7 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     torch.set_num_threads(before)
     shapes = {open_store(out / one.path()).read("test").shape for one in graph.of("joint")}
     assert shapes == {(12, 8), (4, 8)}
-    return table(graph, out, "concept_geometry")
+    return table(graph, out)
 
 
 def test_random_towers_are_the_same_where_there_are_no_weights_to_keep(
@@ -107,9 +108,10 @@ def test_the_modalities_are_laid_on_each_other_by_held_out_objects(geometry: pd.
     assert set(maps["variant"]) == {"orthogonal", "identity", "permuted"}
     held = rows_with(maps, measure="cosine").groupby("level")["n_scenes"].agg(set)
     assert dict(held) == {1: {4}, 2: {3}}  # of 8 objects, and of 4 + 2 values
-    found = {one.claim for one in effects({"concept_geometry": geometry})}
+    found = {one.claim for one in effects({"concepts": geometry})}
     assert {ACROSS.name, ALIGNED.name} <= found
-    (section,) = sections({"concept_geometry": geometry})
+    (section,) = [s for s in chapter({"concepts": geometry}, Inputs()).sections
+                  if s.name == "geometry"]  # fmt: skip
     titles = [one.title for one in section.tables]
     assert titles[2:] == [
         "Probes and queries of the other modality", "One orthogonal map from images to captions",

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts import planted
+from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.alignment import align, orthogonal_map
 from bindscope.studies.concepts.mds import picture
 from bindscope.studies.concepts.scenes import Scenes

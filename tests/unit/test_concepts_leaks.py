@@ -11,16 +11,14 @@ import pytest
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
-from bindscope.studies.concepts import cases, claims
-from bindscope.studies.concepts.analyses_schemas import GEOMETRY_SCHEMA
-from bindscope.studies.concepts.complexity.approximators import Approximator, approximations
-from bindscope.studies.concepts.complexity.splits import split_objects
+from bindscope.studies.concepts import planted as cases
+from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.pairing_bits import pairing_bits
-from bindscope.studies.concepts.parts import split_scenes
-from bindscope.studies.concepts.planted import Planted, additive, lookup
+from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
 from bindscope.studies.concepts.recognition import fit_probes, recognise
 from bindscope.studies.concepts.rows import Embedded, decomposition_rows, recognition_rows
 from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.splits import split_objects, split_scenes
 
 CLEVR = Scenes.all_of((8, 3))
 
@@ -81,8 +79,7 @@ def test_rows_of_the_published_split_carry_no_verdict() -> None:
     for how, n in (("scenes", 0), ("objects", 1)):
         embedded = Embedded(z, CLEVR, split_by=how)  # type: ignore[arg-type]
         rows = [{"analysis_kind": "recognition", **row} for row in recognition_rows(embedded, {})]
-        table = cases.frame(embedded, rows, GEOMETRY_SCHEMA)
-        assert len(claims.effects({"concept_geometry": table})) == n
+        assert len(cases.effects(embedded, rows)) == n
 
 
 def test_an_offset_of_all_scenes_changes_no_probe() -> None:
@@ -140,23 +137,22 @@ def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
 
 def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() -> None:
     z = additive(CLEVR, Planted(24, slot_effect=1.0)).astype(np.float32)
-    readout = fit_probes(z, CLEVR, np.arange(576))
+    embedded = Embedded(z, CLEVR, fit_probes(z, CLEVR, np.arange(576)))
     widths = []
     for n in (10, 40):
-        splits = [split_objects(CLEVR, 0.7, seed) for seed in range(n)]
-        (row,) = approximations(Approximator("additive"), z, CLEVR, readout, splits, ("test",))
-        (objects,) = (
-            one.accuracy for one in row.probed
-            if (one.target, one.accuracy.stratum) == ("object", "none")
-        )  # fmt: skip
-        widths.append(objects.high - objects.low)
-        assert (row.n_splits, row.n_fitted_objects) == (n, 16)
+        rows = approximator_rows(embedded, {"kind": "additive"}, [0.7], range(n),
+                                 validation_share=0.0)  # fmt: skip
+        (row,) = (row for row in rows if (row["split"], row["measure"], row["stratum"])
+                  == ("test", "object", "none"))  # fmt: skip
+        widths.append(row["value_high"] - row["value_low"])
+        assert (row["n_splits"], row["n_fitted_objects"]) == (n, 16)
     assert widths[1] > 0.6 * widths[0] > 0
 
 
 def test_objects_that_validate_are_not_counted_as_fitted() -> None:
     split = split_objects(CLEVR, 0.9, 0, validation=0.1)
-    assert (len(split.train_objects), len(split.fitted_objects)) == (21, 19)
+    assert len(split.fitted_objects) == 19
+    assert len(set(CLEVR.slots[split.validation].ravel())) == 21
     held = set(CLEVR.slots[split.train].ravel())
     assert held == set(split.fitted_objects)
 

@@ -9,10 +9,10 @@ import torch
 from scipy.optimize import minimize
 
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts import planted
-from bindscope.studies.concepts.parts import split_scenes
+from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.recognition import (
     fit_probes,
+    fit_softmax,
     queries,
     recognise,
 )
@@ -23,7 +23,7 @@ from bindscope.studies.concepts.set_separation import (
     expected_of_values,
     set_separation,
 )
-from bindscope.studies.concepts.softmax import fit_softmax
+from bindscope.studies.concepts.splits import split_scenes
 
 CLEVR = Scenes.all_of((8, 3))
 

@@ -38,7 +38,7 @@ from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
-from bindscope.studies.concepts.complexity.descended import NUMBERS_AT_ONCE
+from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
 

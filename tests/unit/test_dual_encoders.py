@@ -15,21 +15,26 @@ import torch
 from dual_twins import loss_of_one, scene_by_scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from bindscope.core.errors import BindscopeError
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.config import DualEncoders, DualTraining
+from bindscope.studies.concepts.dual import batches as batches_module
 from bindscope.studies.concepts.dual import training
-from bindscope.studies.concepts.dual.batches import Batches
-from bindscope.studies.concepts.dual.encoders.transformer import sinusoids
+from bindscope.studies.concepts.dual.batches import Batches, split_objects
+from bindscope.studies.concepts.dual.encoders import ENCODERS, Tower
 from bindscope.studies.concepts.dual.evaluation import swaps
-from bindscope.studies.concepts.dual.job import rows, run_of, write_results
-from bindscope.studies.concepts.dual.loss import contrastive, to_queries
-from bindscope.studies.concepts.dual.objects import ids_of, split_objects, values_of
-from bindscope.studies.concepts.dual.stored import read_runs
-from bindscope.studies.concepts.dual.training import Runs, Trainee, _Task, build, train
-from bindscope.studies.concepts.dual_config import DualEncoders, DualTraining
-from bindscope.studies.concepts.registry import ENCODERS
+from bindscope.studies.concepts.dual.runs import rows, run_of, stored_runs, write_results
+from bindscope.studies.concepts.dual.training import (
+    Runs,
+    Trainee,
+    _Task,
+    build,
+    contrastive,
+    to_queries,
+    train,
+)
+from bindscope.studies.concepts.scenes import ids_of, values_of
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
@@ -80,9 +85,9 @@ def test_objects_are_numbered_with_the_last_type_fastest(sizes: tuple[int, ...])
 @quick
 @given(st.integers(0, 50), st.sampled_from([0.3, 0.5, 0.8]))
 def test_a_split_has_every_object_once_and_trains_on_every_value(seed: int, share: float) -> None:
-    split = split_objects((5, 6), share, 0.2, seed, every_value=True)
+    split = split_objects((5, 6), share, seed, every_value=True)
     parts = (split.train, split.validation, split.test)
-    assert [len(part) for part in parts[:2]] == [int(share * 30), int(0.2 * (30 - int(share * 30)))]
+    assert [len(part) for part in parts[:2]] == [int(share * 30), int(0.1 * (30 - int(share * 30)))]
     assert sorted(np.concatenate(parts).tolist()) == list(range(30))
     values = values_of(split.train, (5, 6))
     assert [len(np.unique(column)) for column in values.T] == [5, 6]
@@ -90,12 +95,12 @@ def test_a_split_has_every_object_once_and_trains_on_every_value(seed: int, shar
 
 
 def test_values_that_no_training_object_has_are_counted_where_they_are_allowed() -> None:
-    split = split_objects((10, 10), 0.02, 0.0, 0, every_value=False)
+    split = split_objects((10, 10), 0.02, 0, every_value=False)
     assert len(split.train) == 2
     seen = [len(np.unique(column)) for column in values_of(split.train, (10, 10)).T]
     assert split.missing_values == 20 - sum(seen)
     with pytest.raises(BindscopeError, match=r"10x10(.|\n)*2 objects(.|\n)*raise the coverage"):
-        split_objects((10, 10), 0.02, 0.0, 0, every_value=True)
+        split_objects((10, 10), 0.02, 0, every_value=True)
 
 
 # --- Batches ------------------------------------------------------------------------------------
@@ -104,19 +109,20 @@ def test_values_that_no_training_object_has_are_counted_where_they_are_allowed()
 def batches(pool: str = "train_only", n_runs: int = 2, **changes: Any) -> Batches:
     seeds = tuple(i % 2 for i in range(n_runs))
     splits = [
-        split_objects((5, 4), (0.5, 0.6)[i % 2], 0.0, seeds[i], every_value=True)
+        split_objects((5, 4), (0.5, 0.6)[i % 2], seeds[i], every_value=True)
         for i in range(n_runs)
     ]
-    given = {"batch_size": 7, **changes}
-    return Batches((5, 4), splits, seeds, pool, DualTraining.model_validate(given))  # type: ignore[arg-type]
+    random = changes.pop("random", 0)
+    given = DualTraining.model_validate({"batch_size": 7, **changes})
+    return Batches((5, 4), splits, seeds, pool, given, random)  # type: ignore[arg-type]
 
 
 ASKED: dict[str, dict[str, Any]] = {
     "pool": {},
     "pool of all": {"pool": "all"},
     "batch": {"queries": "batch"},
-    "few": {"queries": "batch", "max_objects": 4, "swaps": 0},
-    "random": {"queries": "batch", "random": 3, "swaps": 3, "objects_per_scene": [1, 2, 3]},
+    "few": {"queries": "batch", "max_objects": 4},
+    "random": {"queries": "batch", "random": 3, "objects_per_scene": [1, 2, 3]},
     "random of all": {"queries": "batch", "random": 9, "pool": "all"},
 }
 
@@ -149,7 +155,7 @@ def test_the_pool_is_asked_whole_and_a_batch_asks_its_objects_and_swaps_alone() 
         for run in range(2):
             asked = batch.queries[run][batch.valid[run]]
             np.testing.assert_array_equal(asked, np.flatnonzero(drawn.pool[run, :-1]))
-    drawn = batches(queries="batch", swaps=5)
+    drawn = batches(queries="batch", batch_size=30)
     batch = drawn.batch(0)
     swapped = 0
     for run in range(2):
@@ -161,8 +167,11 @@ def test_the_pool_is_asked_whole_and_a_batch_asks_its_objects_and_swaps_alone() 
     assert swapped
 
 
-def test_few_objects_are_asked_where_there_is_a_limit_and_others_of_a_scene_do_not_count() -> None:
-    batch = batches(queries="batch", max_objects=4, swaps=0).batch(0)
+def test_few_objects_are_asked_where_there_is_a_limit_and_others_of_a_scene_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batches_module, "SWAPS", 0)
+    batch = batches(queries="batch", max_objects=4).batch(0)
     assert batch.valid.sum(1).tolist() == [4, 4]
     assert (batch.objects.sum(2) == 0).any()
 
@@ -192,13 +201,14 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
     assert (first.batch(7).slots != first.batch(8).slots).any()
 
 
-def test_the_loop_that_the_benchmark_times_asks_the_same() -> None:
+def test_the_loop_that_the_benchmark_times_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin's own scenes, marked again by the code: same queries but for the swaps' draws."""
     drawn = batches(n_runs=1)
     train = drawn.train[0].tolist()
     twin = scene_by_scene((5, 4), train, 7, 2, 0, random.Random(0))
     places = np.searchsorted(drawn.train[0], twin.slots)
-    again = batches(n_runs=1, queries="batch", swaps=0)
+    monkeypatch.setattr(batches_module, "SWAPS", 0)
+    again = batches(n_runs=1, queries="batch")
     again._drawn = lambda generators, *shape: (places + 0.5) / len(train)  # type: ignore[method-assign]
     batch = again.batch(0)
     for name, value in vars(twin).items():
@@ -257,38 +267,22 @@ def test_a_product_of_three_types_and_a_mixing_matrix_are_what_they_are_called()
     torch.testing.assert_close(found, (a * b * c) @ encoder.scene_mixing[0])
 
 
-def test_a_tower_is_torchs_transformer_with_the_same_weights() -> None:
+def test_a_run_of_towers_is_torchs_transformer_with_its_weights() -> None:
     encoder = encoder_of("transformer", (3, 4), (0, 1))
     slots = torch.tensor([[[0, 7], [3, -1], [11, 1]]]).expand(2, -1, -1)
-    found = encoder.scenes(slots)
+    states = encoder.scenes(slots)
     tokens, lengths = encoder.sequences(slots)
     n = 7  # values
     assert tokens[0, 0].tolist() == [n, 0, 3, n + 1, n, 1, 3 + 3, n + 1, n + 2]
     assert tokens[0, 1].tolist() == [n, 0, 3 + 3, n + 1, n + 2, *[n + 3] * 4]
     assert lengths[0].tolist() == [9, 5, 9]
+    weights = encoder.scene_towers.weights
     for run in range(2):
-        layer = nn.TransformerEncoderLayer(8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True)
-        twin = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        tower = encoder.scene_tower
-        with torch.no_grad():
-            for block, own in zip(tower.blocks, twin.layers, strict=True):
-                attention = own.self_attn
-                attention.in_proj_weight.copy_(block.attend[run].T)
-                attention.in_proj_bias.copy_(block.attend_offset[run])
-                attention.out_proj.weight.copy_(block.gather[run].T)
-                attention.out_proj.bias.copy_(block.gather_offset[run])
-                own.linear1.weight.copy_(block.into[run].T)
-                own.linear1.bias.copy_(block.into_offset[run])
-                own.linear2.weight.copy_(block.out[run].T)
-                own.linear2.bias.copy_(block.out_offset[run])
-                for i, norm in enumerate((own.norm1, own.norm2)):
-                    norm.weight.copy_(block.norms[i][run])
-                    norm.bias.copy_(block.shifts[i][run])
-            read = tower.table[run][tokens[run]] + sinusoids(9, 8)
-            padding = torch.arange(9) >= lengths[run][:, None]
-            states = twin(read, src_key_padding_mask=padding)
-            last = states[torch.arange(3), lengths[run] - 1]
-            torch.testing.assert_close(found[run], last @ tower.out[run], rtol=1e-4, atol=1e-5)
+        tower = Tower(n + 4, entry("transformer").encoder)  # type: ignore[arg-type]
+        tower.load_state_dict({name.replace("-", "."): w[run] for name, w in weights.items()})
+        for scene, length in enumerate(lengths[run]):  # without padding, one by one
+            row = tower(tokens[run, scene, :length][None], length[None])
+            torch.testing.assert_close(states[run, scene], row[0], rtol=1e-4, atol=1e-5)
 
 
 # --- The loss -----------------------------------------------------------------------------------
@@ -407,10 +401,10 @@ def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Pa
     ]  # fmt: skip
     lines = [json.loads(line) for line in paths["rows"].read_text().splitlines()]
     assert lines == [{"encoder": "e", **row} for row in found]
-    stored = list(read_runs(paths["weights"], given, sizes))
+    stored = list(stored_runs(paths["weights"], given.encoder.model_dump(), sizes))
     for i, run in enumerate(stored):
-        np.testing.assert_array_equal(run.test, runs.splits[i].test)
-        single = np.flatnonzero(np.isin(np.arange(20), run.train))
+        np.testing.assert_array_equal(run.split.test, runs.splits[i].test)
+        single = np.flatnonzero(np.isin(np.arange(20), run.split.train))
         np.testing.assert_array_equal(single, runs.splits[i].train)
     slots = np.array([[0, 7], [19, 4]])
     own = stored[2]

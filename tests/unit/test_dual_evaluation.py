@@ -12,8 +12,8 @@ from dual_twins import BagOfConcepts, OneHot, Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bindscope.studies.concepts.dual.batches import values_of
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, swaps
-from bindscope.studies.concepts.dual.objects import values_of
 from bindscope.studies.concepts.scenes import Scenes
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)

@@ -134,7 +134,7 @@ def without_embeddings(config: Config) -> Config:
         return config
     first = section.dual_encoders[0]
     kept = {
-        "planted": (), "embeddings": (), "dual_encoders": (first,),
+        "planted": (), "dual_encoders": (first,),
         "analyses": tuple(
             entry.model_copy(update={
                 "dual_encoders": (first.name,), "complexity": _one_approximator(entry.complexity),

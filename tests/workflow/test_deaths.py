@@ -67,12 +67,9 @@ def change(clone: Clone, sources: Sources) -> None:
             "planted": [{"name": "lookup", "kind": "lookup", "dim": 8}],
             "analyses": [
                 {"name": "all", "datasets": ["pairs"], "planted": ["lookup"], "strengths": [1],
-                 "estimators": ["avg"],
+                 "models": ["reader"], "vectors": ["joint"], "estimators": ["avg"],
                  "complexity": {"approximators": [{"name": "sums", "kind": "additive"}],
                                 "coverages": [0.5]}}
-            ],
-            "embeddings": [
-                {"name": "all", "datasets": ["pairs"], "models": ["reader"], "texts": True}
             ],
         },
         "studies.binding_id": {

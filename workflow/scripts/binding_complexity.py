@@ -7,7 +7,7 @@ import bindscope
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.studies.concepts.complexity_rows import rows_of_runs
+from bindscope.studies.concepts.approximators import rows_of_runs
 from bindscope.studies.concepts.embedded import read_dual, read_embedded
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per coverage, seed, state, split, quantity and stratum, and run of an encoder."""
-    names = {
-        name: job.wildcards[name]
-        for name in ("analysis", "dataset", "embedding", "vectors", "approximator")
-    }
+    names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
+    about = {**names, "analysis_kind": "approximators", "variant": job.wildcards["approximator"]}
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.rows}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(job.spec["device"]) as device, made_current(device):
@@ -31,7 +29,7 @@ def main(job: "Job") -> None:
             how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
             runs = iter([({}, read_embedded(job.input, *how_read, device))])
         rows = rows_of_runs(runs, job.spec, checkpoint, device)
-    lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
+    lines = [canonical_json({**about, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
     checkpoint.remove()
 

@@ -22,7 +22,7 @@ def main(job: "Job") -> None:
         z, values, analyses=[{"analysis": "editing", **options}], split=job.spec["split_by"],
         device=job.spec["device"], threads=job.threads,
     )  # fmt: skip
-    rows = result.rows.get("concept_editing", ())
+    rows = result.rows["concepts"]
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
     write_atomic(job.output.rows, "".join(lines))
 

@@ -41,7 +41,7 @@ def main(job: "Job") -> None:
         z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
         device=job.spec["device"], threads=job.threads,
     )  # fmt: skip
-    rows = result.rows["concept_geometry"]
+    rows = result.rows["concepts"]
     lines = [canonical_json({**names, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
     placed = {"why": "none was requested"}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.studies.concepts.dual.job import entry_of, rows, write_results
+from bindscope.studies.concepts.dual.runs import entry_of, rows, write_results
 from bindscope.studies.concepts.dual.training import Runs, train
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.studies.concepts.dual.geometry import rows
-from bindscope.studies.concepts.dual.stored import stored_runs
+from bindscope.studies.concepts.dual.runs import stored_runs
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -11,14 +11,15 @@ from typing import Any
 import pandas as pd
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
-from bindscope.studies.concepts.analyses_views import (
+from bindscope.studies.concepts.vectors import Estimator
+from bindscope.studies.concepts.views import (
     EMBEDDING,
+    MEASURES,
+    WITHIN,
     approximated,
-    approximated_duals,
+    correlated,
     rows_with,
 )
-from bindscope.studies.concepts.models_views import MEASURES, WITHIN, correlated
-from bindscope.studies.concepts.vectors import Estimator
 
 ESTIMATOR: Estimator = (
     "ols"  # of the vectors that claims are about: means are biased where scenes are missing
@@ -67,23 +68,18 @@ CLAIMS = (READ, ACROSS, SUMS, EDITS, ALIGNED, RULE, FOLLOWS)
 
 def effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
     """Return what the study's tables, by name, measured of its claims."""
-    found: list[Effect] = []
-    if "concept_geometry" in tables:
-        found += _geometry(tables["concept_geometry"])
-    if "concept_editing" in tables:
-        found += _editing(tables["concept_editing"])
-    if "binding_complexity" in tables:
-        found += _complexity(tables["binding_complexity"])
+    measured: list[Effect] = []
+    if "concepts" in tables:
+        table = rows_with(tables["concepts"], split_by="objects")
+        measured += [*_geometry(table), *_edits(table), *_rules(table)]
     if "concept_models" in tables:
-        found += _models(tables["concept_models"])
-    return found
+        measured += _models(tables["concept_models"])
+    return measured
 
 
 def _geometry(table: pd.DataFrame) -> Iterator[Effect]:
-    table = rows_with(table, split_by="objects")
     apart = rows_with(table, measure="object", stratum="none")
-    read = rows_with(apart, analysis_kind="recognition")
-    for row in read.to_dict("records"):
+    for row in rows_with(apart, analysis_kind="recognition").to_dict("records"):
         if row["variant"] == "probes":
             yield _gain(READ, row, _name(row))
         else:
@@ -96,27 +92,20 @@ def _geometry(table: pd.DataFrame) -> Iterator[Effect]:
         yield _gain(ALIGNED, row, _name(row), scale=1)
 
 
-def _editing(table: pd.DataFrame) -> Iterator[Effect]:
-    rows = rows_with(table, split_by="objects", estimator=ESTIMATOR, measure="object",
+def _edits(table: pd.DataFrame) -> Iterator[Effect]:
+    rows = rows_with(table, analysis_kind="editing", variant=ESTIMATOR, measure="object",
                      stratum="none", strength=1.0)  # fmt: skip
     for row in rows.to_dict("records"):
         yield _gain(EDITS, row, f"{_name(row)}, values of type {row['concept_type']} exchanged")
 
 
-def _complexity(table: pd.DataFrame) -> Iterator[Effect]:
-    table = rows_with(table, split_by="objects")
-    models = approximated(table, "object", "none")
-    for row in _at_most(models, "coverage"):
-        where = (
-            f"{_name(row)}, {row['approximator']} fitted to {row['fitted_share']:.2f} of objects"
-        )
+def _rules(table: pd.DataFrame) -> Iterator[Effect]:
+    for row in _at_most(approximated(table, "object", "none"), "coverage"):
+        where = f"{_name(row)}, {row['variant']} fitted to {row['fitted_share']:.2f} of objects"
         yield _gain(RULE, row, where)
-    duals = approximated_duals(table, "object", "none")
-    for row in _at_most(duals, "trained_coverage"):
+    for row in _at_most(approximated(table, "object", "none", dual=True), "trained_coverage"):
         seeds = row["n"] if row["n"] > 1 else None
-        where = (
-            f"{_name(row)} trained at coverage {row['trained_coverage']:g}, {row['approximator']}"
-        )
+        where = f"{_name(row)} trained at coverage {row['trained_coverage']:g}, {row['variant']}"
         yield _gain(RULE, row, where, seeds=seeds)
 
 

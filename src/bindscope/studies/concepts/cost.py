@@ -17,7 +17,7 @@ Content = Mapping[str, Any]
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
 _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
-_AT_ONCE = 2**28  # `descended.NUMBERS_AT_ONCE`, four bytes each
+_AT_ONCE = 2**28  # `learners.NUMBERS_AT_ONCE`, four bytes each
 _SMALL = 0.5  # share of the rate of large products that such batches reach
 
 
@@ -42,7 +42,7 @@ def dual_encoder(product: Product) -> Work:
     total, used = _encoder_weights(content["encoder"], sizes)
     dim, batch = content["encoder"]["dim"], how["batch_size"]
     slots = max(how["objects_per_scene"])
-    asked = objects if how["queries"] == "pool" else (slots + how["swaps"]) * batch + how["random"]
+    asked = objects if how["queries"] == "pool" else (slots + 1) * batch
     read = batch * slots + asked
     step = runs * 6.0 * (read * used + batch * asked * dim)
     # Pairs of objects are scenes; candidates are all objects, or exchanges alone.

@@ -7,16 +7,16 @@ was put together (specification, section 2.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bindscope.studies.concepts.recognition import Readout, Recognition, recognise, unit
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import RESAMPLES
+from bindscope.studies.concepts.splits import Parts
 from bindscope.studies.concepts.vectors import (
-    ESTIMATORS,
     Estimator,
     ObjectVectors,
     SingleScenes,
@@ -69,53 +69,47 @@ def _parts(queries: Doubles, bank: int) -> Iterator[Doubles]:
     return (queries[start : start + step] for start in range(0, len(queries), step))
 
 
-@dataclass(frozen=True)
-class Decomposition:
-    """How well embeddings are put together from vectors of objects or of values.
+class Decomposition(NamedTuple):
+    """How well embeddings are composed of vectors of objects (level 1) or of values (level 2).
 
     Attributes
     ----------
-    level
-        1 from objects' vectors, 2 from those of values.
-    estimator
+    level, estimator
         Of the vectors.
-    r2, r2_global
-        Against the mean of the scenes that are scored, and that of all scenes.
+    r2
+        Against the mean of the scenes that are scored.
     retrieval_strict, retrieval_unordered
         Share of scenes whose reconstruction has its greatest cosine with the scene itself; with it
         or with one of the same objects in another order.
     r2_objects
-        Level II: how far vectors of objects are those of their values, over all objects and slots;
-        NaN at level I.
+        Level 2: how far vectors of objects are those of their values, over all objects and slots.
     n_scenes, n_skipped
         Scenes that are scored, and those of which an object has no vector.
     probed
-        Recognition on the reconstructions.
+        Recognition in the reconstructions.
     """
 
     level: int
     estimator: str
     r2: float
-    r2_global: float
     retrieval_strict: float
     retrieval_unordered: float
     r2_objects: float
     n_scenes: int
     n_skipped: int
-    probed: tuple[Recognition, ...]
+    probed: list[Recognition]
 
 
 def decompositions(
     z: Floats,
     scenes: Scenes,
     readout: Readout,
-    estimators: tuple[Estimator, ...] = ESTIMATORS,
-    *,
+    estimators: Sequence[Estimator],
+    parts: Parts,
     single: SingleScenes | None = None,
-    fit: Integers | Flags | None = None,
-    scored: Integers | Flags | None = None,
+    *,
     resamples: int = RESAMPLES,
-) -> list[Decomposition]:
+) -> Iterator[Decomposition]:
     """Decompose embeddings at both levels.
 
     Parameters
@@ -127,72 +121,51 @@ def decompositions(
     readout
         Frozen probes, fitted on real embeddings.
     estimators
-        Which; level II has none for `single`.
+        Which; there are no vectors of values by `single`.
+    parts
+        Scenes that vectors are estimated from, and those that are scored.
     single
-        Scenes with one object; without them `single` is left out.
-    fit, scored
-        Scenes that vectors are estimated from, and those that are scored; default: all. Where they
-        differ, R2 is out of sample.
+        Scenes with one object; without them `single` is omitted.
     resamples
         Of the bootstrap.
     """
-    everything = np.arange(len(scenes))
-    fit = everything if fit is None else everything[fit]
-    scored = everything if scored is None else everything[scored]
-    known, own = scenes.take(fit), np.asarray(z[fit], np.float64)
-    rows = []
+    known, estimated = scenes.take(parts.estimated), np.asarray(z[parts.estimated], np.float64)
     for estimator in estimators:
         if estimator == "single" and single is None:
             continue
-        level_1 = object_vectors(own, known, estimator, single)
-        both = {1: level_1}
+        objects = object_vectors(estimated, known, estimator, single)
+        levels = {1: (objects, np.nan)}
         if estimator != "single":
-            values = value_vectors(
-                own, known, by_slot=estimator != "avg", fitted=estimator == "ols"
-            )
-            both[2] = composed(values, known, level_1.mean)
-        for level, vectors in both.items():
-            of_objects = _r2_of_objects(level_1, vectors) if level == 2 else np.nan
-            rows.append(
-                _row((level, estimator), vectors, of_objects, z, scenes, scored, readout, resamples)
-            )
-    return rows
+            by_slot, fitted = estimator != "avg", estimator == "ols"
+            values = value_vectors(estimated, known, by_slot=by_slot, fitted=fitted)
+            sums = composed(values, known, objects.mean)
+            levels[2] = sums, _r2_of_objects(objects, sums)
+        for level, (vectors, r2_objects) in levels.items():
+            scores = _scores(vectors, z, scenes, parts.scored, readout, resamples)
+            yield Decomposition(level, estimator, r2_objects=r2_objects, **scores)
 
 
-def _r2_of_objects(real: ObjectVectors, put_together: ObjectVectors) -> float:
-    known = ~np.isnan(real.table[:, :, 0] + put_together.table[:, :, 0])
-    return r_squared(real.table[known], put_together.table[known])
+def _r2_of_objects(real: ObjectVectors, sums: ObjectVectors) -> float:
+    known = ~np.isnan(real.table[:, :, 0] + sums.table[:, :, 0])
+    return r_squared(real.table[known], sums.table[known])
 
 
-def _row(
-    kind: tuple[int, str],
-    vectors: ObjectVectors,
-    r2_objects: float,
-    z: Floats,
-    scenes: Scenes,
-    scored: Integers,
-    readout: Readout,
+def _scores(
+    vectors: ObjectVectors, z: Floats, scenes: Scenes, scored: Integers, readout: Readout,
     resamples: int,
-) -> Decomposition:
+) -> dict[str, Any]:  # fmt: skip
     asked = scenes.take(scored)
     reconstructed = vectors.reconstruct(asked)
     known = ~np.isnan(reconstructed[:, 0])
     index, part = scored[known], reconstructed[known]
-    strict = unordered = r2 = r2_global = np.nan
+    strict = unordered = r2 = np.nan
     if len(index):
-        found = nearest(part, z)
-        strict = float((found == index).mean())
-        unordered = float((scenes.unordered[found] == scenes.unordered[index]).mean())
+        match = nearest(part, z)
+        strict = float((match == index).mean())
+        unordered = float((scenes.unordered[match] == scenes.unordered[index]).mean())
         r2 = r_squared(z[index], part)
-        r2_global = r_squared(z[index], part, np.asarray(z, np.float64).mean(axis=0))
-    return Decomposition(
-        *kind,
-        r2,
-        r2_global,
-        strict,
-        unordered,
-        r2_objects,
-        n_scenes=len(index),
-        n_skipped=len(scored) - len(index),
-        probed=tuple(recognise(readout, reconstructed, asked, resamples=resamples)),
-    )
+    return {
+        "r2": r2, "retrieval_strict": strict, "retrieval_unordered": unordered,
+        "n_scenes": len(index), "n_skipped": len(scored) - len(index),
+        "probed": recognise(readout, reconstructed, asked, resamples=resamples),
+    }  # fmt: skip

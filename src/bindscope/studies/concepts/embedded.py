@@ -14,8 +14,8 @@ from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.marks import SplitBy
-from bindscope.studies.concepts.planted import ENCODERS, Planted
+from bindscope.studies.concepts.counting import SplitBy
+from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
 from bindscope.studies.concepts.recognition import unit
 from bindscope.studies.concepts.registry import DUAL_RUNS
 from bindscope.studies.concepts.rows import Embedded
@@ -124,10 +124,8 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
     if (slots < 0).any():
         objects, place = _alone(slots)
         slots, places = objects[:, None], (slots.shape[1], place[:, None])
-    tables = Planted(encoder["dim"], encoder["seed"], encoder["slot_effect"], places)
-    z = ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)
-    noise = rng(encoder["seed"], 9).standard_normal(z.shape)
-    return np.asarray(z + encoder["noise"] * noise)
+    tables = Planted(encoder["dim"], 0, encoder["slot_effect"], places)
+    return ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)
 
 
 def read_embeddings(path: str, vectors: str) -> Floats:
@@ -208,15 +206,15 @@ def read_dual(
     path
         The job's weights.
     spec
-        `sizes`; `dual`: `name`, `encoder` (kind and options, as the configuration has them),
-        `query_pool`, and the most `objects`: where there are more, so many are drawn by the run's
+        `sizes`; `dual`: `encoder` (kind and options, as the configuration has them), and the most
+        `objects`: where there are more, so many are drawn by the run's
         seed.
     device
         Where they are embedded.
 
     Yields
     ------
-    Columns of `binding_complexity` that name the run, and its embedding.
+    Columns that name the run, and its embedding.
     """
     dual, sizes = spec["dual"], tuple(spec["sizes"])
     for run in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
@@ -226,7 +224,6 @@ def read_dual(
         encoder = run.encoder.to(device)
         readout = encoder.queries(objects)
         about = {
-            "encoder": dual["name"], "query_pool": dual["query_pool"],
             "trained_coverage": run.coverage, "trained_seed": run.seed,
         }  # fmt: skip
         yield (

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bindscope.arrays.example import Example
-from bindscope.studies.concepts.planted import Planted, additive, per_object
+from bindscope.studies.concepts.planted_encoders import Planted, additive, per_object
 from bindscope.studies.concepts.scenes import Scenes
 
 COLORS = ("blue", "green", "orange", "purple", "red", "yellow")

@@ -24,22 +24,22 @@ from bindscope.figures.style import (
     reference_line,
     values_along_x,
 )
-from bindscope.studies.concepts.analyses_schemas import (
-    COMPLEXITY_SCHEMA,
-    EDITING_SCHEMA,
-    GEOMETRY_SCHEMA,
+from bindscope.studies.concepts.tables import (
+    CONCEPTS_SCHEMA,
+    GENERALIZATION_SCHEMA,
+    MODELS_SCHEMA,
 )
-from bindscope.studies.concepts.analyses_views import (
+from bindscope.studies.concepts.views import (
+    MEASURES,
+    OUTCOME,
     approximated,
-    approximated_duals,
+    correlated,
     edits_by_strength,
     named,
+    over_seeds,
+    recognized,
     rows_with,
 )
-from bindscope.studies.concepts.models_schema import MODELS_SCHEMA
-from bindscope.studies.concepts.models_views import MEASURES, OUTCOME, correlated
-from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
-from bindscope.studies.concepts.views import over_seeds, recognised
 
 _SHARES = (-0.02, 1.02)
 _FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}
@@ -60,9 +60,9 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
 
     A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
     """
-    some(recognised(table), "No pair of held-out objects was asked about.")
+    some(recognized(table), "No pair of held-out objects was asked about.")
     table = table.assign(line=table["encoder"] + ", " + table["space"])
-    seeds = pd.concat([recognised(table, target=target) for target in ("object", "concept")])
+    seeds = pd.concat([recognized(table, target=target) for target in ("object", "concept")])
     means = pd.concat(
         [over_seeds(own).assign(target=target) for target, own in seeds.groupby("target")]
     ).assign(line=lambda rows: rows["encoder"] + ", " + rows["space"])
@@ -129,14 +129,14 @@ _ESTIMATORS = {
 _BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
 
-@figure(table_of(GEOMETRY_SCHEMA))
+@figure(table_of(CONCEPTS_SCHEMA))
 def concept_geometry(table: pd.DataFrame) -> Figure:
     """How far embeddings of scenes are sums over objects, and whether the scene is found again.
 
     A panel per measure, a row per embedding, a mark per estimator and level.
     """
-    some(table, "No embedding was taken apart.")
-    rows = rows_with(named(table), analysis_kind="decomposition", stratum="all")
+    rows = rows_with(table, analysis_kind="decomposition", stratum="all")
+    rows = named(some(rows, "No embedding was decomposed."))
     names = list(dict.fromkeys(rows["name"]))
     look = looks([name for name in _ESTIMATORS if name in set(rows["variant"])])
     grid = wrapped(SUMS, len(SUMS), (1.6 + 0.42 * len(names), 0), sharey=True)
@@ -173,16 +173,17 @@ EDITS = {
 }
 
 
-@figure(table_of(EDITING_SCHEMA))
+@figure(table_of(CONCEPTS_SCHEMA))
 def concept_editing(table: pd.DataFrame) -> Figure:
     """What comes of exchanging an object in the embedding of a scene, by the strength of the edit.
 
     A panel per measure, a line per embedding; means by slot where they are there.
     """
+    table = rows_with(table, analysis_kind="editing")
     some(table[table["n_scenes"] > 0], "No scene could be edited.")
-    found = list(dict.fromkeys(table["estimator"]))
-    estimator = "avg_pos" if "avg_pos" in found else str(found[0])
-    rows = named(edits_by_strength(rows_with(table, estimator=estimator, stratum="all")))
+    estimators = list(dict.fromkeys(table["variant"]))
+    estimator = "avg_pos" if "avg_pos" in estimators else str(estimators[0])
+    rows = named(edits_by_strength(rows_with(table, variant=estimator, stratum="all")))
     look = {
         name: {**style, "linestyle": "-" if i < len(PALETTE) else "--"}
         for i, (name, style) in enumerate(looks(list(dict.fromkeys(rows["name"]))).items())
@@ -195,7 +196,7 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
 
 
-@figure(table_of(COMPLEXITY_SCHEMA))
+@figure(table_of(CONCEPTS_SCHEMA))
 def binding_complexity(table: pd.DataFrame) -> Figure:
     """What approximators predict of embeddings of scenes of objects that they never saw.
 
@@ -205,11 +206,11 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
     whats = ("object", "concept")
     rows = pd.concat([named(approximated(table, what)).assign(what=what) for what in whats])
     names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
-    look = {**looks(list(dict.fromkeys(table["approximator"]))), _BAG: {**_FLOOR, "color": GREY}}
+    look = {**looks(list(dict.fromkeys(rows["variant"]))), _BAG: {**_FLOOR, "color": GREY}}
     grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey=True)
     facets(
         _with_floors(rows, ["name", "what", "fitted_share"]), look, grid, ("name", "what"),
-        x="fitted_share", by="approximator", band=0.15, xlim=(0, 1), ylim=_SHARES,
+        x="fitted_share", by="variant", band=0.15, xlim=(0, 1), ylim=_SHARES,
         title=lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s",
     )  # fmt: skip
     grid.label("share of objects that it is fitted on", "share of scenes")
@@ -219,23 +220,23 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
 APPROXIMATED = {"object": "objects", "concept": "values", "r2": "R2"}
 
 
-@figure(table_of(COMPLEXITY_SCHEMA))
+@figure(table_of(CONCEPTS_SCHEMA))
 def dual_complexity(table: pd.DataFrame) -> Figure:
     """What approximators predict of dual encoders, against what these were trained on.
 
     A row of panels per encoder, pool and space, a line per approximator.
     """
-    found = {what: approximated_duals(table, what) for what in APPROXIMATED}
-    some(found["object"], "No dual encoder was approximated on scenes of unseen objects.")
-    rows = pd.concat([own.assign(measure=what) for what, own in found.items()])
+    means = {what: approximated(table, what, dual=True) for what in APPROXIMATED}
+    some(means["object"], "No dual encoder was approximated on scenes of unseen objects.")
+    rows = pd.concat([own.assign(measure=what) for what, own in means.items()])
     rows = rows.assign(name=rows["embedding"] + "\n" + rows["dataset"])
     names = list(dict.fromkeys(rows.loc[rows["measure"] == "object", "name"]))
-    approximators = list(dict.fromkeys(found["object"]["approximator"]))
+    approximators = list(dict.fromkeys(means["object"]["variant"]))
     look = {**looks(approximators), _BAG: {**_FLOOR, "color": GREY}}
     grid = crossed(names, APPROXIMATED, (0.9, 1.6), sharex=True)
     facets(
         _with_floors(rows, ["name", "measure", "trained_coverage"]), look, grid,
-        ("name", "measure"), x="trained_coverage", by="approximator", band=0.15, xlim=(0, 1),
+        ("name", "measure"), x="trained_coverage", by="variant", band=0.15, xlim=(0, 1),
         ylim=_SHARES, title=lambda key: APPROXIMATED[key[1]],
     )  # fmt: skip
     for (_, measure), axes in grid.panels.items():
@@ -248,7 +249,7 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
 def _with_floors(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Add what a bag of concepts reaches as one more approximator."""
     floors = rows.groupby(keys)["floor"].mean().dropna().rename("value").reset_index()
-    return pd.concat([rows, floors.assign(approximator=_BAG)])
+    return pd.concat([rows, floors.assign(variant=_BAG)])
 
 
 MARKS: dict[str, dict[str, Any]] = {

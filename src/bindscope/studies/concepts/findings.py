@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
-from bindscope.report.chapter import Chapter, Column, Finding, Section, page_table
+from bindscope.report.chapter import Chapter, Column, Finding, PageTable, Section, page_table
 from bindscope.report.claims import claims_findings, claims_section, read_rates
 from bindscope.statistics.claims import judge
-from bindscope.studies.concepts.analyses_sections import sections
 from bindscope.studies.concepts.claims import CLAIMS, effects
-from bindscope.studies.concepts.models_views import MEASURES, Correlated, correlated
-from bindscope.studies.concepts.views import over_seeds, recognised
+from bindscope.studies.concepts.views import (
+    EMBEDDING,
+    MEASURES,
+    Correlated,
+    correlated,
+    over_seeds,
+    recognized,
+    rows_with,
+    wide,
+)
 
 _INTRODUCTION = (
-    "A scene holds two objects, each a combination of concepts (a colour, a shape). An encoder "
+    "A scene holds two objects, each a combination of concepts (a color, a shape). An encoder "
     "binds concepts when its embedding of the scene tells which concepts go together "
     "(arXiv 2605.31503). Counting concepts is not enough, yet already names both objects of every "
     "scene whose objects differ in one concept alone; so every number stands beside that floor."
 )
+_LEAD = (
+    "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
+    "from the values half; effects are points above that guess. Scenes of the same objects are "
+    "never on both sides of a split. Planted encoders say what the measures do on known structure:"
+)
+_CORRELATIONS = (
+    "Does a measure of the embeddings go with naming new combinations? `Recognized in what a "
+    "product rule predicts` is the quality of a probe in Fig. 9 of the paper, which claims a "
+    "strong positive correlation over about 500 models. Pairing is that of study one, a lower "
+    "bound by a linear probe on scenes of all objects: what is in the embedding, whether the "
+    "encoder's own queries find it or not. The claim is judged on what is left of both after the "
+    "means of each coverage and of each kind of encoder are subtracted, which move both."
+)
+_MADE_OF_LABELS = (
+    "Vectors are estimated from 30 % of the sets of objects, probes are fitted on 40 %, and the "
+    "others are scored (the paper estimates, fits and scores on the same scenes: `split_by: "
+    "scenes`). A sum is composed of the vectors of the scene's true objects. So a probe may "
+    "recognize pairs in it that it does not recognize in the embedding; R2 says how much of the "
+    "embedding the sum is."
+)
+_NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
 
 
 def _percent(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
     return Column(heading, source, "number", words, ".1%", interval)
 
 
-COVERAGES = (
+def _share(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
+    return Column(heading, source, "number", words, ".2f", interval)
+
+
+_COVERAGES = (
     Column("encoder", "encoder", "label"),
     Column("space", "space", "label", "numbers of values of the concept types"),
     Column("queries", "query_pool", "label", "objects that are queries in training"),
-    Column("coverage", "coverage", "number", "share of objects in training", ".2f"),
+    _share("coverage", "coverage", "share of objects in training"),
     _percent("held out", "accuracy", "pairs of objects that were in no training scene, among all "
              "objects; mean over seeds with its t interval", interval=True),
     _percent("bag of concepts", "floor", "what counting concepts would get right"),
@@ -40,118 +72,198 @@ COVERAGES = (
     Column("seeds", "n", "number", "", "d"),
     Column("flags", "flags"),
 )  # fmt: skip
-
-
-CORRELATIONS = (
+_CORRELATED = (
     Column("measure", "words", "label"),
-    Column(
-        "among",
-        "stratum",
-        "label",
-        "all models; what is left of them without coverage and kind; of one coverage, or one kind",
-    ),
-    Column(
-        "rank correlation",
-        "correlation",
-        "number",
-        "with recognition of held-out pairs; its interval is over models",
-        ".2f",
-        True,
-    ),
-    Column("Pearson", "pearson", "number", "", ".2f"),
+    Column("among", "stratum", "label", "all models; what is left of them without coverage and "
+           "kind; of one coverage, or one kind"),
+    _share("rank correlation", "correlation", "with recognition of held-out pairs; its interval is "
+           "over models", interval=True),
+    _share("Pearson", "pearson", ""),
     Column("models", "n_models", "number", "", "d"),
     Column("groups", "n_groups", "number", "that differ in more than a seed", "d"),
+)  # fmt: skip
+_EMBEDDING_COLUMNS = tuple(
+    Column(name, name, "label") for name in ("embedding", "vectors", "dataset")
 )
-_CORRELATIONS = (
-    "Does a measure of the embeddings go with naming new combinations? `Recognised in what a "
-    "product rule predicts` is the quality of a probe in Fig. 9 of the paper, which claims a "
-    "strong positive correlation over about 500 models. Pairing is that of study one, a lower "
-    "bound by a linear probe on scenes of all objects: what is in the embedding, whether the "
-    "encoder's own queries find it or not. The claim is judged on what is left of both after the "
-    "means of each coverage and of each kind of encoder are subtracted, which move both."
+_LEVEL = Column("level", "level", "label", "1: vectors of objects; 2: of values")
+_RIVALS = (
+    _share("bag of concepts", "floor", "what counting values gets right of objects"),
+    _share("best guess", "guess", "the most that values alone can get right of objects"),
 )
-_NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
-
-
-_LEAD = (
-    "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
-    "from the values half; effects are points above that guess. Scenes of the same objects are "
-    "never on both sides of a split. Planted encoders say what the measures do on known structure:"
+_SUMS = (
+    *_EMBEDDING_COLUMNS,
+    Column("vectors of objects", "variant", "label"),
+    _LEVEL,
+    _share("R2", "r2", "of scenes that vectors were not estimated from"),
+    _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
+    _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
+    _share("objects", "object", "recognized by the probe, in the sum"),
+    _share("values", "concept", "recognized by probes, in the sum"),
+    *_RIVALS,
+)
+_REMOVED = (
+    *_EMBEDDING_COLUMNS,
+    Column("subtracted", "variant", "label"),
+    _share("explained", "explained", "R2 of the part; negative for the controls, which are not "
+           "the scene's own"),
+    _share("values", "concept", "recognized by probes fitted again"),
+    _share("objects", "object", "recognized by probes fitted again"),
+    *_RIVALS,
+)  # fmt: skip
+_QUERIES = (
+    *_EMBEDDING_COLUMNS,
+    Column("recognized by", "variant", "label", "probes of the same modality, or captions of "
+           "values and objects, or images of one object, as queries"),
+    _share("values", "concept", "mean over types"),
+    _share("objects", "object", "both objects of a pair"),
+    *_RIVALS,
+)  # fmt: skip
+_MAPS = (
+    *_EMBEDDING_COLUMNS,
+    Column("map", "variant", "label", "none (identity), or fitted to exchanged vectors (permuted)"),
+    _LEVEL,
+    _share("cosine", "cosine", "of held-out vectors, centered", interval=True),
+    _share("retrieved", "retrieval_held_out", "greatest cosine among those held out is its own"),
+    _share("of all", "retrieval_of_all", "among those the map was fitted to, too"),
+    Column("held out", "n_scenes", "number", "vectors", "d"),
+)
+_EDITED = (
+    *_EMBEDDING_COLUMNS,
+    Column("vectors of objects", "variant", "label"),
+    Column("type", "concept_type", "label", "whose value changes"),
+    Column("share a value", "stratum", "label", "whether the objects did before the edit"),
+    _share("scene retrieved", "retrieval_strict", "greatest cosine is with the real scene"),
+    _share("values", "concept", "recognized, of all types"),
+    _share("objects", "object", "recognized, the new pair"),
+    *_RIVALS,
+    Column("edits", "n_scenes", "number", "", "d"),
 )
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say what was found; see `core.interfaces.Findings`."""
+    """Say what was measured; see `core.interfaces.Findings`."""
     judgments = judge(CLAIMS, effects(tables))
-    claimed = claims_findings(judgments, _LEAD)
-    more = sections(tables)
+    findings = claims_findings(judgments, _LEAD)
+    sections = tuple(_sections(tables))
     if judgments:
         path = inputs.resources.get("claims", "")
-        more = (claims_section(judgments, read_rates(path) if path else _NO_RATES, "concepts"),
-                *more)  # fmt: skip
+        rates = read_rates(path) if path else _NO_RATES
+        sections = (claims_section(judgments, rates, "concepts"), *sections)
     if "binding_generalization" not in tables:
-        return Chapter(findings=claimed, sections=more)
-    shown = by_coverage(tables["binding_generalization"])
+        return Chapter(findings=findings, sections=sections)
+    coverages = _by_coverage(tables["binding_generalization"])
+    encoders = Section(
+        "dual-encoders",
+        "Encoders that are trained to bind",
+        paragraphs=(_INTRODUCTION,),
+        tables=(page_table("Held-out objects by coverage", _COVERAGES, coverages),),
+    )
+    models = tables.get("concept_models")
     return Chapter(
         headline=("concept_coverage",),
-        findings=(_transitions(shown), *claimed),
-        sections=(
-            Section(
-                "dual-encoders",
-                "Encoders that are trained to bind",
-                paragraphs=(_INTRODUCTION,),
-                tables=(page_table("Held-out objects by coverage", COVERAGES, shown),),
-            ),
-            *_correlations(_correlated(tables)),
-            *more,
-        ),
+        findings=(_transitions(coverages), *findings),
+        sections=(encoders, *([] if models is None else _correlations(models)), *sections),
     )
 
 
-def _correlated(tables: Mapping[str, pd.DataFrame]) -> list[Correlated]:
-    models = tables.get("concept_models")
-    return [] if models is None else [row for name in MEASURES for row in correlated(models, name)]
+def _correlations(models: pd.DataFrame) -> list[Section]:
+    rows: list[Correlated] = [row for name in MEASURES for row in correlated(models, name)]
+    if not rows:
+        return []
+    frame = pd.DataFrame([row._asdict() | {"words": MEASURES[row.measure]} for row in rows])
+    frame = frame.rename(columns={"low": "correlation_low", "high": "correlation_high"})
+    table = page_table("Correlations over models", _CORRELATED, frame)
+    return [
+        Section("models", "What goes with naming new combinations", paragraphs=(_CORRELATIONS,),
+                figures=("concept_models",), tables=(table,))
+    ]  # fmt: skip
 
 
-def _correlations(found: list[Correlated]) -> tuple[Section, ...]:
-    if not found:
-        return ()
-    rows = pd.DataFrame([one._asdict() | {"words": MEASURES[one.measure]} for one in found])
-    rows = rows.rename(columns={"low": "correlation_low", "high": "correlation_high"})
-    table = page_table("Correlations over models", CORRELATIONS, rows)
-    return (
-        Section(
-            "models", "What goes with naming new combinations", paragraphs=(_CORRELATIONS,),
-            figures=("concept_models",), tables=(table,),
-        ),
-    )  # fmt: skip
-
-
-def by_coverage(table: pd.DataFrame) -> pd.DataFrame:
-    """Return held-out pairs that are recognised, a row per encoder, space, pool and coverage."""
-    found = over_seeds(recognised(table))
+def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
+    """Return held-out pairs that are recognized, a row per encoder, space, pool and coverage."""
     keys = ["encoder", "space", "query_pool", "coverage"]
-    trained = recognised(table, split="train", candidates="trained").groupby(keys)
+    trained = recognized(table, split="train", candidates="trained").groupby(keys)
     more = trained.agg(
         trained=("accuracy", "mean"),
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
     )
-    return found.merge(more.reset_index(), on=keys)
+    return over_seeds(recognized(table)).merge(more.reset_index(), on=keys)
 
 
-def _transitions(shown: pd.DataFrame) -> Finding:
+def _transitions(coverages: pd.DataFrame) -> Finding:
     """Say of each encoder what the smallest and the largest coverage make of it."""
-    found = []
-    for (encoder, space, pool), rows in shown.groupby(["encoder", "space", "query_pool"]):
+    points = []
+    for (encoder, space, pool), rows in coverages.groupby(["encoder", "space", "query_pool"]):
         last = rows.iloc[-1]
         ends = [f"{r['accuracy']:.1%} at coverage {r['coverage']:g}" for _, r in rows.iterrows()]
         of_all = ends[0] if len(ends) == 1 else f"{ends[0]} and {ends[-1]}"
-        found.append(
-            (
-                f"{encoder}, {space}, queries {pool}",
-                f"recognizes of held-out pairs, among all objects, {of_all}, where counting "
-                f"concepts recognizes {last['floor']:.1%}; of training pairs, among training "
-                f"objects, {last['trained']:.1%}.",
-            )
+        sentence = (
+            f"recognizes of held-out pairs, among all objects, {of_all}, where counting "
+            f"concepts recognizes {last['floor']:.1%}; of training pairs, among training "
+            f"objects, {last['trained']:.1%}."
         )
-    return Finding("Dual encoders that are trained on a share of all objects:", tuple(found))
+        points.append((f"{encoder}, {space}, queries {pool}", sentence))
+    return Finding("Dual encoders that are trained on a share of all objects:", tuple(points))
+
+
+# --- Embeddings ---------------------------------------------------------------------------------
+
+
+def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[Section]:
+    """Yield the sections on what was measured of embeddings."""
+    if "concepts" not in tables:
+        return
+    kinds = {str(kind): rows for kind, rows in tables["concepts"].groupby("analysis_kind")}
+    if "recognition" in kinds:
+        yield _geometry({kind: rows_with(rows, stratum="all") for kind, rows in kinds.items()})
+    if "editing" in kinds:
+        yield _edits(kinds["editing"])
+    if "approximators" in kinds:
+        figures = ("binding_complexity", "dual_complexity")
+        yield Section("approximators", "Is there a rule for new objects?", figures=figures)
+
+
+def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
+    names = [*EMBEDDING, "variant", "level"]
+    sums = wide(kinds["decomposition"], names, ["r2", "retrieval_strict", "retrieval_unordered",
+                                                "object", "concept"])  # fmt: skip
+    removed = wide(kinds["removal"], names, ["explained", "concept", "object"])
+    return Section(
+        "geometry",
+        "Embeddings as sums over objects",
+        paragraphs=(_MADE_OF_LABELS,),
+        figures=("concept_geometry", "concept_picture"),
+        tables=(
+            page_table("Sums over objects and over values", _SUMS, sums),
+            page_table("Parts subtracted", _REMOVED, removed, folded=True),
+            *_modalities(kinds),
+        ),
+    )
+
+
+def _modalities(kinds: Mapping[str, pd.DataFrame]) -> Iterator[PageTable]:
+    """Yield what queries of the other modality recognize, and maps between the modalities."""
+    read = kinds["recognition"]
+    if (read["variant"] != "probes").any():
+        yield page_table("Probes and queries of the other modality", _QUERIES,
+                         wide(read, [*EMBEDDING, "variant"], ["concept", "object"]))  # fmt: skip
+    if "alignment" in kinds:
+        maps, names = kinds["alignment"], [*EMBEDDING, "variant", "level"]
+        cosines = rows_with(maps, measure="cosine").rename(
+            columns={"value": "cosine", "value_low": "cosine_low", "value_high": "cosine_high"}
+        )
+        more = maps.pivot(index=names, columns="measure", values="value").reset_index()
+        yield page_table("One orthogonal map from images to captions", _MAPS,
+                         cosines.merge(more.drop(columns="cosine"), on=names))  # fmt: skip
+
+
+def _edits(table: pd.DataFrame) -> Section:
+    rows = rows_with(table, strength=1.0)
+    names = [*EMBEDDING, "variant", "concept_type", "stratum", "n_scenes"]
+    edits = wide(rows[rows["n_scenes"] > 0], names, ["retrieval_strict", "concept", "object"])
+    return Section(
+        "edits",
+        "Exchanging objects",
+        figures=("concept_editing",),
+        tables=(page_table("Edits of strength 1", _EDITED, edits, folded=True),),
+    )

@@ -28,17 +28,17 @@ from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
 from bindscope.fitting.rows import whole
-from bindscope.studies.concepts.analyses_config import (
+from bindscope.studies.concepts.config import (
     Analysis,
     ApproximatorOptions,
     Complexity,
 )
-from bindscope.studies.concepts.marks import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
-from bindscope.studies.concepts.parts import Parts, split_scenes
+from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
 from bindscope.studies.concepts.recognition import Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
 from bindscope.studies.concepts.rows import Embedded, Row
 from bindscope.studies.concepts.scenes import Floats, Integers, Scenes, ids_of
+from bindscope.studies.concepts.splits import Parts, split_scenes
 from bindscope.studies.concepts.vectors import SingleScenes
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ FEWEST_SETS: Final = 10  # of objects: three parts of fewer are too small to say
 ESTIMATORS: Final = Analysis.model_fields["estimators"].default
 STRENGTHS: Final = Analysis.model_fields["strengths"].default
 N_SPLITS: Final = len(Complexity.model_fields["seeds"].default)  # of objects, for approximators
-VALIDATION_SHARE: Final = Complexity.model_fields["validation_share"].default
 APPROXIMATORS: Final = ("additive", "per_object")
 # Analysis -> its options with their defaults; without estimators: all that there are scenes for.
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
@@ -64,7 +63,6 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
 }
 _PARTS: Final = ("vectors", "probes", "scores")
 _VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
-_TABLES: Final = {"editing": "concept_editing", "approximators": "binding_complexity"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +172,9 @@ def _plan(
 
 def _measured(
     layers: Mapping[str, Representation], scenes: _ArrayScenes, plan: _Plan, device: str
-) -> dict[str, tuple[Row, ...]]:
-    """Return the rows of all analyses of all layers, by the pipeline's table."""
-    rows: dict[str, list[Row]] = {}
+) -> dict[str, list[Row]]:
+    """Return the rows of all analyses of all layers, by the name of the table."""
+    rows: list[Row] = []
     embedded: tuple[str, Embedded] | None = None
     for layer, (name, options) in progress_bar([*product(layers, plan.analyses)], "analyses"):
         if embedded is None or embedded[0] != layer:
@@ -184,9 +182,8 @@ def _measured(
             embedded = layer, scenes.embedded(z, plan.split_by, plan.parts, device)
         about = {"layer": layer} if layer else {}
         for row in _rows(name, options, embedded[1], plan):
-            table = _TABLES.get(name, "concept_geometry")
-            rows.setdefault(table, []).append({**about, **row})
-    return {name: tuple(of_table) for name, of_table in rows.items()}
+            rows.append({**about, **row})
+    return {"concepts": rows}
 
 
 def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan) -> Iterator[Row]:
@@ -195,20 +192,16 @@ def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan
     if name == "approximators":
         seeds = range(plan.random_state, plan.random_state + N_SPLITS)
         for option in options["approximators"]:
-            how = (option["options"], options["coverages"], seeds, VALIDATION_SHARE)
-            for row in run(embedded, *how, embedded.device):
-                yield {"approximator": option["name"], **row}
+            how = option["options"], options["coverages"], seeds, embedded.device
+            for row in run(embedded, *how):
+                yield {"analysis_kind": name, "variant": option["name"], **row}
         return
     arguments: dict[str, Any] = {"recognition": plan.queries, "alignment": plan.other, **options}
     if "estimators" in options and options["estimators"] is None:
         single = ("single",) if embedded.single else ()
         arguments["estimators"] = (*ESTIMATORS, *single)
     needed = (name, *options) if name in ("recognition", "alignment") else tuple(options)
-    rows = run(embedded, *(arguments[key] for key in needed))
-    if name == "editing":
-        yield from rows
-        return
-    for row in rows:
+    for row in run(embedded, *(arguments[key] for key in needed)):
         yield {"analysis_kind": name, **embedded.about(), **row}
 
 

@@ -25,8 +25,8 @@ from torch import Tensor
 from bindscope.fitting.generators import rng
 from bindscope.statistics.control_variates import controlled
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
+from bindscope.studies.concepts.recognition import LinearObjective, Softmax, minimised
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
-from bindscope.studies.concepts.softmax import LinearObjective, Softmax, minimised
 
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # validation scenes choose, or the prior alone
 SHARES = (0.6, 0.2)  # of scenes, for training and validation; the others test

@@ -2,14 +2,191 @@
 
 from __future__ import annotations
 
-from bindscope.core.graph import Graph
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from bindscope.config.codes import Dataset
+from bindscope.config.models import AnyModel
+from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
+from bindscope.graph.data import add_codes
 from bindscope.graph.shared import Shared
-from bindscope.studies.concepts.analyses_products import ANALYSIS_STEPS, add_analyses
-from bindscope.studies.concepts.config import ConceptSection
-from bindscope.studies.concepts.dual_config import DualEncoders
-from bindscope.studies.concepts.embeddings_config import Embeddings
-from bindscope.studies.concepts.registry import ENCODERS
+from bindscope.graph.steps import store
+from bindscope.studies.concepts.config import Analysis, ConceptSection, DualEncoders
+from bindscope.studies.concepts.registry import ANALYSES, DUAL_RUNS
+
+_OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
+
+ANALYSIS_STEPS = (
+    Step(
+        "planted_embeddings",
+        store("results/concepts/planted/{dataset}/{embedding}-{key}"),
+        makes="planted embeddings",
+    ),
+    Step(
+        "concept_geometry",
+        {
+            "rows": f"{_OF_EMBEDDING}/geometry-{{key}}.jsonl",
+            "picture": f"{_OF_EMBEDDING}/geometry-{{key}}.picture.json",
+        },
+        leaf=True,
+        makes="geometry of embeddings",
+    ),
+    Step(
+        "concept_editing",
+        {"rows": f"{_OF_EMBEDDING}/editing-{{key}}.jsonl"},
+        leaf=True,
+        makes="edits of embeddings",
+    ),
+    Step(
+        "binding_complexity",
+        {"rows": f"{_OF_EMBEDDING}/complexity/{{approximator}}-{{key}}.jsonl"},
+        reads={"weights": ("weights",)},
+        leaf=True,
+        makes="complexity of binding",
+    ),
+)
+
+
+def add_analyses(graph: Graph, shared: Shared, section: ConceptSection) -> None:
+    """Add what each entry asks about each embedding of each dataset, and about dual encoders."""
+    for entry in section.analyses:
+        for dataset in (shared.datasets[name] for name in entry.datasets):
+            for name, vectors, made in _embeddings(graph, shared, section, entry, dataset):
+                _add_measurements(graph, entry, dataset, name, vectors, made)
+        for name in entry.dual_encoders:
+            for trained in graph.of("dual_encoder", encoder=name):
+                _add_dual(graph, entry, section, trained)
+
+
+def _embeddings(
+    graph: Graph, shared: Shared, section: ConceptSection, entry: Analysis, dataset: Dataset
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield each embedding: its name, which vectors these are, and the products it is read from."""
+    made = _Made(graph, shared, entry, dataset)
+    planted = {one.name: one for one in section.planted}
+    for name in entry.planted:
+        content = planted[name].model_dump(mode="json", exclude={"name"})
+        yield name, "planted", made.inputs(partial(_planted, graph, name, content))
+    for model in (shared.models[name] for name in entry.models):
+        for vectors in entry.vectors:
+            inputs = made.inputs(partial(made.of_model, model, vectors))
+            if vectors == "joint":
+                inputs["captions"] = shared.text_embeddings(graph, model, dataset)
+            elif vectors == "text" and "joint" in entry.vectors and made.single:
+                inputs["images"] = shared.joint(graph, model, made.single)
+                inputs["image_codes"] = add_codes(graph, made.single)
+            yield model.name, vectors, inputs
+
+
+def _planted(graph: Graph, name: str, content: dict[str, Any], dataset: Dataset) -> Product:
+    """Return what a planted encoder makes of a dataset."""
+    names = {"dataset": dataset.name, "embedding": name}
+    about = {"encoder": content, "sizes": _sizes(dataset)}
+    return graph.add("planted_embeddings", names, about, {"codes": add_codes(graph, dataset)})
+
+
+class _Made:
+    """What embeddings of a dataset, and of its scenes of one object, are read from."""
+
+    def __init__(self, graph: Graph, shared: Shared, entry: Analysis, dataset: Dataset) -> None:
+        self.graph, self.shared, self.dataset = graph, shared, dataset
+        self.single = shared.datasets[entry.singles] if entry.singles else None
+        self.estimated = "single" in entry.estimators
+
+    def inputs(self, embed: Callable[[Dataset], Product]) -> dict[str, Any]:
+        """Return the inputs of a measurement by role."""
+        found: dict[str, Any] = {
+            "codes": add_codes(self.graph, self.dataset), "embeddings": embed(self.dataset),
+        }  # fmt: skip
+        if self.single and self.estimated:
+            found["single_codes"] = add_codes(self.graph, self.single)
+            found["single_embeddings"] = embed(self.single)
+        return found
+
+    def of_model(self, model: AnyModel, vectors: str, dataset: Dataset) -> Product:
+        """Return what vectors of a model are read from."""
+        if vectors == "text":
+            return self.shared.text_embeddings(self.graph, model, dataset)
+        if vectors == "joint":
+            return self.shared.joint(self.graph, model, dataset)
+        return self.shared.activations(self.graph, model, dataset, "final", vectors)
+
+
+def _add_measurements(
+    graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, made: dict[str, Any]
+) -> None:
+    names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
+    split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
+    about = {**split, "estimators": list(entry.estimators)}
+    # All analyses of a job are in one module.
+    sums, edits_of = (ANALYSES["decomposition"],), (ANALYSES["editing"],)
+    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made, runs=sums)
+    single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
+    read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
+    if entry.strengths:
+        edits = {**read, **{role: made[role] for role in single}}
+        graph.add(
+            "concept_editing",
+            names,
+            {**about, "strengths": list(entry.strengths)},
+            edits,
+            runs=edits_of,
+        )
+    _add_complexity(graph, entry, names, split, read)
+
+
+def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: Product) -> None:
+    """Add the approximators of all runs of one job of dual encoders."""
+    (encoder,) = (
+        one.encoder for one in section.dual_encoders if one.name == trained.wildcards["encoder"]
+    )
+    name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
+    content = {
+        "sizes": [int(size) for size in space.split("x")], "split_by": entry.split_by,
+        **_computed(entry),
+        "dual": {
+            "encoder": encoder.model_dump(mode="json"), "objects": entry.dual_objects,
+        },
+    }  # fmt: skip
+    names = {"analysis": entry.name, "dataset": space, "embedding": f"{name}-{pool}",
+             "vectors": "dual"}  # fmt: skip
+    runs = (DUAL_RUNS,)
+    _add_complexity(graph, entry, names, content, {"weights": trained}, runs)
+
+
+def _add_complexity(
+    graph: Graph,
+    entry: Analysis,
+    names: dict[str, str],
+    about: dict[str, Any],
+    made: dict[str, Any],
+    runs: tuple[str, ...] = (),
+) -> None:
+    """Add a job per approximator of an embedding, or of the runs of dual encoders."""
+    if entry.complexity is None:
+        return
+    content = entry.complexity.model_dump(mode="json", exclude={"approximators"})
+    for option in entry.complexity.approximators:
+        how = option.model_dump(mode="json", exclude={"name"})
+        graph.add(
+            "binding_complexity",
+            {**names, "approximator": option.name},
+            {**about, **content, "approximator": how},
+            made,
+            runs=runs,
+        )
+
+
+def _computed(entry: Analysis) -> dict[str, Any]:
+    """Return where and how a job computes: sums depend on both."""
+    return entry.model_dump(mode="json", include={"threads", "device"})
+
+
+def _sizes(dataset: Dataset) -> list[int]:
+    return [group.size for group in dataset.space.groups]
+
 
 _DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
 
@@ -37,23 +214,9 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add everything that the section asks for."""
-    for block in section.embeddings:
-        _add_embeddings(graph, shared, block)
     for entry in section.dual_encoders:
         _add_dual_encoders(graph, entry)
     add_analyses(graph, shared, section)
-
-
-def _add_embeddings(graph: Graph, shared: Shared, block: Embeddings) -> None:
-    """Add embeddings of images where there are any, and of captions where they are asked for."""
-    for dataset in (shared.datasets[name] for name in block.datasets):
-        for model in (shared.models[name] for name in block.models):
-            if dataset.render:
-                shared.activations(graph, model, dataset, "final", "cls")
-            if block.texts:
-                shared.text_embeddings(graph, model, dataset)
-            if block.texts and dataset.render:
-                shared.joint(graph, model, dataset)
 
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
@@ -64,9 +227,8 @@ def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
         for pool in entry.query_pools:
             space = "x".join(map(str, sizes))
             names = {"encoder": entry.name, "space": space, "query_pool": pool}
-            code = [ENCODERS[entry.encoder.kind]]
             about = {"sizes": list(sizes), "query_pool": pool}
-            trained = graph.add("dual_encoder", names, {**content, **about}, runs=code)
+            trained = graph.add("dual_encoder", names, {**content, **about})
             if entry.geometry:
                 read = {"encoders": trained}
-                graph.add("dual_geometry", names, {**how, "sizes": list(sizes)}, read, runs=code)
+                graph.add("dual_geometry", names, {**how, "sizes": list(sizes)}, read)

@@ -1,19 +1,11 @@
-"""Dual encoders and analyses by name; see `core.registries`."""
+"""Kinds of dual encoders, analyses by name, and how embeddings are called."""
 
 from __future__ import annotations
 
-_ENCODERS = "bindscope.studies.concepts.dual.encoders"
-
-DUAL_RUNS = "bindscope.studies.concepts.dual.stored:stored_runs"
-
-ENCODERS = {
-    "product": f"{_ENCODERS}.product:ProductEncoder",
-    "mlp_set": f"{_ENCODERS}.mlp_set:MlpSetEncoder",
-    "transformer": f"{_ENCODERS}.transformer:TransformerEncoder",
-}
-
 _HERE = "bindscope.studies.concepts"
 
+DUAL_RUNS = f"{_HERE}.dual.runs:stored_runs"
+ENCODERS = ("product", "mlp_set", "transformer")
 # What `measure.concepts` measures of an embedding, in the order of its rows.
 ANALYSES = {
     "recognition": f"{_HERE}.rows:recognition_rows",
@@ -21,5 +13,7 @@ ANALYSES = {
     "removal": f"{_HERE}.rows:removal_rows",
     "alignment": f"{_HERE}.rows:alignment_rows",
     "editing": f"{_HERE}.rows:editing_rows",
-    "approximators": f"{_HERE}.complexity_rows:complexity_rows",
+    "approximators": f"{_HERE}.approximators:approximator_rows",
 }
+VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")
+EMBEDDING_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of a dual encoder with its query pool

@@ -16,15 +16,15 @@ import numpy as np
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.least_squares import (
+from bindscope.studies.concepts.recognition import RIDGE, Recognition, fit_probes, recognise
+from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.set_separation import RESAMPLES
+from bindscope.studies.concepts.vectors import (
     object_columns,
     one_hot_fit,
     one_hot_sum,
     value_columns,
 )
-from bindscope.studies.concepts.recognition import RIDGE, Recognition, fit_probes, recognise
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
-from bindscope.studies.concepts.set_separation import RESAMPLES
 
 Removed = Literal["nothing", "concept", "object", "permuted_concept", "permuted_object"]
 REMOVED: tuple[Removed, ...] = (

@@ -15,53 +15,27 @@ from bindscope.figures.colours import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
-from bindscope.studies.concepts.analyses_schemas import (
-    COMPLEXITY_SCHEMA,
-    EDITING_SCHEMA,
-    GEOMETRY_SCHEMA,
-)
-from bindscope.studies.concepts.analyses_views import rows_with
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
-from bindscope.tables.schema import count, frame_of, label
+from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
+from bindscope.studies.concepts.views import rows_with
+from bindscope.tables.schema import frame_of, label
 
-_SCHEMAS: Final = {
-    schema.name: schema for schema in (GEOMETRY_SCHEMA, EDITING_SCHEMA, COMPLEXITY_SCHEMA)
+# Analysis -> which of its rows are quoted, in the order of a summary.
+_QUOTED: Final[dict[str, dict[str, Any]]] = {
+    "recognition": {},
+    "decomposition": {"variant": ESTIMATOR, "level": 1},
+    "editing": {"variant": ESTIMATOR, "strength": 1.0},
+    "approximators": {"split": "test"},
 }
-# Analyses of the tables that do not say their own.
-_ANALYSIS: Final = {"concept_editing": "editing", "binding_complexity": "approximators"}
-# Columns that only a run of the workflow can fill.
-_OF_A_RUN: Final = (
-    "analysis", "dataset", "embedding", "vectors", "spec_key", "code_key", "encoder", "query_pool",
-    "trained_coverage", "trained_seed",
-)  # fmt: skip
-_ORDER: Final = ("recognition", "decomposition", "removal", "editing", "approximators")
 _ARRAYS: Final = "arrays"
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
-    """Return the rows of all analyses; columns that one of them does not have are empty there."""
-    frames = []
-    for name, schema in _SCHEMAS.items():
-        if not rows.get(name):
-            continue
-        columns = [column for column in schema.columns if column.name not in _OF_A_RUN]
-        if "layer" in rows[name][0]:
-            columns.insert(0, label("layer", "", ""))
-        if name in _ANALYSIS:
-            columns.insert(0, label("analysis_kind", "", ""))
-        # Missing numbers of other analyses leave counts whole.
-        columns = [
-            count(column.name, "", "", "", null="allowed") if column.kind == "int64" else column
-            for column in columns
-        ]
-        about = {"analysis_kind": _ANALYSIS[name]} if name in _ANALYSIS else {}
-        frames.append(
-            frame_of([{**about, **row} for row in rows[name]],
-                     replace(schema, columns=tuple(columns)))
-        )  # fmt: skip
-    table = pd.concat(frames, ignore_index=True)
-    first = [name for name in ("layer", "analysis_kind") if name in table]
-    return table[[*first, *(name for name in table if name not in first)]]
+    """Return the rows of all analyses, with the columns of `concepts` that arrays can have."""
+    columns = [column for column in CONCEPTS_SCHEMA.columns if column.name not in OF_A_RUN]
+    if "layer" in rows["concepts"][0]:
+        columns.insert(0, label("layer", "", ""))
+    return frame_of(rows["concepts"], replace(CONCEPTS_SCHEMA, columns=tuple(columns)))
 
 
 def quotable(table: pd.DataFrame) -> pd.DataFrame:
@@ -70,27 +44,13 @@ def quotable(table: pd.DataFrame) -> pd.DataFrame:
     Edits have strength 1, vectors are of objects and by least squares, scenes are held out.
     """
     rows = rows_with(table, measure="object", stratum="none")
-    kind = rows["analysis_kind"]
-    keep = kind.eq("recognition")
-    for name, wanted in (
-        ("decomposition", {"variant": ESTIMATOR, "level": 1}),
-        ("editing", {"estimator": ESTIMATOR, "strength": 1.0}),
-        ("approximators", {"split": "test"}),
-    ):
-        fits = kind.eq(name)
-        for column, value in wanted.items():
-            fits &= rows[column].eq(value) if column in rows else False
-        keep |= fits.fillna(False).astype(bool)
-    rows = rows[keep]
-    order = rows["analysis_kind"].map(_ORDER.index)
-    layers = (
-        rows["layer"].map({name: i for i, name in enumerate(table["layer"].unique())})
-        if "layer" in rows
-        else order * 0
+    layers = [rows_with(rows, layer=name) for name in table["layer"].unique()] if (
+        "layer" in table) else [rows]  # fmt: skip
+    return pd.concat(
+        rows_with(layer, analysis_kind=kind, **wanted)
+        for layer in layers
+        for kind, wanted in _QUOTED.items()
     )
-    return rows.loc[
-        pd.DataFrame({"l": layers, "o": order}).sort_values(["l", "o"], kind="stable").index
-    ]
 
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
@@ -105,25 +65,12 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
-    about: dict[str, Any] = {
-        "analysis": _ARRAYS,
-        "dataset": _ARRAYS,
-        "embedding": names,
-        "vectors": "planted",
-        "trained_coverage": np.nan,
-    }
-    rows = table.assign(**about)
-    kinds = {name: rows["analysis_kind"].eq(kind) for kind, name in _NAMED}
-    geometry = ~np.logical_or.reduce([*kinds.values()])
-    tables = {name: rows[chosen] for name, chosen in {"concept_geometry": geometry, **kinds}.items()
-              if chosen.any()}  # fmt: skip
+    about: dict[str, Any] = {"analysis": _ARRAYS, "dataset": _ARRAYS, "embedding": names,
+                             "vectors": "planted", "trained_coverage": np.nan}  # fmt: skip
     return [
         replace(effect, where=effect.where.replace(f" on {_ARRAYS}", ""))
-        for effect in effects(tables)
+        for effect in effects({"concepts": table.assign(**about)})
     ]
-
-
-_NAMED: Final = tuple((kind, name) for name, kind in _ANALYSIS.items())
 
 
 def summarize(result: Result) -> Summary:
@@ -157,12 +104,12 @@ def summarize(result: Result) -> Summary:
 
 
 def _title(row: Mapping[Any, Any]) -> str:
-    kind = row["analysis_kind"]
-    if kind == "approximators":
-        return f"new objects, {row['approximator']}"
-    if kind == "editing":
-        return f"edit of kind {row['concept_type']}"
-    return {"recognition": f"embedding, {row['variant']}"}.get(kind, "sum of object vectors")
+    titles = {
+        "recognition": f"embedding, {row['variant']}",
+        "editing": f"edit of kind {row['concept_type']}",
+        "approximators": f"new objects, {row['variant']}",
+    }
+    return titles.get(row["analysis_kind"], "sum of object vectors")
 
 
 def _percent(value: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -11,10 +11,9 @@ import numpy as np
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval
 from bindscope.studies.concepts.alignment import Alignment, align
+from bindscope.studies.concepts.counting import SplitBy
 from bindscope.studies.concepts.decomposition import Decomposition, decompositions
 from bindscope.studies.concepts.editing import Edits, drawn_edits, edited, value_edits
-from bindscope.studies.concepts.marks import SplitBy
-from bindscope.studies.concepts.parts import Parts, split_scenes
 from bindscope.studies.concepts.recognition import (
     Readout,
     Recognition,
@@ -24,6 +23,7 @@ from bindscope.studies.concepts.recognition import (
 from bindscope.studies.concepts.removal import removals
 from bindscope.studies.concepts.scenes import Floats, Scenes, completeness
 from bindscope.studies.concepts.set_separation import Accuracy
+from bindscope.studies.concepts.splits import Parts, split_scenes
 from bindscope.studies.concepts.vectors import (
     Estimator,
     ObjectVectors,
@@ -84,7 +84,7 @@ class Embedded:
 
     @property
     def flags(self) -> list[str]:
-        """What is to be known before the numbers are believed, of `marks.EMBEDDING_FLAGS`."""
+        """What to know before the numbers are believed, of `tables.EMBEDDING_FLAGS`."""
         found = self.completeness
         said = {
             "absent_values": found.absent_values > 0,
@@ -123,10 +123,10 @@ def _interval(name: str, found: Interval) -> Row:
     return {f"{name}{end}": number(value) for end, value in ends}
 
 
-def recognised(found: Sequence[Recognition]) -> Iterator[Row]:
+def recognition_of(found: Iterable[Recognition]) -> Iterator[Row]:
     """Yield a row per target and stratum."""
-    for one in found:
-        yield {"measure": one.target, **_scores(one.accuracy)}
+    for target, accuracy in found:
+        yield {"measure": target, **_scores(accuracy)}
 
 
 def scalar(measure: str, value: float, counts: tuple[int, int], chance: float | None = None) -> Row:
@@ -142,18 +142,15 @@ def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iter
     read = embedded.parts.read
     asked = embedded.scenes.take(read)
     for name, readout in {"probes": embedded.readout, **queries}.items():
-        for row in recognised(recognise(readout, embedded.z[read], asked)):
+        for row in recognition_of(recognise(readout, embedded.z[read], asked)):
             yield {"variant": name, "level": 0, **row}
 
 
 def decomposition_rows(embedded: Embedded, estimators: Sequence[Estimator]) -> Iterator[Row]:
     """Yield how far scenes are sums of vectors that were estimated from others."""
-    parts, scenes = embedded.parts, embedded.scenes
-    for found in decompositions(
-        embedded.z, scenes, embedded.readout, tuple(estimators), single=embedded.single,
-        fit=parts.estimated, scored=parts.scored,
-    ):  # fmt: skip
-        for row in _decomposed(found, len(scenes)):
+    how = embedded.readout, estimators, embedded.parts, embedded.single
+    for found in decompositions(embedded.z, embedded.scenes, *how):
+        for row in _decomposed(found, len(embedded.scenes)):
             yield {"variant": found.estimator, "level": found.level, **row}
 
 
@@ -166,7 +163,7 @@ def removal_rows(embedded: Embedded) -> Iterator[Row]:
     for rest in removals(embedded.z, embedded.scenes, *parted, fit=fit, device=embedded.device):
         flags = {} if rest.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
         explained = scalar("explained", rest.explained, (len(parts.scored), 0))
-        for row in (explained, *recognised(rest.probed)):
+        for row in (explained, *recognition_of(rest.probed)):
             yield {"variant": rest.removed, "level": 0, **row, **flags}
 
 
@@ -206,13 +203,13 @@ def _decomposed(found: Decomposition, n_bank: int) -> Iterator[Row]:
         yield scalar("r2_objects", found.r2_objects, counts)
     yield scalar("retrieval_strict", found.retrieval_strict, counts, 1 / n_bank)
     yield scalar("retrieval_unordered", found.retrieval_unordered, counts)
-    yield from recognised(found.probed)
+    yield from recognition_of(found.probed)
 
 
 def editing_rows(
     embedded: Embedded, estimators: Sequence[Estimator], strengths: Sequence[float]
 ) -> Iterator[Row]:
-    """Yield rows of `concept_editing`: an edit per slot and scene that changes one value."""
+    """Yield what comes of edits, one per slot and scene, that change one value."""
     z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
     every: list[Edits] = [value_edits(scenes, k) for k in range(len(scenes.sizes))]
     by_type = [drawn_edits(edits.take(np.isin(edits.base, parts.scored))) for edits in every]
@@ -225,11 +222,9 @@ def editing_rows(
             for one in edited(
                 z, scenes, vectors, embedded.readout, edits, tuple(strengths), estimated=estimated
             ):
-                scores = _scores(one.accuracy)
-                del scores["n_skipped"]
                 yield {
-                    "estimator": estimator, "concept_type": k, "strength": one.strength,
-                    "measure": one.measure, **scores, "without_vector": one.without_vector,
+                    "variant": estimator, "concept_type": k, "strength": one.strength,
+                    "measure": one.measure, **_scores(one.accuracy),
+                    "n_skipped": None, "without_vector": one.without_vector,
                     "without_scene": one.without_scene, "without_value": one.without_value,
-                    **embedded.about(),
                 }  # fmt: skip

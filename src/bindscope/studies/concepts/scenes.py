@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.marks import FEWER_SLOTS, too_many
+from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
 
 Floats = npt.NDArray[np.floating[Any]]
 Doubles = npt.NDArray[np.float64]

@@ -23,7 +23,7 @@ from scipy.special import gammaln
 from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.concepts.marks import FEWER_SLOTS, too_many
+from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
 from bindscope.studies.concepts.scenes import (
     Doubles,
     Flags,

@@ -10,63 +10,49 @@ from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, encoder_names, problems
-from bindscope.studies.concepts.marks import EMBEDDING_NAME, VECTORS
 from bindscope.studies.concepts.products import STEPS, add_products
+from bindscope.studies.concepts.registry import EMBEDDING_NAME, VECTORS
 
 _HERE = "bindscope.studies.concepts"
-# Tables of embeddings, each of the rows of the step of that name and with a figure of that name.
-EMBEDDING_TABLES = {
-    "concept_geometry": "embeddings as sums over objects",
-    "concept_editing": "edits of embeddings",
-    "binding_complexity": "approximators of embeddings",
-}
+_TABLES = f"{_HERE}.tables"
+EMBEDDING_STEPS = ("concept_geometry", "concept_editing", "binding_complexity")
 
 
-def _generalization_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+def _embedding_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    rows = graph.of(*EMBEDDING_STEPS)
+    return Request({"rows": rows}) if rows else None
+
+
+def _scores(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
     rows = graph.of("dual_encoder")
     return Request({"rows": rows}) if rows else None
 
 
-def _models_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    recognised = _generalization_rows(graph, shared, section)
-    measured = graph.of("dual_geometry")
-    if recognised is None or not measured:
-        return None
-    return Request({**recognised.inputs, "geometry": measured})
-
-
-def _generalization(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    return _of_encoders(graph, section, "binding_generalization")
-
-
 def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    return _of_encoders(graph, section, "concept_models")
+    rows, measured = graph.of("dual_encoder"), graph.of("dual_geometry")
+    return Request({"rows": rows, "geometry": measured}) if measured else None
 
 
-def _of_encoders(graph: Graph, section: ConceptSection, table: str) -> Request | None:
+def _of_encoders(
+    table: str, graph: Graph, shared: Shared, section: ConceptSection
+) -> Request | None:
     tables = graph.of("table", table=table)
     return Request({"table": tables}, {"encoders": encoder_names(section)}) if tables else None
 
 
-def _rows_of(rule: str) -> Any:
+def _made_by(step: str) -> Any:
+    """Request the table of embeddings for a figure of what a step measured."""
+
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        rows = graph.of(rule)
-        return Request({"rows": rows}) if rows else None
-
-    return request
-
-
-def _table_of(name: str) -> Any:
-    def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        tables = graph.of("table", table=name)
-        return Request({"table": tables}) if tables else None
+        some = graph.of(step)
+        return Request({"table": graph.of("table", table="concepts")}) if some else None
 
     return request
 
 
 def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    tables = graph.of("table", table="binding_complexity")
-    return Request({"table": tables}) if graph.of("binding_complexity", vectors="dual") else None
+    some = graph.of("binding_complexity", vectors="dual")
+    return Request({"table": graph.of("table", table="concepts")}) if some else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -95,29 +81,26 @@ STUDY = Study(
         "approximator": NAME,
     },
     tables=(
-        TableEntry(
-            "binding_generalization", f"{_HERE}.tables:BINDING_GENERALIZATION", _generalization_rows
-        ),
-        TableEntry("concept_models", f"{_HERE}.models_table:CONCEPT_MODELS", _models_rows),
-        *(
-            TableEntry(name, f"{_HERE}.analyses_tables:{name.upper()}", _rows_of(name))
-            for name in EMBEDDING_TABLES
-        ),
+        TableEntry("binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION", _scores),
+        TableEntry("concept_models", f"{_TABLES}:CONCEPT_MODELS", _models),
+        TableEntry("concepts", f"{_TABLES}:CONCEPTS", _embedding_rows),
     ),
     figures=(
-        _figure("figures:concept_coverage", "Concepts: from how many objects on", _generalization),
-        _figure(
-            "figures:concept_models", "Concepts: what goes with naming new combinations", _models
-        ),
-        *(
-            _figure(f"figures:{name}", f"Concepts: {title}", _table_of(name))
-            for name, title in EMBEDDING_TABLES.items()
-        ),
+        _figure("figures:concept_coverage", "Concepts: from how many objects on",
+                partial(_of_encoders, "binding_generalization")),
+        _figure("figures:concept_models", "Concepts: what goes with naming new combinations",
+                partial(_of_encoders, "concept_models")),
+        _figure("figures:concept_geometry", "Concepts: embeddings as sums over objects",
+                _made_by("concept_geometry")),
+        _figure("figures:concept_editing", "Concepts: edits of embeddings",
+                _made_by("concept_editing")),
+        _figure("figures:binding_complexity", "Concepts: approximators of embeddings",
+                _made_by("binding_complexity")),
         _figure("figures:concept_picture", "Concepts: a picture of embeddings", _pictures),
         _figure("figures:dual_complexity", "Concepts: approximators of dual encoders", _duals),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
-    planted=f"{_HERE}.cases:CASES",
+    planted=f"{_HERE}.planted:CASES",
     examples={"pairs": f"{_HERE}.examples:pairs"},
-)
+)  # fmt: skip

@@ -1,8 +1,390 @@
-"""The study's tables, from the rows of its jobs."""
+"""The study's three tables: type, unit, meaning, and where each column comes from.
+
+`concepts` has what is measured of embeddings, `binding_generalization` what controlled dual
+encoders recognize, `concept_models` a row per trained encoder.
+"""
 
 from __future__ import annotations
 
-from bindscope.studies.concepts.schemas import GENERALIZATION_SCHEMA
-from bindscope.tables.schema import RowTable
+from typing import Any
 
+import pandas as pd
+
+from bindscope.core.interfaces import Inputs
+from bindscope.studies.concepts.counting import SPLITS_BY
+from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
+from bindscope.studies.concepts.views import recognized
+from bindscope.tables.rows import rows_of
+from bindscope.tables.rules import is_ratio
+from bindscope.tables.schema import (
+    DATASET,
+    KEYS,
+    SLUG,
+    Column,
+    RowTable,
+    TableSchema,
+    bits,
+    count,
+    frame_of,
+    joined,
+    label,
+    share,
+    table_of,
+)
+
+_SCENES = "share of scenes"
+STRATA = ("all", "shared", "none")
+
+# --- Embeddings ---------------------------------------------------------------------------------
+
+_ANALYSES, _ROWS = "config `analyses[]`", "`studies.concepts.rows`"
+_RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.splits`"
+_APPROXIMATORS = "`studies.concepts.approximators`"
+EMBEDDING_FLAGS = {
+    "absent_values": "values that no scene has",
+    "fewer_dimensions_than_objects": "linear probes cannot distinguish all objects",
+    "incomplete": "not every ordered tuple of objects is there once, so that means include what "
+                  "other objects add",
+    "not_converged": "an approximator",
+    "probes_not_converged": "probes are short of their optimum",
+    "refit_not_converged": "so are those fitted after a removal",
+    "unseen_objects": "objects in no scene that probes were fitted on",
+}  # fmt: skip
+_MEASURES = {
+    "object": "both objects of a pair are recognized",
+    "concept": "values, a mean over types; of edits the values of all types at once",
+    "concept_pooled": "values, the types ranked together",
+    "r2": "R2 of scenes that the sum, or the approximator, was not estimated from",
+    "r2_objects": "R2 of vectors of objects as sums of those of values",
+    "r2_all_scenes": "R2 against the mean of all scenes, not of those scored",
+    "retrieval_strict": "the greatest cosine of what is composed or edited is with the scene",
+    "retrieval_unordered": "with the scene or one of the same objects",
+    "explained": "R2 of the part that is subtracted",
+    "cosine": "of held-out vectors with those they are mapped to",
+    "retrieval_held_out": "whether that cosine is the greatest, among vectors held out",
+    "retrieval_of_all": "the same among all vectors",
+}
+_VARIANTS = (
+    "Of recognition `probes`, fitted to 40 % of the sets of objects and scored on the others, or "
+    "queries of values and objects from the other modality: `captions`, or `images` of one object. "
+    "Of sums and edits the estimator of vectors: `avg`, `avg_pos`, `single`, `ols`. Of removal the "
+    "part: `nothing`, `concept`, `object`, or a control: `permuted_concept`, `permuted_object`. Of "
+    "alignment the map: `orthogonal`, none (`identity`), or `permuted`: fitted to exchanged "
+    "vectors. The name of an approximator."
+)
+
+
+def _ends(name: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(f"{name}_{end}", "float64", "1", f"{side} end of its 95 % interval over resampled "
+               "objects, of a cosine a t interval over vectors; empty for what is neither.",
+               _RECOGNITION, "allowed", -2.0, 2.0)
+        for end, side in (("low", "Lower"), ("high", "Upper"))
+    )  # fmt: skip
+
+
+_EMBEDDING_NAMES = (
+    label("analysis", "Name of the analysis.", _ANALYSES, pattern=SLUG),
+    DATASET,
+    label("embedding", "Name of the model or planted encoder; of a controlled dual encoder, name "
+          "and query pool.", _ANALYSES, pattern=f"^{EMBEDDING_NAME}$"),
+    label("vectors", "`planted`; `cls`, `mean`: after the last layer; `joint`: images in the space "
+          "of captions; `text`: captions; `dual`: scenes by a controlled dual encoder, of whose "
+          "space `dataset` has the sizes.", _ANALYSES, values=VECTORS),
+    label("analysis_kind", "`recognition` in the embedding itself; `decomposition`: in sums of "
+          "vectors of objects or values; `removal`: after a part was subtracted; `alignment` of "
+          "such vectors with those of the same scenes' captions; `editing`: after one object was "
+          "exchanged; `approximators`: in what they predict of scenes.", _ROWS,
+          values=tuple(ANALYSES)),
+    label("variant", _VARIANTS, _ANALYSES, pattern=f"^{EMBEDDING_NAME}$"),
+    count("level", "", "Vectors of objects (1) or of values (2) that are added, or aligned.", _ROWS,
+          null="allowed"),
+    count("concept_type", "", "Of edits: which type's value changes, from 0.", _ROWS,
+          null="allowed"),
+    Column("strength", "float64", "1", "Of edits: multiple of the difference of the two objects' "
+           "vectors that is added; 1 is the edit, 0 none.", _ANALYSES, "allowed"),
+    share("coverage", "share of objects", "Of approximators: objects that are not held out. It is "
+          "fitted on some of their scenes, and chosen by the others.", _ANALYSES, null="allowed"),
+    label("split", "Of approximators: scenes of training objects only, or of test objects only; "
+          "those with both are omitted.", _SPLITS, values=("train", "test"), null="allowed"),
+    label("measure", " ".join(f"`{name}`: {meaning}." for name, meaning in _MEASURES.items()),
+          _ROWS, values=tuple(_MEASURES)),
+    label("stratum", "Whether the objects of a scene (before an edit) share a value; `all`: either "
+          "way.", _ROWS, values=STRATA),
+    share("trained_coverage", "share of objects", "Objects that a dual encoder was trained on.",
+          _ANALYSES, null="allowed"),
+    count("trained_seed", "", "Seed of its training.", _ANALYSES, null="allowed"),
+)  # fmt: skip
+_VALUES = (
+    Column("value", "float64", "1", "Share of scenes or edits, R2 or cosine; R2 may be negative "
+           "where it is not fitted.", _ROWS, "allowed", None, 1.0, reference="close"),
+    *_ends("value"),
+    Column("gain", "float64", "1", "Value minus `bag_of_concepts_guess`, of the same scenes; of a "
+           "cosine, minus that of maps fitted to exchanged vectors, of the same vectors.",
+           _RECOGNITION, "allowed", -2.0, 2.0, reference="close"),
+    *_ends("gain"),
+    count("n_resampled", "objects", "Objects that the intervals resample; of a cosine, vectors.",
+          _RECOGNITION, null="allowed", reference="same"),
+    share("chance", _SCENES, "The same of random scores; empty where there is none.", _RECOGNITION,
+          null="allowed", reference="exact"),
+    share("bag_of_concepts_floor", _SCENES, "What counting values gets right; only of objects.",
+          _RECOGNITION, null="allowed", reference="exact"),
+    share("bag_of_concepts_guess", _SCENES, "The most that can be had without binding: a pick "
+          "among all sets of objects that have the scene's values.", _RECOGNITION, null="allowed",
+          reference="exact"),
+    count("n_scenes", "scenes", "Scenes that count, of all splits; of edits their number; of an "
+          "alignment, vectors held out.", _ROWS, reference="same"),
+    count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe; vectors "
+          "that one modality lacks.", _ROWS, null="allowed", reference="same"),
+)  # fmt: skip
+_EDITS = tuple(
+    count(f"without_{name}", "edits", f"Skipped edits: {why}.", _ROWS, null="allowed",
+          reference="same")
+    for name, why in {
+        "vector": "an object has no vector", "scene": "there is no real scene with the new object",
+        "value": "no value remains to change to",
+    }.items()
+)  # fmt: skip
+_FITS = (
+    count("n_splits", "splits", "Draws of the objects.", _ANALYSES, null="allowed",
+          reference="same"),
+    share("fitted_share", "share of objects", "Objects that it was fitted on, without those that "
+          "validate: less than `coverage`.", _SPLITS, null="allowed", reference="exact"),
+    count("n_fitted_objects", "objects", "The same, as a number.", _SPLITS, null="allowed",
+          reference="same"),
+    count("n_train", "scenes", "Scenes that trained, in the split with the fewest.", _SPLITS,
+          null="allowed", reference="same"),
+    label("selected", "State that is judged: of the smallest loss on scenes with validation "
+          "objects, or the final one, where there are none or there is one state only.",
+          _APPROXIMATORS, values=("final", "validation"), null="allowed"),
+    label("kind", "Kind of approximator.", _ANALYSES,
+          values=("additive", "per_object", "global", "mlp", "forest", "booster"), null="allowed"),
+    count("n_parameters", "numbers", "Its parameters; empty of trees.", _APPROXIMATORS,
+          null="allowed"),
+    count("n_absent_values", "values", "Values that no training object has: scenes with one "
+          "cannot be predicted.", _SPLITS, null="allowed", reference="same"),
+)  # fmt: skip
+_ABOUT = (
+    label("split_by", "`objects`: vectors, probes and scores have disjoint sets of objects, each "
+          "with all its scenes. `scenes`: the paper's split, in which scenes of the same objects "
+          "are on both sides; such rows carry no verdict.", _ANALYSES, values=SPLITS_BY),
+    count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
+    count("n_objects", "objects", "Objects that are in some scene.", _ROWS),
+    count("n_slots", "slots", "Objects of a scene.", _ROWS),
+    count("n_missing_scenes", "scenes", "Ordered tuples of these objects that no scene has; means "
+          "also include what else was in the scenes, where it is not 0.", _ROWS,
+          reference="same"),
+    label("flags", "Sorted, joined by `;`. " + " ".join(
+        f"`{name}`: {meaning}." for name, meaning in EMBEDDING_FLAGS.items()), _ROWS),
+)  # fmt: skip
+
+
+def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
+    beside = frame["bag_of_concepts_floor"].notna() & frame["chance"].notna()
+    return ~frame["measure"].eq("object") | frame["n_scenes"].eq(0) | beside
+
+
+CONCEPTS_SCHEMA = TableSchema(
+    name="concepts",
+    version=1,
+    description="How embeddings hold the objects of scenes: what probes decode, how far scenes are "
+    "sums over objects and objects sums over values, what remains after a part is subtracted, what "
+    "exchanging an object does, and what learners of the map from values to embeddings predict of "
+    "new objects. A row per embedding, analysis, quantity and stratum.",
+    columns=(*_EMBEDDING_NAMES, *_VALUES, *_EDITS, *_FITS, *_ABOUT, *KEYS),
+    key=tuple(column.name for column in _EMBEDDING_NAMES),
+    rules=(
+        joined("flags", tuple(EMBEDDING_FLAGS)),
+        ("chance and floor stand beside every accuracy of objects", _floors),
+    ),
+)
+# Columns that only a run of the workflow can fill.
+OF_A_RUN = (
+    "analysis", "dataset", "embedding", "vectors", "trained_coverage", "trained_seed", "spec_key",
+    "code_key",
+)  # fmt: skip
+CONCEPTS = RowTable(CONCEPTS_SCHEMA, "rows")
+
+# --- Controlled dual encoders -------------------------------------------------------------------
+
+_ENTRY = "config `dual_encoders[]`"
+_EVALUATION, _TRAINING = "`studies.concepts.dual.evaluation`", "`studies.concepts.dual.training`"
+_OBJECTS = "`studies.concepts.dual.batches`"
+# not_fitted: not even training pairs are recognized among training objects, so that held-out ones
+# say little.
+FLAGS = {
+    "diverged": "a loss was not finite",
+    "not_converged": "the training loss was still falling",
+    "not_fitted": "not even training pairs are recognized among training objects",
+}
+_FLAGS = label("flags", "Sorted, joined by `;`. " + " ".join(
+    f"`{name}`: {meaning}." for name, meaning in FLAGS.items()), _TRAINING)  # fmt: skip
+_RUN = (
+    label("encoder", "Name of the dual encoder.", _ENTRY, pattern=SLUG),
+    label("space", "Numbers of values of the concept types.", _ENTRY,
+          pattern=r"^[0-9]+(x[0-9]+)+$"),
+    label("query_pool", "Which objects are queries in training: those of training scenes, or all "
+          "that there are.", _ENTRY, values=("train_only", "all")),
+    share("coverage", "share of objects", "Share of the objects that training scenes are made of.",
+          _ENTRY, null="never"),
+    count("seed", "", "Seed of objects, weights and scenes.", _ENTRY),
+)  # fmt: skip
+RUN = tuple(column.name for column in _RUN)
+_KIND = label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS))
+_SPACE = count("n_space", "objects", "Objects that there are.", _ENTRY)
+_SCORED = (
+    *_RUN,
+    label("selected", "Weights after the last step, or those of the smallest loss on scenes of "
+          "validation objects.", _ENTRY, values=("final", "validation")),
+    label("split", "Scenes of training objects, or of test objects only.", _EVALUATION,
+          values=("train", "held_out")),
+    count("n_objects", "objects", "Objects of a scene.", _EVALUATION),
+    label("target", "What is recognized: `object`; `concept`, each type among its own values, a "
+          "mean over types; `concept_pooled`, among the values of all types.", _EVALUATION,
+          values=("object", "concept", "concept_pooled")),
+    label("candidates", "What is ranked: `full`, all that there is; `trained`, the "
+          "objects of training scenes and those of the scene; `sampled`, the objects of 64 "
+          "scenes and a combination of each; `swaps`, all combinations of the scene's values.",
+          _EVALUATION, values=("full", "trained", "sampled", "swaps")),
+    label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",
+          _EVALUATION, values=STRATA),
+)  # fmt: skip
+
+
+def _object_floors(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["bag_of_concepts_floor"].notna() == frame["target"].eq("object")
+
+
+GENERALIZATION_SCHEMA = TableSchema(
+    name="binding_generalization",
+    version=1,
+    description="What controlled dual encoders recognize, one row per encoder, space, query pool, "
+    "coverage, seed, weights, split, number of objects, target, candidates and stratum.",
+    columns=(
+        *_SCORED,
+        share("accuracy", _SCENES, "All that is in the scene scores above all that is not (set "
+              "separation; a tie is a miss).", _EVALUATION, null="never", reference="close"),
+        share("chance", _SCENES, "The same of random rankings, exact.", _EVALUATION, null="never",
+              reference="exact"),
+        share("bag_of_concepts_floor", _SCENES, "The same of an encoder that counts shared "
+              "concepts and nothing else, exact; empty for concepts, all of which it recognizes.",
+              _EVALUATION, null="allowed", reference="exact"),
+        count("n_scenes", "scenes", "Scenes that were scored.", _EVALUATION, reference="same"),
+        count("n_all_scenes", "scenes", "Scenes of that many different objects of the split; more "
+              "than were scored where `max_scenes` says so.", _EVALUATION, reference="same"),
+        _KIND,
+        count("n_types", "types", "Concept types.", _ENTRY),
+        _SPACE,
+        count("n_train_objects", "objects", "Objects of training scenes.", _OBJECTS),
+        count("n_test_objects", "objects", "Objects that test.", _OBJECTS),
+        count("n_missing_values", "values", "Values that no training object has; 0 unless "
+              "`require_value_coverage: false`.", _OBJECTS),
+        count("n_parameters", "numbers", "Parameters of both encoders.", _TRAINING),
+        count("steps", "steps", "Optimizer steps.", _TRAINING),
+        bits("train_loss_bits", "Loss at the end on new scenes of training objects, of concepts "
+             "plus of objects; empty where it is not finite.", _TRAINING, null="allowed", low=0.0),
+        _FLAGS,
+        *KEYS,
+    ),
+    key=tuple(column.name for column in _SCORED),
+    rules=(
+        joined("flags", tuple(FLAGS)),
+        ("there is a floor of objects, and of nothing else", _object_floors),
+        ("no more scenes than there are", lambda frame: frame["n_scenes"] <= frame["n_all_scenes"]),
+    ),
+)  # fmt: skip
 BINDING_GENERALIZATION = RowTable(GENERALIZATION_SCHEMA, "rows")
+
+_GEOMETRY, _BITS = "`studies.concepts.dual.geometry`", "`studies.concepts.pairing_bits`"
+MEASURE_FLAGS = ("prior", "probe_not_converged")  # prior: no fit was better on validation
+
+
+def _rule(name: str, words: str) -> tuple[Column, ...]:
+    return (
+        Column(f"{name}_r2", "float64", "share of variance", f"R2, on held-out objects, of {words} "
+               "that was fitted to the vectors of training objects; negative where their mean is "
+               "closer.", _GEOMETRY, high=1.0),
+        share(f"{name}_accuracy", _SCENES, "Pairs of held-out objects that the encoder's queries "
+              "recognize, among all objects, in the sum of the vectors that this rule predicts.",
+              _GEOMETRY, null="never"),
+    )  # fmt: skip
+
+
+# Column -> its meaning, which rows of `binding_generalization`, and which of their columns.
+_TAKEN: dict[str, tuple[str, dict[str, Any], str]] = {
+    "held_out_accuracy": (
+        "Pairs of held-out objects that are recognized among all objects.", {}, "accuracy",
+    ),
+    "bag_of_concepts_floor": (
+        "The same of an encoder that counts shared concepts and nothing else.", {},
+        "bag_of_concepts_floor",
+    ),
+    "held_out_concept_accuracy": (
+        "Their values, of all types.", {"target": "concept"}, "accuracy",
+    ),
+    "trained_accuracy": (
+        "Pairs of training objects that are recognized among training objects.",
+        {"split": "train", "candidates": "trained"}, "accuracy",
+    ),
+}  # fmt: skip
+MODELS_SCHEMA = TableSchema(
+    name="concept_models",
+    version=1,
+    description="One row per trained dual encoder whose embeddings were measured "
+    "(`geometry: true`): what it recognizes of held-out pairs after "
+    "the last step, whether object vectors follow a rule, and bits of pairing.",
+    columns=(
+        *_RUN,
+        _KIND,
+        _SPACE,
+        *(share(name, _SCENES, meaning, "`binding_generalization`", null="never")
+          for name, (meaning, *_) in _TAKEN.items()),
+        *_rule("additive", "a sum of a vector per value"),
+        *_rule("product", "a product of a vector per value, plus that sum,"),
+        bits("pairing_lower_bound_bits", "Lower bound on the pairing information I(O;Z|M) of two "
+             "different objects drawn from all: a linear probe on scenes of all of them, "
+             "training objects or not.", _BITS, null="never"),
+        bits("pairing_lower_bound_bits_low", "Lower end of its 95 % interval.", _BITS,
+             null="never"),
+        bits("pairing_lower_bound_bits_high", "Upper end of its 95 % interval.", _BITS,
+             null="never"),
+        bits("pairing_entropy_bits", "H(O|M), exact: all that there is.", _BITS, null="never",
+             low=0.0),
+        Column("pairing_ratio", "float64", "share of H(O|M)", "That bound over "
+               "`pairing_entropy_bits`.", _BITS, high=1.0),
+        count("n_scenes", "scenes", "Pairs that were embedded.", _GEOMETRY),
+        _FLAGS,
+        label("measure_flags", "Of the measures, joined by `;`: " + ", ".join(MEASURE_FLAGS) + ".",
+              _GEOMETRY),
+        *KEYS,
+    ),
+    key=RUN,
+    rules=(
+        is_ratio("pairing_ratio", "pairing_lower_bound_bits", "pairing_entropy_bits"),
+        joined("flags", tuple(FLAGS)),
+        joined("measure_flags", MEASURE_FLAGS),
+    ),
+)  # fmt: skip
+
+
+class ModelsTable:
+    """Measures of trained encoders, with what these recognize."""
+
+    schema = MODELS_SCHEMA
+
+    def build(self, inputs: Inputs) -> pd.DataFrame:
+        """Join the rows of measures, `geometry`, to those of recognition, `rows`."""
+        frame = frame_of(rows_of(inputs.of("rows")), GENERALIZATION_SCHEMA)
+        taken = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
+        taken |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
+        columns = {
+            name: recognized(frame, **rows).set_index(list(RUN))[column]
+            for name, (rows, column) in taken.items()
+        }
+        beside = pd.DataFrame(columns).to_dict("index")
+        measured = rows_of(inputs.of("geometry"))
+        joined_rows = [{**row, **beside[tuple(row[name] for name in RUN)]} for row in measured]
+        return table_of(joined_rows, self.schema)
+
+
+CONCEPT_MODELS = ModelsTable()

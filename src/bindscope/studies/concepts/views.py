@@ -1,37 +1,56 @@
-"""Parts of the study's tables that figures and the report read."""
+"""Parts of the study's tables that figures and the report read.
+
+Correlations over trained encoders: models that differ in their seed alone are one group
+(`statistics.rank_correlation`). Coverage and the kind of encoder move most measures and most
+accuracies, so that a correlation over everything may be that of both with these (Simpson). Claims
+are judged by what is left of both properties after the mean of each coverage, and of each kind in
+each space, is subtracted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
 import pandas as pd
 
-from bindscope.statistics.means import half_width
+from bindscope.statistics.means import half_width, mean_interval
+from bindscope.statistics.rank_correlation import rank_correlation
 
-RUN = ["encoder", "kind", "space", "n_space", "query_pool", "coverage"]
 
-
-def recognised(
-    table: pd.DataFrame,
-    *,
-    target: str = "object",
-    split: str = "held_out",
-    n_objects: int = 2,
-    stratum: str = "all",
-    candidates: str = "full",
-) -> pd.DataFrame:
-    """Return what was recognised of one kind of scenes after the last step, a row per run."""
-    wanted = {
-        "target": target, "split": split, "n_objects": n_objects, "stratum": stratum,
-        "candidates": candidates, "selected": "final",
-    }  # fmt: skip
-    kept = pd.Series(True, index=table.index)
+def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    """Return the rows that have a value in each of some columns."""
+    chosen = pd.Series(True, index=table.index)
     for name, value in wanted.items():
-        kept &= table[name] == value
-    return table[kept]
+        chosen &= table[name].eq(value).fillna(False).astype(bool)
+    return table[chosen]
+
+
+# --- Controlled dual encoders -------------------------------------------------------------------
+
+GROUP = ["encoder", "space", "query_pool", "coverage"]
+OUTCOME = "held_out_accuracy"
+# Measure -> how a reader sees it.
+MEASURES = {
+    "product_accuracy": "recognized in what a product rule predicts",
+    "pairing_ratio": "pairing, share of all (>=)",
+    "held_out_concept_accuracy": "values of held-out pairs recognized",
+}
+FEWEST = 3  # groups of a stratum
+WITHIN = "of one kind and coverage"
+
+
+def recognized(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    """Return held-out pairs after the last step, or other scenes or candidates, a row per run."""
+    usual = {"target": "object", "split": "held_out", "n_objects": 2, "stratum": "all",
+             "candidates": "full", "selected": "final"}  # fmt: skip
+    return rows_with(table, **{**usual, **wanted})
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over seeds of `accuracy` with t intervals, which are empty for one seed."""
-    grouped = rows.groupby(RUN, sort=False)
+    grouped = rows.groupby(["encoder", "kind", "space", "n_space", *GROUP[2:]], sort=False)
     means = grouped.agg(
         accuracy=("accuracy", "mean"), deviation=("accuracy", "std"), n=("accuracy", "size"),
         floor=("bag_of_concepts_floor", "mean"), chance=("chance", "mean"),
@@ -39,4 +58,139 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     half = half_width(means["deviation"], means["n"])
     ends = {"accuracy_low": means["accuracy"] - half, "accuracy_high": means["accuracy"] + half}
     clipped = {name: end.clip(0.0, 1.0) for name, end in ends.items()}
-    return means.assign(**clipped).sort_values([*RUN[:1], "n_space", "query_pool", "coverage"])
+    return means.assign(**clipped).sort_values(["encoder", "n_space", "query_pool", "coverage"])
+
+
+class Correlated(NamedTuple):
+    """A measure's rank correlation with the recognition of held-out pairs over groups of models.
+
+    `low` and `high` are NaN for fewer than five groups, `pearson` where one side is constant.
+    """
+
+    measure: str
+    stratum: str
+    correlation: float
+    low: float
+    high: float
+    pearson: float
+    n_models: int
+    n_groups: int
+
+
+def _without_kind_and_coverage(models: pd.DataFrame) -> pd.DataFrame:
+    """Return measures and outcome without what coverage, and encoder and space, explain."""
+    columns = [*MEASURES, OUTCOME]
+    kinds = models["encoder"] + " " + models["space"]
+    design = np.concatenate(
+        [pd.get_dummies(names).to_numpy(float) for names in (models["coverage"], kinds)], axis=1
+    )
+    values = models[columns].to_numpy(float)
+    rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    rest[np.abs(rest) < 1e-9 * values.std(axis=0)] = 0  # rounding has no order
+    return models.assign(**dict(zip(columns, rest.T, strict=True)))
+
+
+def _strata(models: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    yield "all", models
+    yield WITHIN, _without_kind_and_coverage(models)
+    for coverage, part in models.groupby("coverage"):
+        yield f"coverage {coverage:g}", part
+    for (encoder, space, pool), part in models.groupby(GROUP[:3], sort=False):
+        yield f"{encoder}, {space}, queries {pool}", part
+
+
+def correlated(models: pd.DataFrame, measure: str, only: str | None = None) -> list[Correlated]:
+    """Correlate a measure with the recognition of held-out pairs in each stratum, or in one."""
+    rows = []
+    for stratum, part in _strata(models):
+        if only not in (None, stratum):
+            continue
+        groups = [
+            group[[measure, OUTCOME]].to_numpy(float)
+            for _, group in part.groupby(GROUP, sort=False)
+        ]
+        if len(groups) < FEWEST:
+            continue
+        value, low, high = rank_correlation(groups)
+        means = np.array([group.mean(0) for group in groups])
+        constant = (np.ptp(means, axis=0) == 0).any()
+        pearson = np.nan if constant else float(np.corrcoef(means.T)[0, 1])
+        rows.append(Correlated(measure, stratum, value, low, high, pearson, len(part), len(groups)))
+    return rows
+
+
+# --- Embeddings ---------------------------------------------------------------------------------
+
+EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
+
+
+def named(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with `name`, by which figures distinguish embeddings."""
+    several = table["dataset"].nunique() > 1 or table["analysis"].nunique() > 1
+    names = table["embedding"].copy()
+    real = table["vectors"] != "planted"
+    names[real] += ", " + table["vectors"][real]
+    if several:
+        names = names + "\n" + table["dataset"]
+    return table.assign(name=names)
+
+
+def edits_by_strength(edits: pd.DataFrame) -> pd.DataFrame:
+    """Return how edits come out, over concept types in proportion to their edits.
+
+    A row per embedding, estimator, measure, stratum and strength: `value`, `floor`, `n_scenes`.
+    """
+    rows = edits[edits["n_scenes"] > 0]
+    weighted = rows.assign(
+        hits=rows["value"] * rows["n_scenes"],
+        floors=rows["bag_of_concepts_floor"] * rows["n_scenes"],
+    )
+    keys = [*EMBEDDING, "variant", "measure", "stratum", "strength"]
+    summed = weighted.groupby(keys, sort=False)[["hits", "floors", "n_scenes"]].sum(min_count=1)
+    means = summed.reset_index()
+    value, floor = (means[name] / means["n_scenes"] for name in ("hits", "floors"))
+    return means.assign(value=value, floor=floor)
+
+
+def approximated(
+    table: pd.DataFrame, measure: str, stratum: str = "all", *, dual: bool = False
+) -> pd.DataFrame:
+    """Return what is predicted of scenes of unseen objects, with `floor`.
+
+    Of models and planted encoders a row each. Of dual encoders (`dual`) means over training runs at
+    the approximators' largest coverage: `value` and `gain` have t intervals over runs where there
+    are several; where there is one, those of the run, over objects. `n` says how many.
+    """
+    rows = rows_with(table, analysis_kind="approximators", measure=measure, stratum=stratum,
+                     split="test")  # fmt: skip
+    rows = rows[(rows["n_scenes"] > 0) & ((rows["vectors"] == "dual") == dual)]
+    rows = rows.rename(columns={"bag_of_concepts_floor": "floor"})
+    return _over_runs(rows, measure) if dual else rows
+
+
+def _over_runs(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
+    rows = rows[rows["coverage"] == rows["coverage"].max()]
+    keys = [*EMBEDDING, "variant", "kind", "trained_coverage"]
+    lowest = -np.inf if measure.startswith("r2") else 0.0
+    means = []
+    for names, runs in rows.groupby(keys, sort=False):
+        row = {**dict(zip(keys, names, strict=True)), "n": len(runs)}
+        for name, least in (("value", lowest), ("gain", -1.0)):
+            ends = [runs[f"{name}{end}"].iloc[0] for end in ("", "_low", "_high")]
+            if len(runs) > 1 and runs[name].notna().all():
+                ends = list(mean_interval(runs[name], possible=(least, 1.0)))
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+        row |= {name: runs[name].mean() for name in ("floor", "chance")}
+        row |= {name: runs[name].min() for name in ("n_scenes", "n_resampled")}
+        means.append(row)
+    columns = [*keys, "n", "value", "value_low", "value_high", "gain", "gain_low", "gain_high",
+               "floor", "chance", "n_scenes", "n_resampled"]  # fmt: skip
+    return pd.DataFrame(means, columns=columns)
+
+
+def wide(rows: pd.DataFrame, names: list[str], measures: list[str]) -> pd.DataFrame:
+    """Put measures side by side, floor and guess of objects beside them; NaN if missing."""
+    values = rows.pivot(index=names, columns="measure", values="value").reindex(columns=measures)
+    objects = rows_with(rows, measure="object").set_index(names)
+    floor, guess = (objects[f"bag_of_concepts_{name}"] for name in ("floor", "guess"))
+    return values.assign(floor=floor, guess=guess).reset_index()

@@ -18,12 +18,66 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.codes.coverage import drawn_objects
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual.objects import Ids, Split, offsets, values_of
-from bindscope.studies.concepts.dual_config import DualTraining, QueryPool
+from bindscope.studies.concepts.config import DualTraining, QueryPool
+from bindscope.studies.concepts.counting import n_objects_by_split
+from bindscope.studies.concepts.scenes import values_of
 
-SCENES, VALIDATION = 1, 2  # streams of a seed
+# Streams of a seed: of the split, of training scenes, of those that validate (3: `evaluation`).
+SPLITTING, SCENES, VALIDATION = range(3)
+SWAPS = 1  # per scene: an object of it with one concept of another object of it
+Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+def offsets(sizes: Sequence[int]) -> Ids:
+    """Return the token of the first value of each type; tokens number the values of all types."""
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which objects are for training, for validation and for testing; ascending int64.
+
+    Attributes
+    ----------
+    train, validation, test
+        The objects.
+    missing_values
+        How many values, of all types, no training object has.
+    """
+
+    train: Ids
+    validation: Ids
+    test: Ids
+    missing_values: int
+
+
+def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_value: bool) -> Split:
+    """Draw the objects that a dual encoder is trained on.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each concept type.
+    coverage
+        Share of the objects that are for training, rounded down.
+    seed
+        Seed of the draw.
+    every_value
+        Whether objects are drawn again until those for training have every value: uniform among
+        the draws that have.
+
+    Raises
+    ------
+    ConfigError
+        If no draw has every value.
+    """
+    train, validation, _ = n_objects_by_split(tuple(sizes), coverage)
+    order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
+    trained, chosen, tested = map(np.sort, np.split(order, [train, train + validation]))
+    return Split(trained, chosen, tested, missing)
 
 
 @dataclass(frozen=True)
@@ -66,6 +120,8 @@ class Batches:
         Whether all objects, or those for training alone, are queries.
     training
         Number and size of scenes, and kind of queries.
+    random
+        Of a batch's own queries: random objects of the query pool besides those of scenes.
     """
 
     def __init__(
@@ -75,7 +131,9 @@ class Batches:
         seeds: Sequence[int],
         query_pool: QueryPool,
         training: DualTraining,
+        random: int = 0,
     ) -> None:
+        self.random = random
         self.sizes, self.seeds, self.training = tuple(sizes), tuple(seeds), training
         self.n_objects, self.n_tokens = prod(self.sizes), sum(self.sizes)
         self._kinds = sorted(set(self.seeds))
@@ -136,16 +194,16 @@ class Batches:
             few = np.zeros_like(asked)
             few[runs, kept] = True
             asked &= few
-        if self.training.swaps and slots.shape[2] > 1:
+        if slots.shape[2] > 1:
             asked[runs, self._swapped(slots, generators).reshape(len(slots), -1)] = True
-        if self.training.random:
-            places = self._drawn(generators, self.training.random)
+        if self.random:
+            places = self._drawn(generators, self.random)
             asked[runs, (places * self.n_objects).astype(np.int64)] = True
         return asked & self.pool
 
     def _swapped(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Ids:
         """Return objects (runs, scenes, swaps) with one concept of another object; -1: none."""
-        shape = (*slots.shape[1:2], self.training.swaps)
+        shape = (*slots.shape[1:2], SWAPS)
         n = (slots >= 0).sum(2)[..., None]
         first, other, type_ = (self._drawn(generators, *shape) for _ in range(3))
         i = (first * n).astype(np.int64)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.dual.objects import Ids
-from bindscope.studies.concepts.dual_config import Candidates
+from bindscope.studies.concepts.config import Candidates
+from bindscope.studies.concepts.dual.batches import Ids
 from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Scenes
 from bindscope.studies.concepts.set_separation import (

@@ -14,21 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from bindscope.studies.concepts.complexity.approximators import Approximator, Kind, approximate
-from bindscope.studies.concepts.complexity.coordinates import Starts
-from bindscope.studies.concepts.complexity.splits import ObjectSplit
+from bindscope.studies.concepts.approximators import Approximator, Kind, approximate
 from bindscope.studies.concepts.decomposition import r_squared
+from bindscope.studies.concepts.dual.batches import Split
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
-from bindscope.studies.concepts.dual.objects import Split
-from bindscope.studies.concepts.dual.stored import StoredRun
+from bindscope.studies.concepts.dual.runs import StoredRun
 from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import object_vectors
 
 MOST_SCENES = 12_000  # pairs that are measured, drawn at random where there are more
 RULES: dict[str, Kind] = {"additive": "additive", "product": "per_object"}
-STARTS = Starts(number=4)
+STARTS = 4
 
 
 def measured(
@@ -72,27 +71,24 @@ def measured(
 def _rules(z: Floats, scenes: Scenes, split: Split, queries: Readout) -> dict[str, float]:
     """Return R2 and accuracy of each rule on held-out objects."""
     vectors = object_vectors(z, scenes, "avg")
-    own = vectors.without_slots
-    none = np.zeros(0, np.int64)
+    table = vectors.without_slots
     objects = ObjectSplit(
-        len(split.train) / len(own), 0, split.train, split.train, split.test,
-        train=split.train, validation=split.validation, test=split.test, mixed=none,
-        absent_values=split.missing_values, draws=1,
-    )  # fmt: skip
-    alone = Scenes(np.arange(len(own))[:, None], scenes.sizes)
+        0, split.train, split.train, split.validation, split.test, split.missing_values
+    )
+    alone = Scenes(np.arange(len(table))[:, None], scenes.sizes)
     asked = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
-    found = {}
+    measures = {}
     for name, kind in RULES.items():
-        rule = Approximator(kind, starts=STARTS)
-        table = approximate(rule, own, alone, [objects]).predicted[0]
-        found[f"{name}_r2"] = r_squared(own[split.test], table[split.test])
-        embed = _summed(table, vectors.mean)
-        found[f"{name}_accuracy"] = next(
+        ((_, fit),) = approximate(Approximator(kind, starts=STARTS), table, alone, [objects])
+        predicted = fit.predicted[0]
+        measures[f"{name}_r2"] = r_squared(table[split.test], predicted[split.test])
+        embed = _summed(predicted, vectors.mean)
+        measures[f"{name}_accuracy"] = next(
             score.accuracy.value
             for score in evaluate(embed, queries, asked, split.train, (), 0)
             if (score.target, score.candidates, score.accuracy.stratum) == ("object", "full", "all")
         )
-    return found
+    return measures
 
 
 def _summed(table: Floats, mean: Doubles) -> Any:
@@ -107,7 +103,9 @@ def rows(runs: Iterable[StoredRun]) -> Iterator[dict[str, Any]]:
             np.arange(int(np.prod(sizes))), sizes, ordered=not run.encoder.order_free,
             max_scenes=MOST_SCENES, seed=run.seed,
         )  # fmt: skip
-        split = Split(run.train, run.validation, run.test, 0)
         z = run.encoder.embed(scenes.slots)
         about = {"coverage": run.coverage, "seed": run.seed}
-        yield {**about, **measured(z, scenes.slots, sizes, split, run.encoder.queries(), run.seed)}
+        yield {
+            **about,
+            **measured(z, scenes.slots, sizes, run.split, run.encoder.queries(), run.seed),
+        }

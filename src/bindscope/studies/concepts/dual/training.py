@@ -16,19 +16,51 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import log_softmax, normalize
 
-from bindscope.core.registries import resolve
 from bindscope.fitting import denormals
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.schedules import warm_up_and_cosine
-from bindscope.studies.concepts.dual.batches import VALIDATION, Batch, Batches
-from bindscope.studies.concepts.dual.encoders.base import DualEncoder
-from bindscope.studies.concepts.dual.loss import contrastive, cosines
-from bindscope.studies.concepts.dual.objects import Split, split_objects
-from bindscope.studies.concepts.dual_config import DualEncoders, DualTraining, QueryPool
-from bindscope.studies.concepts.registry import ENCODERS
+from bindscope.studies.concepts.config import DualEncoders, DualTraining, QueryPool
+from bindscope.studies.concepts.dual.batches import VALIDATION, Batch, Batches, Split, split_objects
+from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
+
+
+def cosines(scenes: Tensor, queries: Tensor) -> Tensor:
+    """Return cosines (runs, scenes, queries) of embeddings (runs, ..., dim)."""
+    return normalize(scenes, dim=-1) @ normalize(queries, dim=-1).transpose(-1, -2)
+
+
+def to_queries(logits: Tensor, positives: Tensor) -> Tensor:
+    """Return the cross-entropy of each scene's queries against its positives in equal shares.
+
+    Parameters
+    ----------
+    logits
+        float32 (runs, scenes, queries), -inf for what is not asked.
+    positives
+        bool of that shape; a scene without any is left out.
+
+    Returns
+    -------
+    Means over scenes (runs,), in nats.
+    """
+    n = positives.sum(-1)
+    lost = log_softmax(logits, -1).masked_fill(~positives, 0.0).sum(-1)
+    return -(lost / n.clamp_min(1)).sum(-1) / (n > 0).sum(-1).clamp_min(1)
+
+
+def contrastive(logits: Tensor, positives: Tensor, symmetric: bool) -> Tensor:
+    """Return the loss of scenes to queries, or its mean with that of queries to scenes; (runs,)."""
+    forward = to_queries(logits, positives)
+    if not symmetric:
+        return forward
+    # Of a query that is not asked every logit is -inf; it has no positive scene, and adds nothing.
+    back = torch.where(torch.isneginf(logits), torch.zeros_like(logits), logits)
+    return 0.5 * (forward + to_queries(back.transpose(1, 2), positives.transpose(1, 2)))
+
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +84,9 @@ class Runs:
         """Draw the objects of every coverage and seed."""
         pairs = [(coverage, seed) for coverage in entry.coverages for seed in entry.seeds]
         splits = [
-            split_objects(
-                sizes, coverage, entry.validation_share, seed,
-                every_value=entry.require_value_coverage,
-            )
+            split_objects(sizes, coverage, seed, every_value=entry.require_value_coverage)
             for coverage, seed in pairs
-        ]  # fmt: skip
+        ]
         coverages, seeds = zip(*pairs, strict=True)
         return cls(coverages, seeds, tuple(splits))
 
@@ -140,8 +169,7 @@ def _best(name: str) -> str:
 
 def build(kind: str, sizes: Sequence[int], options: Any, seeds: Sequence[int]) -> DualEncoder:
     """Make the encoders of some runs, by the name of their kind."""
-    made: DualEncoder = resolve(ENCODERS[kind])(sizes, options, seeds)
-    return made
+    return ENCODERS[kind](sizes, options, seeds)
 
 
 @denormals.flushed()
@@ -219,16 +247,15 @@ class _Task:
         held_in = self.scenes.batch(0, VALIDATION)
         # Validation objects among all that there are, or many of them; those for testing are in no
         # scene of it.
-        asked = training.model_copy(update={"queries": "pool"})
+        asked, few = training.model_copy(update={"queries": "pool"}), 0
         if len(runs.splits) * self.scenes.n_objects > MOST_QUERIES:
             few = max(MOST_QUERIES // len(runs.splits) - 2 * training.batch_size, 1)
-            changes = {"queries": "batch", "max_objects": None, "random": few}
-            asked = training.model_copy(update=changes)
+            asked = training.model_copy(update={"queries": "batch", "max_objects": None})
         enough = [split if len(split.validation) else replace(split, validation=split.train[:1])
                   for split in runs.splits]  # fmt: skip
         held_out = Batches(
             sizes, [replace(split, train=split.validation) for split in enough],
-            runs.seeds, "all", asked,
+            runs.seeds, "all", asked, few,
         ).batch(0, VALIDATION)  # fmt: skip
         self.validation = [self._moved(batch) for batch in (held_in, held_out)]
         self.without = torch.tensor([not len(split.validation) for split in runs.splits])

@@ -1,21 +1,24 @@
-"""One job: train dual encoders of all coverages and seeds, and ask what they recognise."""
+"""One job: train dual encoders of all coverages and seeds, score them, write and read them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite, prod
+from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor, from_numpy
 
 from bindscope.core.files import canonical_json, write_atomic, write_json
-from bindscope.studies.concepts.dual.encoders.base import DualEncoder
+from bindscope.studies.concepts.config import DualEncoders
+from bindscope.studies.concepts.dual.batches import Split
+from bindscope.studies.concepts.dual.encoders import DualEncoder
 from bindscope.studies.concepts.dual.evaluation import Score, evaluate, pairs
-from bindscope.studies.concepts.dual.objects import Split
 from bindscope.studies.concepts.dual.training import Runs, Trained, build
-from bindscope.studies.concepts.dual_config import DualEncoders
 from bindscope.studies.concepts.scenes import Scenes
 
 FITTED = 0.95  # of training pairs that are recognised
@@ -173,3 +176,59 @@ def write_results(
     write_json(output.history, history)
     lines = "".join(canonical_json({**names, **row}) + "\n" for row in found)
     write_atomic(output.rows, lines)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One coverage and seed of a job.
+
+    Attributes
+    ----------
+    coverage, seed
+        Which one.
+    encoder
+        Its encoders, on the CPU.
+    split
+        Its objects.
+    """
+
+    coverage: float
+    seed: int
+    encoder: DualEncoder
+    split: Split
+
+
+def stored_runs(
+    path: Path | str, encoder: Mapping[str, Any], sizes: Sequence[int], selected: str = "final"
+) -> Iterator[StoredRun]:
+    """Yield the runs of a job, in its order.
+
+    Parameters
+    ----------
+    path
+        The job's weights.
+    encoder
+        Kind and options, as the configuration has them.
+    sizes
+        The job's numbers of values.
+    selected
+        Which weights.
+    """
+    # Of an entry, only its encoder is read: coverages and seeds are in the file.
+    fields = {"name": "stored", "encoder": encoder, "spaces": [tuple(sizes)], "coverages": [0.5]}
+    entry = DualEncoders.model_validate(fields)
+    with safe_open(str(path), framework="pt") as file:
+        weights = {
+            name.removeprefix(f"{selected}."): file.get_tensor(name)
+            for name in file.keys()  # noqa: SIM118
+            if name.startswith(f"{selected}.")
+        }
+        for i, about in enumerate(json.loads(file.metadata()["runs"])):
+            train, validation, test = (
+                file.get_tensor(f"objects.{i}.{part}").numpy()
+                for part in ("train", "validation", "test")
+            )
+            run = run_of(entry, sizes, about["seed"], weights, i)
+            yield StoredRun(
+                about["coverage"], about["seed"], run, Split(train, validation, test, 0)
+            )

@@ -1,0 +1,330 @@
+"""Dual encoders of several runs at once: products, sets of MLPs, transformers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from math import log
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from bindscope.studies.concepts.config import (
+    MlpSetOptions,
+    ProductOptions,
+    TransformerOptions,
+)
+from bindscope.studies.concepts.dual.batches import Ids, offsets
+from bindscope.studies.concepts.recognition import Readout, queries
+from bindscope.studies.concepts.scenes import Floats, values_of
+
+ROWS = 8192  # embedded at a time
+
+
+class DualEncoder(nn.Module, ABC):
+    """Encodes scenes and queries, of several runs at once.
+
+    Every parameter has the runs as its first axis, and no run depends on another.
+
+    Parameters
+    ----------
+    sizes
+        Number of values of each concept type.
+    options
+        The kind's entry of the configuration.
+    seeds
+        Seed of the initial weights of each run.
+    """
+
+    order_free = False
+    """Whether the order of the objects of a scene cannot matter."""
+
+    def __init__(self, sizes: Sequence[int], options: Any, seeds: Sequence[int]) -> None:
+        super().__init__()
+        self.sizes, self.options, self.seeds = tuple(sizes), options, tuple(seeds)
+        self._generators = {seed: torch.Generator().manual_seed(seed) for seed in self.seeds}
+        values = values_of(np.arange(np.prod(self.sizes)), self.sizes)
+        tokens = torch.from_numpy(values + offsets(self.sizes))
+        self.register_buffer("tokens", tokens, persistent=False)
+        self.tokens: Tensor
+
+    def normal(self, *shape: int, deviation: float) -> nn.Parameter:
+        """Return a parameter (runs, *shape) of normal numbers, those of one seed alike."""
+        drawn = {
+            seed: torch.randn(shape, generator=generator) * deviation
+            for seed, generator in self._generators.items()
+        }
+        return nn.Parameter(torch.stack([drawn[seed] for seed in self.seeds]))
+
+    @abstractmethod
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return embeddings of scenes.
+
+        Parameters
+        ----------
+        slots
+            Objects, int64 (runs, scenes, places), -1 where there is none.
+
+        Returns
+        -------
+        float32 (runs, scenes, dim), neither centered nor scaled.
+        """
+
+    @abstractmethod
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return embeddings (runs, queries, dim) of objects as queries, int64 (runs, queries)."""
+
+    @abstractmethod
+    def concepts(self) -> Tensor:
+        """Return embeddings (runs, tokens, dim) of the values of all types as queries."""
+
+    @torch.no_grad()
+    def embed(self, slots: Ids) -> Floats:
+        """Return raw embeddings (scenes, dim) of one run; objects int64 (scenes, places)."""
+        device = self.tokens.device
+        parts = [
+            self.scenes(torch.from_numpy(slots[start : start + ROWS])[None].to(device))[0]
+            for start in range(0, len(slots), ROWS)
+        ]
+        return np.asarray(torch.cat(parts).cpu().numpy())
+
+    @torch.no_grad()
+    def queries(self, objects: Ids | None = None) -> Readout:
+        """Return one run's queries of all values, and of some objects (default: all)."""
+        ids = np.arange(len(self.tokens)) if objects is None else objects
+        device = self.tokens.device
+        parts = [
+            self.objects(torch.from_numpy(ids[start : start + ROWS])[None].to(device))[0]
+            for start in range(0, len(ids), ROWS)
+        ]
+        by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
+        return queries(by_type, torch.cat(parts).cpu().numpy(), ids)
+
+
+def _looked_up(table: Tensor, rows: Tensor) -> Tensor:
+    """Return rows of each run's table: (runs, n, dim) by int64 (runs, ...)."""
+    runs, n, dim = table.shape
+    first = torch.arange(runs, device=rows.device).view(-1, *[1] * (rows.ndim - 1)) * n
+    return nn.functional.embedding(rows + first, table.reshape(runs * n, dim))
+
+
+class ProductEncoder(DualEncoder):
+    """An object is the element-wise product of its concepts' vectors, a scene the sum of objects.
+
+    A new combination of known values has a vector that no sum of parts has, so that a model of this
+    kind can name objects that it never saw: the positive control, by construction. Scenes and
+    queries have tables of their own.
+    """
+
+    order_free = True
+
+    def __init__(self, sizes: Sequence[int], options: ProductOptions, seeds: Sequence[int]) -> None:
+        super().__init__(sizes, options, seeds)
+        n, dim = sum(self.sizes), options.dim
+        self.scene_table = self.normal(n, dim, deviation=1.0)
+        self.query_table = self.normal(n, dim, deviation=1.0)
+        self.concept_table = self.normal(n, dim, deviation=1.0)
+        if options.mixing:
+            self.scene_mixing = self.normal(dim, dim, deviation=dim**-0.5)
+            self.query_mixing = self.normal(dim, dim, deviation=dim**-0.5)
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
+        products = _looked_up(self.scene_table, self.tokens[slots.clamp_min(0)]).prod(-2)
+        there = (slots >= 0).to(products.dtype)
+        summed = torch.einsum("rbmd,rbm->rbd", products, there)
+        return summed @ self.scene_mixing if self.options.mixing else summed
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return products of the queries' own vectors; see `DualEncoder.objects`."""
+        products = _looked_up(self.query_table, self.tokens[ids]).prod(-2)
+        return products @ self.query_mixing if self.options.mixing else products
+
+    def concepts(self) -> Tensor:
+        """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""
+        return self.concept_table
+
+
+class MlpSetEncoder(DualEncoder):
+    """An object is an MLP's answer to its concepts' vectors, a scene the sum of objects.
+
+    It can fit any scene of training objects, and nothing in it determines what a new combination
+    is: the negative control. Queries have another MLP.
+    """
+
+    order_free = True
+
+    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seeds: Sequence[int]) -> None:
+        super().__init__(sizes, options, seeds)
+        self.scene_objects = _Mlp(self, options)
+        self.query_objects = _Mlp(self, options)
+        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
+        answers = self.scene_objects(self.tokens[slots.clamp_min(0)])
+        return torch.einsum("rbmd,rbm->rbd", answers, (slots >= 0).to(answers.dtype))
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return the answers of the queries' MLP; see `DualEncoder.objects`."""
+        answers: Tensor = self.query_objects(self.tokens[ids])
+        return answers
+
+    def concepts(self) -> Tensor:
+        """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""
+        return self.concept_table
+
+
+class _Mlp(nn.Module):
+    """One hidden layer over vectors of the values of all types, with weights of each run."""
+
+    def __init__(self, encoder: DualEncoder, options: MlpSetOptions) -> None:
+        super().__init__()
+        width = len(encoder.sizes) * options.dim
+        self.table = encoder.normal(sum(encoder.sizes), options.dim, deviation=1.0)
+        self.into = encoder.normal(width, options.hidden, deviation=(2 / width) ** 0.5)
+        self.offset = encoder.normal(options.hidden, deviation=0.0)
+        self.out = encoder.normal(options.hidden, options.dim, deviation=options.hidden**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return (runs, ..., dim) of tokens, int64 (runs, ..., types)."""
+        vectors = _looked_up(self.table, tokens).flatten(-2)
+        rows = vectors.flatten(1, -2) @ self.into + self.offset[:, None]
+        answers = rows.relu() @ self.out
+        return answers.view(*vectors.shape[:-1], -1)
+
+
+START, END, LAST, PADDING = range(4)  # tokens after those of the values
+SPECIAL = 4
+
+
+class TransformerEncoder(DualEncoder):
+    """Two transformers over symbolic tokens, of scenes and of queries.
+
+    A scene is ``[start c1 ... cC end]`` for each object and a last token, whose state after the
+    last block is mapped to the embedding; queries are sequences of that kind. Blocks normalise
+    first, there is no norm at the end, positions are sinusoids (arXiv 2605.31503).
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], options: TransformerOptions, seeds: Sequence[int]
+    ) -> None:
+        super().__init__(sizes, options, seeds)
+        n_tokens = sum(self.sizes) + SPECIAL
+        self.scene_towers = _Towers(n_tokens, options, [2 * seed for seed in self.seeds])
+        self.query_towers = _Towers(n_tokens, options, [2 * seed + 1 for seed in self.seeds])
+
+    def scenes(self, slots: Tensor) -> Tensor:
+        """Return the state of the last token; see `DualEncoder.scenes`."""
+        states: Tensor = self.scene_towers(*self.sequences(slots))
+        return states
+
+    def objects(self, ids: Tensor) -> Tensor:
+        """Return embeddings of scenes of one object as queries; see `DualEncoder.objects`."""
+        states: Tensor = self.query_towers(*self.sequences(ids[..., None]))
+        return states
+
+    def concepts(self) -> Tensor:
+        """Return embeddings of a value and the last token; see `DualEncoder.concepts`."""
+        n, runs = sum(self.sizes), len(self.seeds)
+        values = torch.arange(n, device=self.tokens.device)
+        sequences = torch.stack([values, torch.full_like(values, n + LAST)], 1)
+        lengths = torch.full((n,), 2, device=values.device)
+        states: Tensor = self.query_towers(sequences.expand(runs, -1, -1), lengths.expand(runs, -1))
+        return states
+
+    def sequences(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tokens of scenes, and how many of them are no padding.
+
+        Parameters
+        ----------
+        slots
+            Objects, int64 (runs, scenes, places), -1 after the last one of a scene.
+
+        Returns
+        -------
+        int64 (runs, scenes, places * (types + 2) + 1) and (runs, scenes).
+        """
+        n, types = sum(self.sizes), len(self.sizes)
+        values = self.tokens[slots.clamp_min(0)]
+        start = torch.full_like(values[..., :1], n + START)
+        objects = torch.cat([start, values, torch.full_like(start, n + END)], -1)
+        objects = objects.masked_fill((slots < 0)[..., None], n + PADDING).flatten(-2)
+        room = torch.full_like(objects[..., :1], n + PADDING)
+        tokens = torch.cat([objects, room], -1)
+        last = (slots >= 0).sum(-1) * (types + 2)
+        return tokens.scatter(-1, last[..., None], n + LAST), last + 1
+
+
+class Tower(nn.Module):
+    """A transformer of torch over sequences of tokens."""
+
+    def __init__(self, n_tokens: int, options: TransformerOptions) -> None:
+        super().__init__()
+        width = options.width
+        layer = nn.TransformerEncoderLayer(
+            width, options.heads, options.hidden, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        self.table = nn.Embedding(n_tokens, width)
+        self.blocks = nn.TransformerEncoder(layer, options.layers, enable_nested_tensor=False)
+        self.out = nn.Linear(width, options.dim, bias=False)
+        for parameter in self.parameters():  # layers are copies of one another otherwise
+            if parameter.ndim > 1:
+                nn.init.xavier_normal_(parameter)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return (n, dim) of tokens, int64 (n, length), the first `lengths` (n,) of each."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        states = self.table(tokens)
+        states = states + sinusoids(tokens.shape[1], states.shape[-1]).to(states)
+        states = self.blocks(states, src_key_padding_mask=places >= lengths[:, None])
+        last = (lengths - 1)[:, None, None].expand(-1, 1, states.shape[-1])
+        embeddings: Tensor = self.out(states.gather(1, last).squeeze(1))
+        return embeddings
+
+
+class _Towers(nn.Module):
+    """A tower per run; parameters are those of `Tower`, stacked along a first axis."""
+
+    def __init__(self, n_tokens: int, options: TransformerOptions, seeds: Sequence[int]) -> None:
+        super().__init__()
+        towers = []
+        for seed in seeds:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                towers.append(Tower(n_tokens, options))
+        stacked, _ = stack_module_state(towers)
+        self.weights = nn.ParameterDict(
+            {name.replace(".", "-"): nn.Parameter(value) for name, value in stacked.items()}
+        )
+        # In no registry of modules: it lends its shape only, and has no weights of any run. In
+        # training mode it takes no fused path, which vmap cannot.
+        self._shape = (towers[0].to("meta"),)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Return (runs, n, dim) of tokens, int64 (runs, n, length), and lengths (runs, n)."""
+        weights = {name.replace("-", "."): value for name, value in self.weights.items()}
+
+        def run(own: dict[str, Tensor], *inputs: Tensor) -> Tensor:
+            states: Tensor = functional_call(self._shape[0], own, inputs)
+            return states
+
+        with sdpa_kernel(SDPBackend.MATH):  # the others have no batching rule
+            states: Tensor = vmap(run)(weights, tokens, lengths)
+        return states
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """Return positions (length, width) as sines and cosines of falling frequency, side by side."""
+    rates = torch.exp(torch.arange(0, width, 2) * (-log(10_000.0) / width))
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
+
+
+ENCODERS: dict[str, type[DualEncoder]] = {
+    "product": ProductEncoder, "mlp_set": MlpSetEncoder, "transformer": TransformerEncoder,
+}  # fmt: skip

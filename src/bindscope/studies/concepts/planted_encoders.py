@@ -1,0 +1,102 @@
+"""Embeddings whose structure is known, for every analysis of the study.
+
+All are sums over slots of Gaussian vectors with variance 1 per coordinate. A slot may add to a
+table's vectors some of its own (`slot_effect`), else the order of objects leaves no trace.
+
+Source: specification, section 6, tier A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.scenes import Doubles, Integers, Scenes
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What the tables of an encoder are drawn from.
+
+    Attributes
+    ----------
+    dim
+        Dimensions d; with fewer than objects, linear probes cannot tell all objects apart.
+    seed
+        Of the tables.
+    slot_effect
+        Standard deviation of what a slot adds to the vectors of its own.
+    places
+        Where the objects of scenes stand that do not fill their slots: the number of slots, and
+        the place of each object, (n, m). Default: the slots in their order.
+    """
+
+    dim: int
+    seed: int = 0
+    slot_effect: float = 0.0
+    places: tuple[int, Integers] | None = None
+
+    def table(self, rows: int, n_slots: int, *purpose: int) -> Doubles:
+        """Return vectors (m, rows, d); `purpose` tells the tables of one encoder apart."""
+        draw = rng(self.seed, *purpose)
+        common = draw.standard_normal((1, rows, self.dim))
+        own = draw.standard_normal((n_slots, rows, self.dim))
+        return common + self.slot_effect * own
+
+    def concepts(self, scenes: Scenes, *purpose: int) -> Doubles:
+        """Return the vector of each value in each slot, (n, m, C, d)."""
+        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
+        found = [
+            self.table(size, n_slots, *purpose, k)[place, scenes.values[:, :, k]]
+            for k, size in enumerate(scenes.sizes)
+        ]
+        return np.stack(found, axis=2)
+
+    def objects(self, scenes: Scenes, *purpose: int) -> Doubles:
+        """Return the vector of each object in its slot, (n, m, d)."""
+        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
+        return np.asarray(self.table(scenes.n_objects, n_slots, *purpose)[place, scenes.slots])
+
+
+def additive(scenes: Scenes, planted: Planted) -> Doubles:
+    """Sum of the values' vectors: both levels of decomposition hold, binding cannot be read."""
+    return np.asarray(planted.concepts(scenes, 1).sum(axis=(1, 2)))
+
+
+def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
+    """Sum of the values' vectors and of a vector per object that follows from no rule.
+
+    Probes read the objects, and no approximator predicts those it has not seen.
+
+    Parameters
+    ----------
+    weight
+        Of the objects' vectors, beta of the specification.
+    """
+    return np.asarray(additive(scenes, planted) + weight * planted.objects(scenes, 2).sum(axis=1))
+
+
+def per_object(scenes: Scenes, planted: Planted) -> Doubles:
+    """Sum over objects of the product of their values' vectors, coordinate by coordinate."""
+    return np.asarray(planted.concepts(scenes, 3).prod(axis=2).sum(axis=1))
+
+
+def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Doubles:
+    """Sum of the values' vectors, and the product over all of 1 + spread times others.
+
+    About 1, since of a product about 0 nothing can be read linearly: about 1 it holds the products
+    within objects as well, next to those across.
+    """
+    product = (1 + spread * planted.concepts(scenes, 4)).prod(axis=(1, 2))
+    return np.asarray(additive(scenes, planted) + product)
+
+
+ENCODERS: dict[str, Callable[[Scenes, Planted], Doubles]] = {
+    "additive": additive,
+    "lookup": lookup,
+    "per_object": per_object,
+    "global": global_product,
+}
