@@ -67,5 +67,5 @@ def given(product: Product, folder: Path) -> Given:
 
 def table(graph: Graph, folder: Path, *steps: str) -> pd.DataFrame:
     """Build the table of the rows that jobs of some steps (default: all) left."""
-    made = graph.of(*(steps or EMBEDDING_STEPS))
-    return CONCEPTS.build(Inputs({"rows": [given(p, folder) for p in made]}))
+    products = graph.of(*(steps or EMBEDDING_STEPS))
+    return CONCEPTS.build(Inputs({"rows": [given(p, folder) for p in products]}))

@@ -254,11 +254,11 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
     assert {(row["run"], row["coverage"]) for row in wanted} == {
         (run, coverage) for run in (0, 1) for coverage in (0.5, 0.8)
     }  # fmt: skip
-    asked, rows_of = [], approximators.approximator_rows
+    calls, rows_of = [], approximators.approximator_rows
 
     def dying(embedded, options, coverages, *how):
-        asked.append(coverages)
-        if len(asked) == 3:
+        calls.append(coverages)
+        if len(calls) == 3:
             raise KeyboardInterrupt
         return rows_of(embedded, options, coverages, *how)
 
@@ -267,9 +267,9 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         approximators.rows_of_runs(runs, spec, checkpoint)
     assert approximators.rows_of_runs(runs, spec, checkpoint) == wanted
-    assert asked == [[0.5], [0.8], [0.5], [0.5], [0.8]]
+    assert calls == [[0.5], [0.8], [0.5], [0.5], [0.8]]
     assert approximators.rows_of_runs(runs, spec, replace(checkpoint, key="x")) == wanted
-    assert len(asked) == 9  # of another key nothing is taken
+    assert len(calls) == 9  # of another key nothing is taken
 
 
 def test_a_fit_that_still_falls_is_flagged(monkeypatch):

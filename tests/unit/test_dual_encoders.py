@@ -110,8 +110,7 @@ def test_values_that_no_training_object_has_are_counted_where_they_are_allowed()
 def batches(pool: str = "train_only", n_runs: int = 2, **changes: Any) -> Batches:
     seeds = tuple(i % 2 for i in range(n_runs))
     splits = [
-        split_objects((5, 4), (0.5, 0.6)[i % 2], seeds[i], every_value=True)
-        for i in range(n_runs)
+        split_objects((5, 4), (0.5, 0.6)[i % 2], seeds[i], every_value=True) for i in range(n_runs)
     ]
     random = changes.pop("random", 0)
     given = DualTraining.model_validate({"batch_size": 7, **changes})

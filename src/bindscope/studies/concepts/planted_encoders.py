@@ -2,8 +2,6 @@
 
 All are sums over slots of Gaussian vectors with variance 1 per coordinate. A slot may add to a
 table's vectors some of its own (`slot_effect`), else the order of objects leaves no trace.
-
-Source: specification, section 6, tier A.
 """
 
 from __future__ import annotations
@@ -43,17 +41,17 @@ class Planted:
         """Return vectors (m, rows, d); `purpose` tells the tables of one encoder apart."""
         draw = rng(self.seed, *purpose)
         common = draw.standard_normal((1, rows, self.dim))
-        own = draw.standard_normal((n_slots, rows, self.dim))
-        return common + self.slot_effect * own
+        of_slots = draw.standard_normal((n_slots, rows, self.dim))
+        return common + self.slot_effect * of_slots
 
     def concepts(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each value in each slot, (n, m, C, d)."""
         n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
-        found = [
+        vectors = [
             self.table(size, n_slots, *purpose, k)[place, scenes.values[:, :, k]]
             for k, size in enumerate(scenes.sizes)
         ]
-        return np.stack(found, axis=2)
+        return np.stack(vectors, axis=2)
 
     def objects(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each object in its slot, (n, m, d)."""

@@ -375,11 +375,11 @@ class ModelsTable:
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the rows of measures, `geometry`, to those of recognition, `rows`."""
         frame = frame_of(rows_of(inputs.of("rows")), GENERALIZATION_SCHEMA)
-        taken = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
-        taken |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
+        sources = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
+        sources |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
         columns = {
             name: recognized(frame, **rows).set_index(list(RUN))[column]
-            for name, (rows, column) in taken.items()
+            for name, (rows, column) in sources.items()
         }
         beside = pd.DataFrame(columns).to_dict("index")
         measured = rows_of(inputs.of("geometry"))

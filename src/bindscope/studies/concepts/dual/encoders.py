@@ -309,8 +309,8 @@ class _Towers(nn.Module):
         """Return (runs, n, dim) of tokens, int64 (runs, n, length), and lengths (runs, n)."""
         weights = {name.replace("-", "."): value for name, value in self.weights.items()}
 
-        def run(own: dict[str, Tensor], *inputs: Tensor) -> Tensor:
-            states: Tensor = functional_call(self._shape[0], own, inputs)
+        def run(parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
+            states: Tensor = functional_call(self._shape[0], parameters, inputs)
             return states
 
         with sdpa_kernel(SDPBackend.MATH):  # the others have no batching rule
