@@ -35,10 +35,14 @@ _DRAWN = {
     "mitsuba": 3000,
     "photos": 40,
 }
+_MITSUBA = 3.4e7  # steps that its start and the compiling of its kernels take (`occlusion`)
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
 _VIT = 0.75  # share of the rate of large products that small transformers reach (zoo, default run)
+# Of a library's model: passes over one image that check how it is read, and numbers that are made
+# of each weight, which the library draws before the checkpoint replaces it.
+_CHECKS, _DRAWN_WEIGHT = 2, 10
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
@@ -156,6 +160,8 @@ def scenes(product: Product) -> Work:
     kind = "mitsuba" if backend.get("kind") == "mitsuba" else render["kind"]
     samples = backend.get("samples", 64) / 64 if kind == "mitsuba" else 1
     work = _drawn(content, kind, side_of(render), samples)
+    if kind == "mitsuba":
+        return replace(work, python=work.python + _MITSUBA)
     if kind != "shapes":
         return work
     space = content["dataset"]["space"]
@@ -330,13 +336,16 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
     n, batch = _n_part(content) * content.get("windows", 1) ** 2, how["batch_size"]
     batch = min(batch, n)
     on_gpu = content["device"] == "cuda"
+    checks = _CHECKS * shape.network
+    read = n + checks
     forward = 4 * shape.weights + shape.batch_bytes(batch)
     images = 4 * batch * 3 * image_px(product) ** 2
     return Work(
         "hub" if shape.network or content["model"]["source"].startswith("toy:") else "torch",
         passes=n,
-        flops=n * shape.flops(deepest) / _VIT,
-        elements=n * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2),
+        flops=(n * shape.flops(deepest) + checks * shape.flops()) / _VIT,
+        elements=read * (4 * shape.n_layers * shape.tokens * shape.width + 12 * shape.input_px**2)
+        + _DRAWN_WEIGHT * shape.weights * shape.network,
         python=2e5 * (n / batch) + 5e6,
         bytes_disk=written,
         bytes_peak=(shape.weights * 4 if on_gpu else forward)
