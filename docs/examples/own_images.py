@@ -1,4 +1,4 @@
-"""Make a small folder of images and labels for docs/own_datasets.md: `own_images.py FOLDER`."""
+"""Make photos, masks and labels for docs/own_datasets.md: `own_images.py FOLDER [NUMBER]`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,43 @@ from PIL import Image, ImageDraw
 
 COLORS = {"red": (220, 20, 60), "green": (34, 139, 34), "blue": (30, 144, 255)}
 SHAPES = ("circle", "square")
+HEADER = ("image", "mask", "id", "color", "shape", "x", "y", "width", "height")
+TURNED = 6  # EXIF: viewers turn the stored pixels by 90 degrees, clockwise
+ORIENTATION = 0x0112
 
 
 def main(folder: Path, n_images: int = 240) -> None:
-    """Draw images of one to three different objects, and write `objects.csv` beside them."""
+    """Draw photos of one to three objects with a mask each, and write `objects.csv` beside them.
+
+    As a phone does, every tenth photo is stored on its side. Masks are of mode P or L.
+    """
     rng = np.random.default_rng(0)
-    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("photos", "masks"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     types = [(color, shape) for color in COLORS for shape in SHAPES]
     with (folder / "objects.csv").open("w", newline="") as handle:
         table = csv.writer(handle)
-        table.writerow(["image", "color", "shape", "x0", "y0", "x1", "y1"])
+        table.writerow(HEADER)
         for number in range(n_images):
-            image = Image.new("RGB", (48, 32), "white")
-            drawing = ImageDraw.Draw(image)
+            photo, mask = Image.new("RGB", (48, 32), "white"), Image.new("L", (48, 32))
+            files = f"photos/{number:03d}.jpg", f"masks/{number:03d}.png"
             chosen = rng.permutation(len(types))[: rng.integers(1, 4)]
-            places = rng.permutation(6)
-            for kind, place in zip(chosen, places, strict=False):
+            for id_, (kind, cell) in enumerate(zip(chosen, rng.permutation(6), strict=False), 1):
                 color, shape = types[kind]
-                left, top = 16 * int(place % 3) + 2, 16 * int(place // 3) + 2
-                box = (left, top, left + 11, top + 11)
-                draw = drawing.ellipse if shape == "circle" else drawing.rectangle
-                draw(box, fill=COLORS[color])
-                edges = (left, top, left + 12, top + 12)
-                table.writerow([f"{number:03d}.png", color, shape, *edges])
-            image.save(folder / f"{number:03d}.png")
+                left, top = 16 * int(cell % 3) + 2, 16 * int(cell // 3) + 2
+                for image, fill in ((photo, COLORS[color]), (mask, id_)):
+                    drawing = ImageDraw.Draw(image)
+                    draw = drawing.ellipse if shape == "circle" else drawing.rectangle
+                    draw((left, top, left + 11, top + 11), fill=fill)
+                table.writerow([*files, id_, color, shape, left, top, 12, 12])
+            exif = Image.Exif()
+            if number % 10 == 0:
+                photo, exif[ORIENTATION] = photo.transpose(Image.Transpose.ROTATE_90), TURNED
+            photo.save(folder / files[0], quality=95, exif=exif)
+            if number % 2:
+                mask = mask.convert("P")
+            mask.save(folder / files[1])
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -71,7 +71,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     from bindscope.commands.plan import dry_run
 
-    print(dry_run(arguments.configfile))
+    print(*graph.notes, dry_run(arguments.configfile), sep="\n")
     return 0
 
 

@@ -11,7 +11,8 @@ from bindscope.config.observed import PhotosRenderer
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.photos import write_photos
-from bindscope.sources.records import Record, read_source, write_records
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import Record, write_records
 from segmented_releases import (
     BUILDING,
     CAR,

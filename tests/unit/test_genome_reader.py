@@ -24,7 +24,8 @@ from bindscope.priors.assignments import (
     assignment_rows,
     corpus_log_weights,
 )
-from bindscope.sources.records import objects_of, read_source
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import objects_of
 from bindscope.studies.build import build
 from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 

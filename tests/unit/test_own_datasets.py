@@ -20,6 +20,7 @@ from bindscope.core.digests import write_digests
 from bindscope.core.errors import ConfigError, StoreError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.store.reader import open_store
+from bindscope.sources.survey import with_counts
 from bindscope.studies.build import build, read_graph
 
 PAGE = (ROOT / "docs" / "own_datasets.md").read_text()
@@ -30,6 +31,11 @@ def example() -> dict[str, Any]:
     (text,) = re.findall(r"```yaml\n(datasets:.*?)```", PAGE, flags=re.S)
     found: dict[str, Any] = yaml.safe_load(text)
     return found
+
+
+def planned(config: dict[str, Any]) -> Graph:
+    """The products of a configuration of this page."""
+    return build(Config.model_validate(with_counts(config)))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +63,7 @@ def make(product: Product, made: set[str]) -> None:
 @pytest.fixture(scope="module")
 def done(folder: Path) -> Graph:
     """The graph of the page's configuration, with its tables made."""
-    graph = build(Config.model_validate(example()))
+    graph = planned(example())
     made: set[str] = set()
     for product in graph.of("table"):
         make(product, made)
@@ -85,13 +91,17 @@ def test_images_and_labels_belong_together(done: Graph, folder: Path) -> None:
     (codes,) = (p for p in done.of("record_codes") if p.wildcards["split"] == "test")
     shard = open_store(folder / scenes.path())
     objects = open_store(folder / codes.path()).read("objects")
-    images, cells, boxes = (shard.read(name) for name in ("images", "cells", "boxes"))
-    assert images.shape == (32, 16, 16, 3)
-    for image, mine, places, code in zip(images, cells, boxes, objects, strict=True):
+    images, cells, boxes, masks = (
+        shard.read(name) for name in ("images", "cells", "boxes", "masks")
+    )
+    assert images.shape == (len(objects), 16, 16, 3)
+    for image, mine, places, mask, code in zip(images, cells, boxes, masks, objects, strict=True):
         present = mine[mine >= 0]
         assert sorted(present) == list(code.nonzero()[0])
-        for cell, (left, top, right, bottom) in zip(present, places, strict=False):
+        assert set(mask.ravel()) == {*range(len(present) + 1)}
+        for j, (cell, (left, top, right, bottom)) in enumerate(zip(present, places, strict=False)):
             middle = image[(top + bottom) // 2, (left + right) // 2].astype(int)
+            assert mask[(top + bottom) // 2, (left + right) // 2] == j + 1
             # Strongest channel of red, green and blue objects (cells: color varies slower).
             assert middle.argmax() == cell // 2
 
@@ -101,8 +111,8 @@ def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
     Path("kitchen.yaml").write_text(yaml.safe_dump(example()))
     wanted = {"dataset": "kitchen", "model": "vit", "layer": 1, "configfile": "kitchen.yaml"}
     opened = bindscope.open(**wanted, split="test")
-    assert opened.activations.shape[0] == len(opened.objects) == 32
-    assert opened.features.shape == (32, 5)
+    assert opened.activations.shape[0] == len(opened.objects) == len(opened.features)
+    assert opened.features.shape[1] == 5
     (index,) = done.of("index", model="vit")
     whole = Path(index.path()).read_bytes()
     Path(index.path()).write_bytes(whole + b" ")
@@ -113,7 +123,7 @@ def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
 
 def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None:
     def keys(config: dict[str, Any]) -> dict[str, str]:
-        graph = build(Config.model_validate(config))
+        graph = planned(config)
         return {f"{p.rule} {sorted(p.wildcards)} {p.wildcards.get('split')}": p.key
                 for p in graph.products.values()}  # fmt: skip
 
@@ -122,7 +132,7 @@ def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None
     content = path.read_bytes()
     path.touch()
     assert keys(example()) == before
-    path.write_bytes(content.replace(b"red", b"blue", 1))
+    path.write_bytes(content.replace(b"12,12", b"11,12", 1))
     try:
         after = keys(example())
     finally:
@@ -133,6 +143,7 @@ def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None
 
 def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
     config = example()
+    config["datasets"][0] |= {"n_scenes": dict.fromkeys(("train", "val", "test"), 8)}
     config["datasets"][0]["source"]["path"] = "own_images/nothing.csv"
     with pytest.raises(ConfigError, match=r"nothing\.csv: there is no such file or folder"):
         read_graph(config, "kitchen.yaml")
@@ -143,7 +154,7 @@ def test_maps_of_attention_need_masks_and_are_left_out(folder: Path) -> None:
     study = config["studies"]["binding_information"]
     study["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
     study["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
-    graph = build(Config.model_validate(config))
+    graph = planned(config)
     assert [fit.wildcards["tokens"] for fit in graph.of("fit")] == ["patches"]
     assert not graph.of("attention")
 
@@ -152,7 +163,7 @@ def test_splits_by_feature_code_resample_feature_codes(folder: Path) -> None:
     config = example()
     for rule, disjoint in (("hashed_images", False), ("hashed_feature_codes", True)):
         config["datasets"][0]["split"] = {"rule": rule}
-        (fit,) = build(Config.model_validate(config)).of("fit")
+        (fit,) = planned(config).of("fit")
         assert json.loads(fit.spec)["disjoint"] is disjoint
 
 
@@ -169,7 +180,7 @@ def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
     config["datasets"][0]["space"] = {
         "kind": "uniform", "max_objects": 3, "groups": config["datasets"][0]["space"]["groups"],
     }  # fmt: skip
-    graph = build(Config.model_validate(config))
+    graph = planned(config)
     assert not graph.of("counted_priors", "counted_anchors")
     (priors,) = graph.of("priors")
     made: set[str] = set()

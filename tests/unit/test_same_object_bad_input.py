@@ -15,7 +15,8 @@ from segmented_photos import COCO, MASK, ade, coco, stored
 from bindscope.core.errors import InputError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.sources.records import read_source, write_records
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import write_records
 from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.findings import _left_out
 from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_samples
@@ -53,7 +54,7 @@ def skipped_reasons(skipped: list[Any]) -> list[tuple[str, str]]:
 def test_every_bad_image_is_listed_with_its_reason_and_the_rest_is_used(
     release: Path, tmp_path: Path
 ) -> None:
-    source = ade(release, source={"bad_masks": "skip"})
+    source = ade(release, source={"bad_images": "skip"})
     images, splits, values, skipped = read_source(source)
     usable = [record for mine in splits.values() for record in mine]
     assert [Path(record.image).stem[-1] for record in usable] == ["4", "7", "8", "6"]
@@ -102,7 +103,7 @@ def test_coco_skips_what_does_not_decode_and_masks_of_another_size(tmp_path: Pat
     masks = folder / "annotations" / "panoptic_train2017"
     (masks / "000000000009.png").unlink()
     resize(masks / "000000000025.png")
-    source = coco(folder, source={"bad_masks": "skip"})
+    source = coco(folder, source={"bad_images": "skip"})
     *_, skipped = read_source(source)
     *masked, last = skipped_reasons(skipped)
     assert masked == [

@@ -23,13 +23,8 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.base import Scene, SourceFiles
 from bindscope.sources.metadata import read_about
 from bindscope.sources.photos import load_image, write_photos
-from bindscope.sources.records import (
-    Record,
-    objects_of,
-    read_records,
-    read_source,
-    write_records,
-)
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import Record, objects_of, read_records, write_records
 from bindscope.sources.splits import assign
 
 HEADER = "image,color,shape,x0,y0,x1,y1,split"
@@ -40,6 +35,7 @@ ROWS = [
     "c.png,blue,circle,0,0,4,4,test",
 ]
 VALUES = {"color": ("red", "blue"), "shape": ("circle", "square")}
+BOXES = {"format": "xyxy", "columns": ["x0", "y0", "x1", "y1"]}
 KEYS = {"spec_key": "0" * 64, "code_key": "1" * 16}
 
 
@@ -95,7 +91,7 @@ def write_rows(folder: Path, rows: list[str], header: str = HEADER) -> None:
 
 
 def test_a_table_becomes_records(folder: Path) -> None:
-    images, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    images, splits, *_ = read_source(dataset(folder, source__boxes=BOXES))
     assert images == str(folder)
     assert {split: [r.image for r in records] for split, records in splits.items()} == {
         "train": ["a.png"], "val": ["b.png"], "test": ["c.png"],
@@ -114,9 +110,8 @@ def test_csv_and_parquet_say_the_same(folder: Path) -> None:
     for name in names[3:7]:
         table[name] = [int(value) for value in table[name]]
     pq.write_table(pa.table(table), folder / "objects.parquet")
-    box = ["x0", "y0", "x1", "y1"]
-    _, csv, *_ = read_source(dataset(folder, source__box=box))
-    parquet = dataset(folder, source__box=box, source__path=str(folder / "objects.parquet"))
+    _, csv, *_ = read_source(dataset(folder, source__boxes=BOXES))
+    parquet = dataset(folder, source__boxes=BOXES, source__path=str(folder / "objects.parquet"))
     _, same, *_ = read_source(parquet)
     for split in csv:
         assert [(r.image, r.cells, r.boxes) for r in csv[split]] == [
@@ -151,7 +146,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "empty cell": (
         {"rows": [*ROWS, "c.png,,circle,0,0,4,4,test"]},
-        ("objects.csv, row 6, column 'color'", "is empty", "take the row out"),
+        ("objects.csv, row 6, column 'color'", "is empty", "leave out its image"),
     ),
     "too few cells": (
         {"rows": [*ROWS, "c.png,red"]},
@@ -172,11 +167,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "no image": (
         {"rows": [*ROWS, "d.png,red,circle,0,0,4,4,test"]},
-        ("objects.csv, row 6", "there is no image", "d.png", "correct `source.images`"),
+        ("objects.csv, row 6", "there is no image", "d.png", "or `source.images`"),
     ),
     "an image in two splits": (
         {"rows": [*ROWS, "c.png,red,square,0,0,4,4,val"]},
-        ("row 6, column 'split'", "puts c.png into 'val', row 5 into 'test'", "rows agree"),
+        ("row 6, column 'split'", "gives c.png 'val', row 5 'test'", "rows agree"),
     ),
     "unknown split": (
         {"rows": [*ROWS[:3], "c.png,blue,circle,0,0,4,4,testing"]},
@@ -188,7 +183,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "box of no number": (
         {"rows": [*ROWS[:3], "c.png,blue,circle,left,0,4,4,test"]},
-        ("row 5, column 'x0'", "'left' is no number", "leave `source.box` out"),
+        ("row 5, column 'x0'", "'left' is no number", "leave `source.boxes`"),
     ),
     "empty box": (
         {"rows": [*ROWS[:3], "c.png,blue,circle,4,0,4,4,test"]},
@@ -203,7 +198,7 @@ def test_a_mistake_is_named_with_its_place_and_a_remedy(mistake: str, folder: Pa
     table, said = MISTAKES[mistake]
     write_rows(folder, **{"rows": ROWS, **table})
     with pytest.raises(InputError) as error:
-        read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+        read_source(dataset(folder, source__boxes=BOXES))
     for part in said:
         assert part in str(error.value)
 
@@ -238,7 +233,7 @@ def test_repeats_are_kept_in_the_record_and_merged_in_the_code(folder: Path) -> 
 def test_a_known_space_refuses_scenes_that_it_does_not_hold(folder: Path) -> None:
     groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
     uniform = {"kind": "uniform", "groups": groups, "min_objects": 2, "max_objects": 2}
-    with pytest.raises(InputError, match=r"b\.png has 1 objects, which is not in .*\(2 such"):
+    with pytest.raises(InputError, match=r"2 problems\n *row 4: b\.png has 1 objects, which is"):
         read_source(dataset(folder, space=uniform))
 
 
@@ -332,7 +327,7 @@ def test_a_split_without_scenes_is_named(folder: Path) -> None:
 
 
 def test_records_come_back_as_they_were(folder: Path) -> None:
-    images, splits, values, _ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    images, splits, values, _ = read_source(dataset(folder, source__boxes=BOXES))
     assert values == VALUES
     path = folder / "out" / "records.parquet"
     write_records(path, images, splits, VALUES, KEYS)
@@ -367,7 +362,7 @@ def test_the_whole_image_is_resized_and_boxes_with_it(folder: Path) -> None:
     half = Image.new("RGB", (80, 40), "white")
     half.paste((0, 0, 255), (40, 0, 80, 40))
     half.save(folder / "a.png")
-    _, splits, *_ = read_source(dataset(folder, source__box=["x0", "y0", "x1", "y1"]))
+    _, splits, *_ = read_source(dataset(folder, source__boxes=BOXES))
     write_records(folder / "r.parquet", str(folder), splits, VALUES, KEYS)
     with StoreWriter(folder / "s.zarr", folder / "s.json", spec="{}", code="c:c") as writer:
         write_photos(folder / "r.parquet", "train", 0, 1, photos(20), 3, writer)

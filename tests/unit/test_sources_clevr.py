@@ -24,7 +24,8 @@ from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.download import fetch
-from bindscope.sources.records import objects_of, read_records, read_source
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import objects_of, read_records
 from bindscope.studies.build import build
 from releases import write_clevr, zipped
 

@@ -25,7 +25,8 @@ from bindscope.sources.masks import read_mask, shrink
 from bindscope.sources.metadata import read_about
 from bindscope.sources.parts import split_of
 from bindscope.sources.photos import PADDING, Placed
-from bindscope.sources.records import Record, read_source, write_records
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import Record, write_records
 from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import write_samples
 from segmented_releases import (

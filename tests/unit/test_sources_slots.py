@@ -18,7 +18,8 @@ from bindscope.core.errors import InputError
 from bindscope.scenes.captions import scene_captions
 from bindscope.scenes.pug_spare_values import VALUES
 from bindscope.scenes.value_names import value_names
-from bindscope.sources.records import objects_of, read_records, read_source, slots_in, write_records
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import objects_of, read_records, slots_in, write_records
 
 HALF = {"train": 2, "val": 1, "test": 1}
 COLUMNS = [{"color": "c1", "shape": "s1"}, {"color": "c2", "shape": "s2"}]
@@ -91,7 +92,7 @@ def test_rows_that_are_wrong_are_named(rows: list[str], problem: str, tmp_path: 
     [
         ({"slots": [{"color": "c1"}, COLUMNS[1]]}, "each slot needs one of color, shape"),
         ({"slots": COLUMNS[:1]}, "source.slots has columns of 1 slots, and slots is 2"),
-        ({"box": ["a", "b", "c", "d"]}, "leave out box or slots"),
+        ({"masks": {}}, "for a table with a row per object"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(

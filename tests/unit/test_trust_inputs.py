@@ -29,9 +29,11 @@ from bindscope.sources import base, download, masks
 from bindscope.sources.ade20k_index import read_index
 from bindscope.sources.base import SourceFiles
 from bindscope.sources.genome.files import stream
+from bindscope.sources.image_checks import check_present
 from bindscope.sources.json_list import entries
 from bindscope.sources.photos import load_image
-from bindscope.sources.records import Record, _check_files
+from bindscope.sources.problems import Problems
+from bindscope.sources.records import Record
 from bindscope.sources.table import TableReader
 
 # --- addresses -----------------------------------------------------------------------------------
@@ -264,12 +266,18 @@ def test_no_file_is_read_outside_its_folder(name: str, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="leads out of the folder"):
             call(name)
     with pytest.raises(InputError, match=r"a\.csv, row 2: '.*' leads out of the folder"):
-        _check_files(files, [base.Scene(name, (), "a.csv, row 2")])
+        missing(files, name)
+
+
+def missing(files: SourceFiles, name: str) -> None:
+    problems = Problems()
+    check_present(files, [base.Scene(name, (), "a.csv, row 2")], problems, "stop")
+    problems.check("a.csv")
 
 
 def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no image") as refused:
-        _check_files(SourceFiles(tmp_path), [base.Scene("a" * 5000, (), "a.csv, row 2")])
+        missing(SourceFiles(tmp_path), "a" * 5000)
     assert len(str(refused.value)) < 600
 
 

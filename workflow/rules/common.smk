@@ -25,6 +25,7 @@ def checked_graph():
         if workflow.is_main_process:
             memory, gpu = map(workflow.global_resources.get, ("mem_mb", "gpu_mb"))
             refuse_too_large(found, memory and memory.value, source, gpu and gpu.value)
+            print(*found.notes, sep="\n", end="\n" * bool(found.notes), file=sys.stderr)
         return found
     except BindscopeError as error:
         # Snakemake would show where in this file a WorkflowError comes from, as a traceback.

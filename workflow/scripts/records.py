@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import dataset_of
-from bindscope.sources.records import read_source, write_records
+from bindscope.sources.reading import read_source
+from bindscope.sources.records import write_records
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

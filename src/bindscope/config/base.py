@@ -6,7 +6,7 @@ are left out of the code keys, because all they decide stands in the spec.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -32,6 +32,23 @@ class SplitCounts(Model):
     train: PositiveInt
     val: PositiveInt
     test: PositiveInt
+
+
+class ImageSource(Model):
+    """What every source of scenes has: images that are left out."""
+
+    decodes: ClassVar[bool] = False
+    """Whether every image is decoded when scenes are read, whatever `bad_images` is."""
+
+    skip: tuple[str, ...] = Field(
+        (), description="Images to leave out, by name or by file name without folder."
+    )
+    bad_images: Literal["stop", "skip"] = Field(
+        "stop",
+        description="Images that are missing or do not decode, or whose mask is missing, does not "
+        "decode, is of another size or lacks an object: `stop` ends the job and lists them; `skip` "
+        "leaves them out, counts them, and lists each with its reason.",
+    )
 
 
 class Group(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bindscope.config.base import Groups, Model, NonNegativeInt, PositiveInt, Slug, SplitCounts
 from bindscope.config.captions import Captions, captions_problem
@@ -233,12 +233,35 @@ class SceneDistribution(Model):
         return self
 
 
+ALL = "all"
+"""Value of `n_scenes`: as many as the splits of a table have."""
+
+
+def _refuse_all(value: object) -> object:
+    if value == ALL:
+        raise ValueError(
+            f"n_scenes: {ALL} is for scenes of `source: {{kind: table}}`; give numbers"
+        )
+    return value
+
+
+# Where it may be `all`, a plan counts the scenes before this is validated.
+_Counts = Annotated[
+    SplitCounts,
+    BeforeValidator(_refuse_all, json_schema_input_type=SplitCounts | Literal["all"]),
+]
+
+
 class Dataset(SceneDistribution):
     """One dataset: a distribution of scenes and how many of them are drawn."""
 
-    n_scenes: SplitCounts = Field(description="Scenes per split.")
+    n_scenes: _Counts = Field(
+        description="Scenes per split; of a `table` also `all`: as many as its splits have."
+    )
     shard_size: SplitCounts = Field(
-        description="Scenes per shard, the unit of resume and of scale-out; divides n_scenes."
+        SplitCounts(train=500, val=500, test=500),
+        description="Scenes per shard, the unit of resume and of scale-out; divides n_scenes where "
+        "scenes are drawn.",
     )
 
     @model_validator(mode="after")
@@ -257,7 +280,7 @@ class Dataset(SceneDistribution):
                     f"n_scenes.{split} is {n}, and split.sizes.{split} sets apart "
                     f"{getattr(self.split.sizes, split)}; raise it, or lower n_scenes.{split}"
                 )
-            if n % size:
+            if n % size and not self.source:
                 raise ValueError(
                     f"n_scenes.{split} is {n}, which is not a multiple of shard_size.{split} "
                     f"({size}); shards are always full, so change one of the two"

@@ -6,7 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Group, Model, NonNegativeInt, PositiveInt, Probability
+from bindscope.config.base import (
+    Group,
+    ImageSource,
+    Model,
+    NonNegativeInt,
+    PositiveInt,
+    Probability,
+)
 from bindscope.core.addresses import Address
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -94,7 +101,7 @@ class SyntheticRelease(Model):
     seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
 
 
-class GenomeSource(GenomeRules):
+class GenomeSource(GenomeRules, ImageSource):
     """Visual Genome's official release 1.2 or 1.4, CC BY 4.0 (arXiv 1602.07332).
 
     The space's groups are `category` and, second, `color` or `attribute`, which has one value more

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bindscope.config.base import Group, Groups, Model, NonNegativeInt, PositiveInt, SplitCounts
+from bindscope.config.base import (
+    Group,
+    Groups,
+    ImageSource,
+    Model,
+    NonNegativeInt,
+    PositiveInt,
+    SplitCounts,
+)
 from bindscope.config.genome import GenomeSource, Sha256, genome_problem
 from bindscope.config.pug_spare import PugSpareSource, pug_spare_problem
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource, segmented_problem
@@ -94,8 +102,34 @@ class HashedImagesSplit(BucketSplit):
     rule: Literal["hashed_images"]
 
 
-class TableSource(Model):
+class TableBoxes(Model):
+    """The columns of an object's box, in pixels of the image."""
+
+    format: Literal["xyxy", "xywh"] = Field(
+        description="`xyxy`: left, top, right and bottom edge; `xywh`: left and top edge, width "
+        "and height."
+    )
+    columns: tuple[str, str, str, str] = Field(description="The four columns, in that order.")
+
+
+class TableMasks(Model):
+    """The columns that say which pixels are of an object.
+
+    A mask is a PNG (or another file without loss) as large as its image, of mode 1, L, P, I or RGB.
+    A pixel's number is its gray value or palette index; of colored pixels R + 256 G + 65536 B.
+    """
+
+    file: str = Field(
+        "mask", description="Column with the name of the mask file, the same for all rows of an "
+        "image; names start where those of images do.",
+    )  # fmt: skip
+    id: str = Field("id", description="Column with the number of the object's pixels.")
+
+
+class TableSource(ImageSource):
     """A CSV or Parquet file with a row per object: its image, its value in every group."""
+
+    decodes: ClassVar[bool] = True
 
     kind: Literal["table"]
     path: str = Field(description="The file, `.csv` or `.parquet`.")
@@ -109,8 +143,16 @@ class TableSource(Model):
         description="The values of every group in order, by the group's name; the column with them "
         "has that name too."
     )
-    box: tuple[str, str, str, str] | None = Field(
-        None, description="Columns of a box's left, top, right and bottom edge, in pixels."
+    boxes: TableBoxes | None = Field(
+        None, description="Columns of boxes; left out: the table has none."
+    )
+    masks: TableMasks | None = Field(
+        None, description="Columns of masks; left out: there are none."
+    )
+    orientation: Literal["upright", "stored"] = Field(
+        "upright",
+        description="Which pixels boxes and masks refer to: `upright`: the image as its EXIF tag "
+        "turns it, as viewers show it; `stored`: the pixels as stored, and the tag is ignored.",
     )
     slots: tuple[dict[str, str], ...] | None = Field(
         None,
@@ -132,12 +174,12 @@ class TableSource(Model):
                     f"slots names columns of {', '.join(columns) or 'nothing'}; each slot needs "
                     f"one of {', '.join(self.values)}"
                 )
-        if self.slots and self.box:
-            raise ValueError("box is for a table with a row per object: leave out box or slots")
+        if self.slots and (self.boxes or self.masks):
+            raise ValueError("boxes and masks are for a table with a row per object, not for slots")
         return self
 
 
-class ClevrSource(Model):
+class ClevrSource(ImageSource):
     """The official CLEVR v1.0: scene files and images, CC BY 4.0 (arXiv 1612.06890).
 
     The space's groups are any of `color` (8), `shape` (3), `material` (2) and `size` (2).
@@ -168,8 +210,10 @@ class ClevrSource(Model):
     )
 
 
-class PythonSource(Model):
+class PythonSource(ImageSource):
     """A reader of your own: a class with `vocabulary`, `images` and `scenes()`."""
+
+    decodes: ClassVar[bool] = True
 
     kind: Literal["python"]
     reader: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = Field(

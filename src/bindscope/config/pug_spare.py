@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Group, Model
+from bindscope.config.base import Group, ImageSource
 
 SIZES = {"character": 12, "texture": 8}
 
 
-class PugSpareSource(Model):
+class PugSpareSource(ImageSource):
     """PUG:SPARE, one world of it. Groups `character` (12) and `texture` (8), slots left and right.
 
     The images are rendered in the Unreal Engine and come with terms of their own, among them that

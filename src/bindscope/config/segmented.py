@@ -6,21 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Group, Model
-
-_SKIP = Field(
-    (),
-    description="Images to leave out, by file name without folder; listed with the release's own.",
-)
-_BAD_MASKS: Literal["stop", "skip"] = Field(
-    "stop",
-    description="Images that do not decode, or whose mask is missing, does not decode or is of "
-    "another size than the image: `stop` ends the job with the first one; `skip` leaves them out "
-    "and lists each with its reason.",
-)
+from bindscope.config.base import Group, ImageSource
 
 
-class Ade20kSource(Model):
+class Ade20kSource(ImageSource):
     """ADE20K's full release of 2021 (IJCV 2019, arXiv 1608.05442); its images need registration.
 
     The space has one group, `class`. docs/segmented_photos.md explains every choice.
@@ -44,11 +33,9 @@ class Ade20kSource(Model):
         description="Objects of none of the 150 classes: a class of their own, the last; or "
         "unlabelled.",
     )
-    skip: tuple[str, ...] = _SKIP
-    bad_masks: Literal["stop", "skip"] = _BAD_MASKS
 
 
-class CocoPanopticSource(Model):
+class CocoPanopticSource(ImageSource):
     """COCO 2017 with panoptic annotations (arXiv 1405.0312, 1801.00868).
 
     The space has one group, `class`, with the categories of the annotations in their order.
@@ -63,8 +50,6 @@ class CocoPanopticSource(Model):
     parts: tuple[Literal["train2017", "val2017"], ...] = Field(
         ("train2017", "val2017"), min_length=1, description="The release's own parts to read."
     )
-    skip: tuple[str, ...] = _SKIP
-    bad_masks: Literal["stop", "skip"] = _BAD_MASKS
 
 
 SegmentedSource = Ade20kSource | CocoPanopticSource

@@ -92,12 +92,16 @@ class Product:
 
 
 class Graph:
-    """All products that a configuration asks for, by rule and wildcards; `steps` by name."""
+    """All products that a configuration asks for, by rule and wildcards; `steps` by name.
+
+    `notes` are lines for whoever plans a run.
+    """
 
     def __init__(self, steps: Mapping[str, Step]) -> None:
         self.steps = steps
         self.products: dict[tuple[str, tuple[tuple[str, str], ...]], Product] = {}
         self.remembered: dict[tuple[object, ...], tuple[Any, object]] = {}
+        self.notes: list[str] = []
         self._by_rule: dict[str, list[Product]] = {}
 
     def add(

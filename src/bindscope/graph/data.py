@@ -255,13 +255,13 @@ def add_labels(graph: Graph, dataset: Dataset) -> Product:
 
 def shards(dataset: Dataset, split: str) -> range:
     """Numbers of the shards of a split."""
-    return range(getattr(dataset.n_scenes, split) // getattr(dataset.shard_size, split))
+    return range(-(-getattr(dataset.n_scenes, split) // getattr(dataset.shard_size, split)))
 
 
 def shard_slice(dataset: Dataset, split: str, shard: int) -> dict[str, Any]:
-    """Which scenes a shard holds."""
-    size = getattr(dataset.shard_size, split)
-    return {"split": split, "start": shard * size, "stop": (shard + 1) * size}
+    """Which scenes a shard holds; only the last one of scenes that are read may be smaller."""
+    size, n = getattr(dataset.shard_size, split), getattr(dataset.n_scenes, split)
+    return {"split": split, "start": shard * size, "stop": min((shard + 1) * size, n)}
 
 
 @once

@@ -15,7 +15,7 @@ from bindscope.config.segmented import Ade20kSource
 from bindscope.core.errors import InputError
 from bindscope.core.progress import Progress
 from bindscope.sources.ade20k_index import Index, IndexedImage, read_index
-from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles
+from bindscope.sources.base import Scene, Segments, Skipped, SourceFiles, is_listed
 from bindscope.sources.label_files import ADE20K_BENCHMARK, ADE20K_INDEX
 from bindscope.sources.masks import read_pixels
 from bindscope.sources.parts import PartsReader
@@ -97,23 +97,32 @@ class Ade20kReader(PartsReader[Ade20kSource]):
             before[entry.part] += 1
             progress.advance()
             where = f"{entry.part} image {position}"
-            reason = self._bad(entry.part, position, entry.file)
-            if reason := reason or self._mask_problem(entry.file, mask_of(entry.file), where):
+            if reason := self._bad(entry.part, position, entry.file):
                 self.skipped.append(Skipped(entry.file, reason))
-            elif scene := self._scene(entry, where):
+                continue
+            try:
+                pixels = read_pixels(self._files, mask_of(entry.file), where)
+            except InputError as error:
+                if self.source.bad_images == "stop":
+                    raise
+                self.skipped.append(Skipped(entry.file, f"mask: {error.problem}"))
+                continue
+            if scene := self._scene(entry, where, pixels):
                 yield scene
             else:
                 self.skipped.append(Skipped(entry.file, "no object is labelled"))
 
     def _bad(self, part: str, position: int, file: str) -> str | None:
-        if file.rpartition("/")[2] in self.source.skip:
+        if is_listed(file, self.source.skip):
             return "source.skip"
         return BAD_REASON if position in KNOWN_BAD[part] else None
 
-    def _scene(self, image: IndexedImage, where: str) -> Scene | None:
-        """Read the objects of an image from its mask; None if there is none."""
+    def _scene(
+        self, image: IndexedImage, where: str, pixels: npt.NDArray[np.integer]
+    ) -> Scene | None:
+        """Return the objects of an image by its mask; None if there is none."""
         mask = mask_of(image.file)
-        codes = object_codes(read_pixels(self._files, mask, where))
+        codes = object_codes(pixels)
         largest, known = max(codes.values(), default=0), len(self._index.names)
         if largest > known:
             raise InputError(
@@ -133,6 +142,7 @@ class Ade20kReader(PartsReader[Ade20kSource]):
             segments=Segments(
                 mask, "blue", ids, tuple(classes.stuff[codes[number]] for number in ids)
             ),
+            upright=False,
         )
 
 
@@ -141,7 +151,7 @@ def mask_of(image: str) -> str:
     return f"{image.removesuffix('.jpg')}_seg.png"
 
 
-def object_codes(pixels: npt.NDArray[np.uint8]) -> dict[int, int]:
+def object_codes(pixels: npt.NDArray[np.integer]) -> dict[int, int]:
     """Find the objects of a mask.
 
     Parameters

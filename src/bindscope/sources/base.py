@@ -22,9 +22,11 @@ from bindscope.core.registries import READERS, resolve
 Box = tuple[float, float, float, float]
 # Folders and zip archives that a file's name starts from; the first that has it counts.
 Roots = str | Sequence[str]
-# How a pixel of a mask becomes a number: B (ADE20K's instances), or R + 256 G + 65536 B (COCO's).
-CHANNELS = ("blue", "red_green_blue")
+# How a pixel of a mask becomes a number: B (ADE20K's instances), R + 256 G + 65536 B (COCO's), or
+# its gray value or palette index, of colored pixels R + 256 G + 65536 B.
+CHANNELS = ("blue", "red_green_blue", "index")
 LARGEST_BYTES = 1 << 28  # of a file that is read whole: an image, a mask
+LEAVE_OUT = "leave the image out (`source.skip`, or `source.bad_images: skip`)"
 _SHOWN = 200  # characters of a name in a message
 _LARGEST_RATIO = 100  # of a larger member of an archive to its compressed size; JSON has 5 to 30
 # What a damaged file or archive raises while it is read.
@@ -83,6 +85,9 @@ class Scene:
         Which pixels are whose; None if unknown.
     slots
         The slot of each object; None: the first object is in slot 0, the next in slot 1.
+    upright
+        Whether boxes and segments are of the image as its EXIF tag turns it; else of its pixels as
+        they are stored, and the tag is ignored.
     """
 
     image: str
@@ -92,6 +97,7 @@ class Scene:
     split: str | None = None
     segments: Segments | None = None
     slots: tuple[int, ...] | None = None
+    upright: bool = True
 
 
 def build_reader(source: Source, split_column: str | None) -> Reader:
@@ -103,6 +109,11 @@ def build_reader(source: Source, split_column: str | None) -> Reader:
     name = source.reader if isinstance(source, PythonSource) else READERS[source.kind]
     reader: Reader = resolve(name)(source, split_column)
     return reader
+
+
+def is_listed(image: str, skip: Sequence[str]) -> bool:
+    """Whether `source.skip` lists an image, by its name or its file name without folder."""
+    return image in skip or image.rpartition("/")[2] in skip
 
 
 def check_segments(segments: Segments, n_objects: int, where: str) -> None:
@@ -158,6 +169,12 @@ class SourceFiles:
         """Whether there is such a file."""
         return self._place(name).exists(name)
 
+    def state(self, name: str) -> tuple[int, int]:
+        """Size and time of change of a file, of an archive those of the archive."""
+        place = self._place(name)
+        about = (place.root if place.root.is_file() else place.root / name).stat()
+        return about.st_size, about.st_mtime_ns
+
     def path(self, name: str) -> str:
         """What to call a file in a message."""
         root = self._place(name).root
@@ -177,7 +194,7 @@ class SourceFiles:
             if len(content) > LARGEST_BYTES:
                 raise InputError(
                     self.path(name), f"is larger than {LARGEST_BYTES >> 20} MiB",
-                    "make the image smaller, or take its scene out of the labels",
+                    f"make the image smaller, or {LEAVE_OUT}",
                 )  # fmt: skip
             return content
 
@@ -197,7 +214,7 @@ class SourceFiles:
         except DAMAGED as error:
             raise InputError(
                 self.path(name), f"cannot be read ({first_line(error)})",
-                "bring the file back as it was when the labels were read, and run again",
+                f"replace the file, or {LEAVE_OUT}",
             ) from error  # fmt: skip
 
 

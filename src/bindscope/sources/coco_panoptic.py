@@ -73,10 +73,6 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
     ) -> Scene | None:
         image = f"{part}/{file}"
         file_of_mask = f"annotations/panoptic_{part}/{mask}"
-        named = "source.skip" if file in self.source.skip else None
-        if reason := named or self._mask_problem(image, file_of_mask, where):
-            self.skipped.append(Skipped(image, reason))
-            return None
         objects, ids, stuff = [], [], []
         for segment in segments:
             number, category, crowd = _read(where, segment, "id", "category_id", "iscrowd")
@@ -95,6 +91,7 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
             segments=Segments(
                 file_of_mask, "red_green_blue", tuple(ids), tuple(stuff)
             ),
+            upright=False,
         )  # fmt: skip
 
     def _entries(self, part: str, key: str) -> Iterator[tuple[str, Any]]:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, ImageOps
+from PIL.ExifTags import Base
 
 from bindscope.core.errors import InputError, first_line
-from bindscope.sources.base import Segments, SourceFiles
+from bindscope.sources.base import LEAVE_OUT, Segments, SourceFiles
 
 _DRAFT = (32, 32)
+ON_ITS_SIDE = (5, 6, 7, 8)  # values of the EXIF tag that swap width and height
+_AGAIN = f"replace the file, or {LEAVE_OUT}"
+_LISTED = 8  # numbers that a message lists
+_GRAY = ("1", "L", "LA", "P", "I", "I;16")  # modes of a mask whose pixels are numbers
 LARGEST_PIXELS = 64_000_000  # of an image or mask: four bytes each, four copies, make 1 GB
 # What Pillow raises for a file that is damaged or something else.
 UNDECODED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
-Pixels = npt.NDArray[np.uint8]
+Pixels = npt.NDArray[np.integer]
 Numbers = npt.NDArray[np.int32]
 
 
@@ -26,45 +32,101 @@ def _all_three(pixels: Pixels) -> Numbers:
     return red + 256 * green + 65536 * blue
 
 
-# How the pixels of an RGB file become numbers, by `sources.base.CHANNELS`.
+def _index(pixels: Pixels) -> Numbers:
+    """Take a mask that was saved in color though all its pixels are gray for one of gray values."""
+    if pixels.ndim == 2:
+        return pixels.astype(np.int32)
+    gray = (pixels[..., :1] == pixels).all()
+    return pixels[..., 0].astype(np.int32) if gray else _all_three(pixels)
+
+
+# How the pixels of a file become numbers, by `sources.base.CHANNELS`.
 NUMBERS: dict[str, Callable[[Pixels], Numbers]] = {
     "blue": lambda pixels: pixels[..., 2].astype(np.int32),
     "red_green_blue": _all_three,
+    "index": _index,
 }
 
 
-def read_pixels(files: SourceFiles, name: str, where: str) -> Pixels:
-    """Read a mask file as it is stored, uint8 (H, W, 3).
+class ImageSize(NamedTuple):
+    """Width and height of an image.
+
+    Attributes
+    ----------
+    stored
+        As its pixels are stored.
+    upright
+        As its EXIF tag turns it.
+    """
+
+    stored: tuple[int, int]
+    upright: tuple[int, int]
+
+
+def read_pixels(
+    files: SourceFiles, name: str, where: str, channels: str = "blue", upright: bool = False
+) -> Pixels:
+    """Read a mask file.
+
+    Parameters
+    ----------
+    files, name
+        The files of a source, and the name of the mask.
+    where
+        What to call the image in a message.
+    channels
+        One of `sources.base.CHANNELS`: a mask of another than `index` is an RGB image of 8 bits.
+    upright
+        Whether the mask is turned as its own EXIF tag says.
+
+    Returns
+    -------
+    ndarray
+        (H, W, 3), or (H, W) where a pixel is a number.
 
     Raises
     ------
     InputError
-        If it is missing, does not decode, or is no RGB image of 8 bits.
+        If it is missing, does not decode, or is of another mode.
     """
     place = f"{files.path(name)} ({where})"
     if not files.exists(name):
-        raise InputError(
-            place, "there is no such mask",
-            "unpack the masks again, or list the image under `source.skip`",
-        )  # fmt: skip
+        raise InputError(place, "there is no such mask", f"add the mask, or {LEAVE_OUT}")
     try:
         with Image.open(io.BytesIO(files.read(name))) as opened:
-            if opened.mode != "RGB":
-                raise InputError(
-                    place, f"is a mask of mode {opened.mode}, not RGB with 8 bits",
-                    "bring the release's own file back: numbers stand in its three channels",
-                )  # fmt: skip
+            _refuse_mode(opened, channels, place)
             refuse_pixels(opened, place)
-            return np.asarray(opened, np.uint8)
+            mask = ImageOps.exif_transpose(opened) if upright else opened
+            if mask.mode in ("LA", "RGBA"):
+                mask = mask.convert(mask.mode[:-1])
+            return np.asarray(mask)
     except UNDECODED as error:
         raise InputError(
-            place, f"does not decode as a mask ({first_line(error)})",
-            "unpack it again, or list the image under `source.skip`",
-        ) from error  # fmt: skip
+            place, f"does not decode as a mask ({first_line(error)})", _AGAIN
+        ) from error
 
 
-def image_size(files: SourceFiles, image: str, where: str) -> tuple[int, int]:
-    """Return width and height of an image all of whose bytes decode.
+def _refuse_mode(mask: Image.Image, channels: str, place: str) -> None:
+    if channels != "index":
+        if mask.mode != "RGB":
+            raise InputError(
+                place, f"is a mask of mode {mask.mode}, not RGB with 8 bits",
+                f"replace it by a mask with numbers in its three channels, or {LEAVE_OUT}",
+            )  # fmt: skip
+    elif mask.format in ("JPEG", "MPO"):
+        raise InputError(
+            place, "is a JPEG, which changes the numbers of pixels",
+            "save masks as PNG from the program that made them",
+        )  # fmt: skip
+    elif mask.mode not in (*_GRAY, "RGB", "RGBA"):
+        raise InputError(
+            place, f"is a mask of mode {mask.mode}, whose pixels are no whole numbers",
+            "save masks as PNG of mode L, P, I;16 or RGB",
+        )  # fmt: skip
+
+
+def image_size(files: SourceFiles, image: str, where: str) -> ImageSize:
+    """Return the size of an image all of whose bytes decode.
 
     Raises
     ------
@@ -74,16 +136,16 @@ def image_size(files: SourceFiles, image: str, where: str) -> tuple[int, int]:
     place = f"{files.path(image)} ({where})"
     try:
         with Image.open(io.BytesIO(files.read(image))) as opened:
-            size = opened.size
+            size = (opened.width, opened.height)
+            turned = opened.getexif().get(Base.Orientation) in ON_ITS_SIDE
             refuse_pixels(opened, place)
             opened.draft("RGB", _DRAFT)  # of a JPEG: all bytes are read, few pixels computed
             opened.load()
     except UNDECODED as error:
         raise InputError(
-            place, f"does not decode as an image ({first_line(error)})",
-            "unpack it again, or list the image under `source.skip`",
-        ) from error  # fmt: skip
-    return size
+            place, f"does not decode as an image ({first_line(error)})", _AGAIN
+        ) from error
+    return ImageSize(size, size[::-1] if turned else size)
 
 
 def refuse_pixels(image: Image.Image, place: str) -> None:
@@ -109,15 +171,30 @@ def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> No
     InputError
         If they differ.
     """
-    if mask != image:
-        raise InputError(
-            place, f"is {mask[0]} x {mask[1]} pixels, and its image {image[0]} x {image[1]}",
-            "bring both back as the release has them, or leave the image out (`source.skip`, "
-            "`source.bad_masks: skip`)",
-        )  # fmt: skip
+    if mask == image:
+        return
+    remedy = f"replace the mask by one of that size, or {LEAVE_OUT}"
+    if mask == image[::-1]:
+        remedy = (
+            "an EXIF tag turns the image: set `source.orientation` to the pixels that masks were "
+            f"drawn on, turn the mask, or {LEAVE_OUT}"
+        )
+    raise InputError(
+        place, f"is {mask[0]} x {mask[1]} pixels, and its image {image[0]} x {image[1]}", remedy
+    )
 
 
-def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray[np.uint16]:
+def read_numbers(
+    files: SourceFiles, segments: Segments, where: str, upright: bool = False
+) -> Numbers:
+    """Read the number of every pixel of a mask; parameters and errors are those of `read_mask`."""
+    pixels = read_pixels(files, segments.file, where, segments.channels, upright)
+    return NUMBERS[segments.channels](pixels)
+
+
+def read_mask(
+    files: SourceFiles, segments: Segments, where: str, upright: bool = False
+) -> npt.NDArray[np.uint16]:
     """Read which object every pixel is of.
 
     Parameters
@@ -128,6 +205,8 @@ def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray
         The mask file, and the number of each object in it.
     where
         What to call the image in a message.
+    upright
+        Whether a mask of numbers is turned as its EXIF tag says.
 
     Returns
     -------
@@ -137,20 +216,34 @@ def read_mask(files: SourceFiles, segments: Segments, where: str) -> npt.NDArray
     Raises
     ------
     InputError
-        As `read_pixels`, or if the mask has no pixel of an object.
+        As `read_pixels`, or if the mask has no pixel of one of the objects.
     """
-    numbers = NUMBERS[segments.channels](read_pixels(files, segments.file, where))
+    numbers = read_numbers(files, segments, where, upright)
+    return find_objects(numbers, segments, f"{files.path(segments.file)} ({where})")
+
+
+def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArray[np.uint16]:
+    """Return which object every pixel is of, from its number; `place` names the mask.
+
+    Raises
+    ------
+    InputError
+        If an object has no pixel.
+    """
     known = np.array(segments.ids, np.int32)
     order = np.argsort(known)
     ranked = np.searchsorted(known[order], numbers).clip(max=len(known) - 1)
     found = np.where(known[order][ranked] == numbers, order[ranked] + 1, 0).astype(np.uint16)
     seen = np.bincount(found.ravel(), minlength=len(known) + 1)[1:]
     if not seen.all():
+        lacking = ", ".join(map(str, known[seen == 0].tolist()))
+        has = np.unique(numbers)
+        listed = ", ".join(map(str, has[:_LISTED].tolist())) + (", ..." * (len(has) > _LISTED))
         raise InputError(
-            f"{files.path(segments.file)} ({where})",
-            f"has no pixel with the number {known[seen == 0][0]}, which the labels give to an "
-            "object",
-            "mask and labels are not of the same release: unpack both again",
+            place,
+            f"has no pixel with the number {lacking}, which the labels give to an object; its "
+            f"pixels have {listed}",
+            f"make mask and labels agree, or {LEAVE_OUT}",
         )
     return found
 

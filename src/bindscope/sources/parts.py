@@ -6,9 +6,7 @@ from hashlib import sha1
 from typing import Generic, TypeVar
 
 from bindscope.config.segmented import Ade20kSource, CocoPanopticSource
-from bindscope.core.errors import InputError
 from bindscope.sources.base import Skipped, SourceFiles
-from bindscope.sources.masks import image_size, read_pixels, refuse_size
 
 Source = TypeVar("Source", Ade20kSource, CocoPanopticSource)
 _VAL_EVERY = 5
@@ -31,20 +29,6 @@ class PartsReader(Generic[Source]):
         self.images = source.path
         self.skipped: list[Skipped] = []
         self._files = SourceFiles(source.path)
-
-    def _mask_problem(self, image: str, mask: str, where: str) -> str | None:
-        """Say why an image is left out for its file or its mask; None if nothing is skipped."""
-        if self.source.bad_masks == "stop":
-            return None
-        read = "image"
-        try:
-            size = image_size(self._files, image, where)
-            read = "mask"
-            height, width = read_pixels(self._files, mask, where).shape[:2]
-            refuse_size((width, height), size, mask)
-        except InputError as error:
-            return f"{read}: {error.problem}"
-        return None
 
     def _split(self, image: str, held_out: bool) -> str | None:
         return split_of(image, held_out) if self._by_part else None

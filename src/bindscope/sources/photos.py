@@ -16,9 +16,10 @@ from bindscope.config.observed import PhotosRenderer
 from bindscope.core.errors import InputError, first_line
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.shards import write_blocks
-from bindscope.sources.base import SourceFiles
+from bindscope.sources.base import LEAVE_OUT, SourceFiles
 from bindscope.sources.masks import (
     LARGEST_PIXELS,
+    ON_ITS_SIDE,
     UNDECODED,
     read_mask,
     refuse_pixels,
@@ -30,7 +31,6 @@ from bindscope.sources.records import Record, read_records
 BLOCK = 64  # scenes that are held in memory at a time
 PADDING = (124, 116, 104)  # ImageNet's mean: near zero once a model has normalised it
 
-_ON_ITS_SIDE = (5, 6, 7, 8)  # values of the EXIF tag that swap width and height
 _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr")
 
 
@@ -163,8 +163,8 @@ def load_image(
 ) -> tuple[npt.NDArray[np.uint8], Placed]:
     """Decode an image and bring the whole of it into a square.
 
-    It is turned upright as its EXIF tag says, unless it has a mask, which is of the stored pixels;
-    what is transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of
+    It is turned upright as its EXIF tag says, unless its record is of the stored pixels; what is
+    transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of
     its size.
 
     Parameters
@@ -197,16 +197,15 @@ def load_image(
             if opened.width * opened.height > LARGEST_PIXELS:
                 opened.draft("", (2 * render.size_px, 2 * render.size_px))
             refuse_pixels(opened, where)
-            if not record.segments:
-                if opened.getexif().get(Base.Orientation) in _ON_ITS_SIDE:
+            if record.upright:
+                if opened.getexif().get(Base.Orientation) in ON_ITS_SIDE:
                     original = original[::-1]
                 ImageOps.exif_transpose(opened, in_place=True)
             image = _opaque(opened)
     except UNDECODED as error:
         raise InputError(
             where, f"does not decode as an image ({first_line(error)})",
-            "replace the file, or take its scene out of the labels"
-            + (" (`source.skip`, `source.bad_masks: skip`)" if record.segments else ""),
+            f"replace the file, or {LEAVE_OUT}",
         ) from error  # fmt: skip
     placed = Placed.of(original, render.size_px, render.fit)
     if image.size != placed.size:
@@ -239,7 +238,7 @@ def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray
         As `read_mask`, or if the mask is not as wide and high as the image.
     """
     assert record.segments is not None
-    mask = read_mask(files, record.segments, record.where)
+    mask = read_mask(files, record.segments, record.where, record.upright)
     height, width = mask.shape
     place = f"{files.path(record.segments.file)} ({record.where})"
     refuse_size((width, height), placed.original, place)

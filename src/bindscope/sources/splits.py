@@ -11,6 +11,7 @@ from bindscope.config.observed import ColumnSplit, HashedImagesSplit, IndexSplit
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.splits import SPLITS
 from bindscope.sources.base import Scene
+from bindscope.sources.problems import Problems
 
 
 def assign(
@@ -82,18 +83,21 @@ def _by_index(rule: IndexSplit, n: int, where: str) -> dict[str, list[int]]:
 
 def _by_column(rule: ColumnSplit, scenes: Sequence[Scene]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {split: [] for split in SPLITS}
+    problems = Problems()
     for i, scene in enumerate(scenes):
-        if scene.split not in found:
-            raise InputError(
+        if scene.split in found:
+            found[str(scene.split)].append(i)
+        else:
+            problems.add(
                 scene.where, f"column {rule.column!r} says {scene.split!r}",
                 f"write one of {', '.join(SPLITS)}",
             )  # fmt: skip
-        found[str(scene.split)].append(i)
+    path = scenes[0].where.partition(",")[0]
+    problems.check(path)
     if missing := [split for split, mine in found.items() if not mine]:
         counts = Counter(scene.split for scene in scenes)
         raise InputError(
-            scenes[0].where.partition(",")[0],
-            f"no scene is in {' or '.join(missing)} ({dict(counts)})",
+            path, f"no scene is in {' or '.join(missing)} ({dict(counts)})",
             "mark some, or use `split: {rule: hashed_images}`",
-        )
+        )  # fmt: skip
     return found

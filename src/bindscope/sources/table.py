@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 
-from bindscope.config.observed import TableSource
+from bindscope.config.observed import TableBoxes, TableMasks, TableSource
 from bindscope.config.wording import instead
 from bindscope.core.errors import InputError, first_line
-from bindscope.sources.base import Box, Scene
+from bindscope.sources.base import Box, Scene, Segments, Skipped, is_listed
+from bindscope.sources.problems import Problems
 
 Row = Mapping[str, str]
 
@@ -25,11 +28,17 @@ class TableReader:
         The configuration's section.
     split_column
         Column that says which split a scene is in, or None.
+
+    Attributes
+    ----------
+    problems, skipped
+        What is wrong with rows, and images that were left out; full when all scenes are read.
     """
 
     def __init__(self, source: TableSource, split_column: str | None = None) -> None:
         self.source, self.split_column = source, split_column
         self.path = Path(source.path).expanduser()
+        self.problems, self.skipped = Problems(), list[Skipped]()
 
     @property
     def vocabulary(self) -> Mapping[str, Sequence[str]]:
@@ -42,19 +51,28 @@ class TableReader:
         return str(self.source.images or self.path.parent)
 
     def scenes(self) -> Iterable[Scene]:
-        """Read the file.
+        """Read the file; `problems` has what is wrong with rows, whose scenes are not returned.
 
         Raises
         ------
         InputError
-            Naming the file, and the row and column: what is missing, empty or no number.
+            If the file cannot be read, lacks a column or has no rows.
         """
+        self.problems = Problems()
         found: dict[str, list[tuple[int, Row]]] = {}
         for number, row in self._rows():
-            found.setdefault(self._cell(row, self.source.image, number), []).append((number, row))
-        if not found:
+            if image := self._cell(row, self.source.image, number):
+                found.setdefault(image, []).append((number, row))
+        if not found and not self.problems.errors:
             raise InputError(str(self.path), "has no rows", "give a row for every object")
-        return [self._scene(image, rows) for image, rows in found.items()]
+        for image, rows in found.items():
+            if is_listed(image, self.source.skip):
+                self.skipped.append(Skipped(image, "source.skip"))
+                continue
+            before = len(self.problems.errors)
+            scene = self._scene(image, rows)
+            if len(self.problems.errors) == before:
+                yield scene
 
     def _scene(self, image: str, rows: Sequence[tuple[int, Row]]) -> Scene:
         if self.source.slots:
@@ -65,9 +83,16 @@ class TableReader:
             {group: self._cell(row, group, number) for group in self.source.values}
             for number, row in rows
         )
-        box = self.source.box
-        boxes = tuple(self._box(row, box, number) for number, row in rows) if box else None
-        return Scene(image, objects, f"{self.path}, {lines}", boxes, self._split(image, rows))
+        boxes = self.source.boxes
+        return Scene(
+            image,
+            objects,
+            f"{self.path}, {lines}",
+            tuple(self._box(row, boxes, number) for number, row in rows) if boxes else None,
+            self._common(image, rows, self.split_column) if self.split_column else None,
+            self._segments(image, rows, self.source.masks) if self.source.masks else None,
+            upright=self.source.orientation == "upright",
+        )
 
     def _in_slots(
         self, image: str, rows: Sequence[tuple[int, Row]], columns: Sequence[Mapping[str, str]]
@@ -75,7 +100,7 @@ class TableReader:
         """Return the scene of a row that has columns for each slot."""
         number, row = rows[0]
         if len(rows) > 1:
-            raise InputError(
+            self.problems.add(
                 f"{self.path}, row {rows[1][0]}", f"{image} is also in row {number}",
                 "with `source.slots` an image has one row; take one out, or leave `slots` out",
             )  # fmt: skip
@@ -84,41 +109,54 @@ class TableReader:
             {group: self._cell(row, c, number) for group, c in columns[slot].items()}
             for slot in filled
         )
-        split = self._split(image, rows)
+        split = self._common(image, rows, self.split_column) if self.split_column else None
         return Scene(image, objects, f"{self.path}, row {number}", None, split, None, tuple(filled))
 
-    def _split(self, image: str, rows: Sequence[tuple[int, Row]]) -> str | None:
-        if self.split_column is None:
-            return None
-        first = self._cell(rows[0][1], self.split_column, rows[0][0])
+    def _common(self, image: str, rows: Sequence[tuple[int, Row]], column: str) -> str:
+        """Return the value of a column that all rows of an image share."""
+        first = self._cell(rows[0][1], column, rows[0][0])
         for number, row in rows[1:]:
-            if (other := self._cell(row, self.split_column, number)) != first:
-                raise InputError(
-                    f"{self.path}, row {number}, column {self.split_column!r}",
-                    f"puts {image} into {other!r}, row {rows[0][0]} into {first!r}",
-                    "an image is in one split; make its rows agree",
+            if (value := self._cell(row, column, number)) != first:
+                self.problems.add(
+                    f"{self.path}, row {number}, column {column!r}",
+                    f"gives {image} {value!r}, row {rows[0][0]} {first!r}",
+                    "an image has one split and one mask; make its rows agree",
                 )
         return first
 
-    def _box(self, row: Row, columns: Sequence[str], number: int) -> Box:
-        edges = []
-        for column in columns:
-            text = self._cell(row, column, number)
-            try:
-                edges.append(float(text))
-            except ValueError:
-                raise InputError(
-                    f"{self.path}, row {number}, column {column!r}", f"{text!r} is no number",
-                    "give the edge in pixels, or leave `source.box` out",
-                ) from None  # fmt: skip
-        return edges[0], edges[1], edges[2], edges[3]
+    def _segments(
+        self, image: str, rows: Sequence[tuple[int, Row]], columns: TableMasks
+    ) -> Segments:
+        ids = tuple(int(self._number(row, columns.id, number)) for number, row in rows)
+        file = self._common(image, rows, columns.file)
+        return Segments(file, "index", ids, (False,) * len(rows))
+
+    def _box(self, row: Row, boxes: TableBoxes, number: int) -> Box:
+        left, top, right, bottom = (self._number(row, name, number) for name in boxes.columns)
+        if boxes.format == "xywh":
+            return left, top, left + right, top + bottom
+        return left, top, right, bottom
+
+    def _number(self, row: Row, column: str, number: int) -> float:
+        """Return the number in a cell; 0 where there is none, which is noted."""
+        text = self._cell(row, column, number)
+        with suppress(ValueError):
+            if isfinite(value := float(text or 0)):
+                return value
+        self.problems.add(
+            f"{self.path}, row {number}, column {column!r}", f"{text!r} is no number",
+            "write a number, or leave `source.boxes` or `source.masks` out",
+        )  # fmt: skip
+        return 0
 
     def _cell(self, row: Row, column: str, number: int) -> str:
+        """Return the text of a cell; nothing where it is empty, which is noted."""
         text = row[column]
         if not text:
-            raise InputError(
+            self.problems.add(
                 f"{self.path}, row {number}, column {column!r}", "is empty",
-                "fill it in, or take the row out",
+                "fill it in. Without the row the object would be in the picture and in no label: "
+                "to leave it out, leave out its image (`source.skip`)",
             )  # fmt: skip
         return text
 
@@ -141,11 +179,12 @@ class TableReader:
                 self._require(list(reader.fieldnames or ()))
                 for row in reader:
                     if None in row or None in row.values():
-                        raise InputError(
+                        self.problems.add(
                             f"{self.path}, row {reader.line_num}",
                             f"has not the {len(reader.fieldnames or ())} cells of the first line",
                             'put text that holds a comma into quotes ("a, b")',
                         )
+                        continue
                     yield reader.line_num, {name: text.strip() for name, text in row.items()}
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise self._unreadable(error) from error
@@ -170,7 +209,9 @@ class TableReader:
         values = list(source.values)
         if source.slots:
             values = [column for columns in source.slots for column in columns.values()]
-        return [source.image, *values, *(source.box or ()), *split]
+        boxes = source.boxes.columns if source.boxes else ()
+        masks = (source.masks.file, source.masks.id) if source.masks else ()
+        return [source.image, *values, *boxes, *masks, *split]
 
     def _require(self, columns: Sequence[str]) -> None:
         for name in self._wanted():

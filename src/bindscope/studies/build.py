@@ -22,6 +22,7 @@ from bindscope.graph.data import check_programs, check_split
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.graph.steps import WILDCARDS as SHARED_WILDCARDS
+from bindscope.sources.survey import check_tables, with_counts
 
 TEMPLATE = "src/bindscope/report/template.html.j2"  # no module, so not in the code key
 # Manifests of weights that could not be had, as `make run` names them; `os.pathsep` between them.
@@ -68,12 +69,15 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
         If a key is wrong, a split has no feature codes, or a model's files or module or a program
         that draws scenes are not there.
     """
-    config = load_config(raw, source)
     unavailable = os.environ.get(UNAVAILABLE, "").split(os.pathsep)
     try:
+        config = load_config(with_counts(raw), source)
         graph = build(config, unavailable)
         check_programs(graph)
+        graph.notes += check_tables(graph, {dataset.name: dataset for dataset in config.datasets})
     except BindscopeError as error:
+        if error.where.startswith(source):
+            raise
         raise ConfigError(f"{source}: {error.where}", error.problem, error.remedy) from None
     save_cache()
     return graph
