@@ -94,13 +94,16 @@ def read_source(
     if not (of_reader and of_reader.errors):  # scenes that it could not read may fill a split
         splits = _assign(dataset, scenes, records, check.n_cells, problems)
     problems.check(str(source.path or source.kind))
-    for reason, number in sorted(Counter(image.reason for image in skipped).items()):
-        log.info("left out: %d images (%s)", number, reason)
-    log.info(
-        "%d scenes: %s", len(scenes), ", ".join(f"{len(v)} {name}" for name, v in splits.items())
-    )
+    _log(splits, skipped)
     values = {group.name: tuple(reader.vocabulary[group.name]) for group in dataset.space.groups}
     return reader.images, splits, values, tuple(skipped)
+
+
+def _log(splits: Mapping[str, Sequence[Record]], skipped: Sequence[Skipped]) -> None:
+    for reason, number in sorted(Counter(image.reason for image in skipped).items()):
+        log.info("left out: %d images (%s)", number, reason)
+    counts = ", ".join(f"{len(records)} {name}" for name, records in splits.items())
+    log.info("%d scenes: %s", sum(map(len, splits.values())), counts)
 
 
 def _assign(
