@@ -189,17 +189,17 @@ class ModelFamily(Model):
     """Models that are one family at several input sizes: a curve of the figure `resolution`."""
 
     name: Slug = Field(description="Name of the curve.")
-    # An editor sees the name of a list of seeds, which stands for several.
-    models: tuple[Slug, ...] = Field(
-        min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
-    )
+    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
 
 
 class ModelGroup(Model):
     """Models that differ in their training seed alone: one bar, one curve, one sentence."""
 
     name: Slug = Field(description="Name of the group in figures and in the report.")
-    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+    # An editor sees the name of a list of seeds, which stands for several.
+    models: tuple[Slug, ...] = Field(
+        min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
+    )
 
 
 class Section(Model):
