@@ -2,6 +2,7 @@
 #
 #   make run                                 the default experiment, from a fresh clone to the report
 #   make run CONFIG=config/presets/ci.yaml   another experiment
+#   make run MODEL=timm:vit_small_patch16_224.augreg_in21k   your model next to the zoo's, in my-run.yaml
 #   make run ARGS="--dry-run"                any further arguments of snakemake
 #   make test                                the test suite
 #
@@ -19,9 +20,13 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 JOBS ?= logical
 TESTS ?= tests
 CONFIG ?=
+MODEL ?=
+ifneq ($(MODEL),)
+CONFIG := $(or $(CONFIG),my-run.yaml)
+endif
 ARGS ?=
 REFERENCE := resources/reference/binding_information.csv
-CONFIGFILE := $(if $(CONFIG),--configfile $(CONFIG))
+CONFIGFILE := $(if $(CONFIG),--configfile=$(CONFIG))
 
 .PHONY: help setup run zoo impostors test test-presets test-cluster chaos rehearse lint lint-ruff lint-format lint-types lint-snakefmt
 .PHONY: lint-snakemake format lock docs docs-serve check-reference write-reference snakemake-report benchmark clean
@@ -86,7 +91,8 @@ endif
 
 # Continues after a killed run, and refuses to start beside a live one.
 run: setup
-	@"$(BIN)/python" -m bindscope.commands.run $(ARGS) $(CONFIGFILE)
+	@$(if $(MODEL),"$(BIN)/python" -m bindscope.cli new $(CONFIG) --model $(MODEL))
+	@"$(BIN)/python" -m bindscope.commands.run $(CONFIGFILE) $(ARGS)
 
 # Hours of a core, and less on a GPU; one that is interrupted goes on.
 zoo: setup

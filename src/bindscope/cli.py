@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 from bindscope import __version__
 from bindscope.config.composition import read_configuration
@@ -75,6 +76,14 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _new(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.new import ask, write_new
+
+    if arguments.file is None or not arguments.model:
+        return write_new(*ask())
+    return write_new(Path(arguments.file), arguments.model, arguments.study)
+
+
 def _verify(arguments: argparse.Namespace) -> int:
     from bindscope.commands.verify import verify_products
 
@@ -122,6 +131,18 @@ def parser() -> argparse.ArgumentParser:
     def configfile(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--configfile", default=DEFAULT, help=f"configuration ({DEFAULT})")
 
+    new = command(
+        "new", _new, "write a configuration for your models next to the zoo's",
+        "my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
+    )  # fmt: skip
+    new.add_argument("file", nargs="?", metavar="FILE", help="file to write; left out: questions")
+    new.add_argument(
+        "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
+    )
+    new.add_argument(
+        "--study", choices=["binding_information", "same_object"], default="binding_information",
+        help="what is measured (binding_information)",
+    )  # fmt: skip
     plan = command(
         "plan", _plan, "show in a few lines what would run, and why",
         "--configfile config/presets/ci.yaml",
@@ -166,6 +187,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; a user's mistake is one message and exit code 1."""
     parsed = parser().parse_args(arguments)
+    if str(Path.cwd()) not in sys.path:  # `python:` models of this folder, as Snakemake finds them
+        sys.path.append(str(Path.cwd()))
     try:
         return int(parsed.run(parsed))
     except BindscopeError as error:

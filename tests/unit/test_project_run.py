@@ -87,6 +87,12 @@ def test_what_the_user_asks_for_comes_first(clone: Path, commands: list[list[str
     assert not (clone / command.RECORD).exists()
 
 
+def test_targets_after_dashes_stay_last(clone: Path, commands: list[list[str]]) -> None:
+    command.run(clone, ["--configfile=x.yaml", "--", "results/report.html"])
+    assert commands[0][3:5] == ["--configfile=x.yaml", "--cores"]
+    assert commands[0][-2:] == ["--", "results/report.html"]
+
+
 def test_a_killed_run_says_that_the_work_is_kept(
     clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,7 +174,7 @@ def test_a_lock_left_behind_is_removed(clone: Path, commands: list[list[str]]) -
     assert len(commands) == 2
     assert "--unlock" in commands[0]
     assert "--unlock" not in commands[1]
-    assert commands[0][3:5] == ["--configfile", "x.yaml"]
+    assert commands[0][3:6] == ["--unlock", "--configfile", "x.yaml"]
 
 
 def test_a_lock_of_another_machine_is_left(clone: Path) -> None:

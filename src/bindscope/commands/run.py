@@ -64,7 +64,9 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     dry = bool(DRY & set(arguments))
     if not dry:
         refuse_read_only(root / "results")
-    command = [sys.executable, "-m", "snakemake", *arguments, *defaults(arguments)]
+    end = arguments.index("--") if "--" in arguments else len(arguments)  # targets follow
+    options = [*arguments[:end], *defaults(arguments[:end]), *arguments[end:]]
+    command = [sys.executable, "-m", "snakemake", *options]
     if is_locked(root):
         unlock(root, command)
     mine = Starter.this_process()
@@ -115,7 +117,7 @@ def download(
     absent = [made for made in graph.of(*DOWNLOADS) if not (root / made.path()).exists()]
     if not absent:
         return 0, []
-    first = [*command, "--keep-going", "--until", *DOWNLOADS]
+    first = [*command[:3], "--until", *DOWNLOADS, "--keep-going", *command[3:]]
     code = subprocess.run(first, cwd=root, check=False).returncode
     absent = [made for made in absent if not (root / made.path()).exists()]
     without = bool(absent) and all(made.rule == "weights" for made in absent)
@@ -297,7 +299,9 @@ def refuse_read_only(results: Path) -> None:
 def unlock(root: Path, command: Sequence[str]) -> None:
     """Remove the lock of a run that was killed; called after `refuse_second`."""
     print("A killed run left its lock; removing it.", flush=True)
-    done = subprocess.run([*command, "--unlock"], cwd=root, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command[:3], "--unlock", *command[3:]], cwd=root, capture_output=True, text=True
+    )
     if done.returncode:
         raise BindscopeError(
             str(root), f"cannot be unlocked:\n{done.stderr.strip()}", "run `snakemake --unlock`"

@@ -1,0 +1,148 @@
+"""`bindscope new`: a file that plans as it stands, for each kind of model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bindscope.cli import main
+from bindscope.commands.new import describe, write_new
+from bindscope.config.loading import load_file
+from bindscope.core.errors import BindscopeError
+from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.studies.build import build
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rehearsals"))
+from hub import Hub, save
+
+COMMIT = "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
+
+
+def write_tiny_dinov2(folder: Path) -> None:
+    declare_torchvision_operators()
+    from transformers import Dinov2Config, Dinov2Model
+
+    shape = Dinov2Config(
+        hidden_size=32, num_hidden_layers=3, num_attention_heads=2, image_size=28, patch_size=14
+    )
+    shape.save_pretrained(folder)
+    save(folder, Dinov2Model(shape), 0)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """An empty cache of the hub, without a network."""
+    cache = tmp_path / "hub"
+    cache.mkdir()
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return Hub(cache)
+
+
+def test_models_of_all_kinds_are_checked_and_planned(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tiny_dinov2(hub.snapshot("facebook/tiny-dinov2", COMMIT))
+    folder = tmp_path / "saved-model"
+    folder.mkdir()
+    write_tiny_dinov2(folder)
+    file = tmp_path / "my-run.yaml"
+    sources = [f"hf:facebook/tiny-dinov2@{COMMIT}", f"path:{folder}"]
+    for study in ("binding_information", "same_object"):
+        file.unlink(missing_ok=True)
+        assert write_new(file, sources, study) == 0
+        lines = file.read_text().splitlines()
+        assert len(lines) <= 40
+        assert all(len(line) <= 200 for line in lines)
+        graph = build(load_file(file))
+        read = {p.wildcards["model"] for p in graph.of("pooled", "sampled")}
+        assert {"tiny-dinov2", "saved-model", "objects-0", "untrained-2"} <= read
+    printed = capsys.readouterr().out
+    assert "3 blocks of width 32, 2 x 2 patches of 14 px, 0 registers" in printed
+    assert "MB on disk" in printed
+
+
+def test_a_model_that_is_not_here_is_said_so_and_the_file_is_written(
+    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "my-run.yaml"
+    source = f"hf:facebook/dinov2-large@{COMMIT}"
+    assert main(["new", str(file), "--model", source]) == 0
+    printed = capsys.readouterr().out
+    assert f"hf download facebook/dinov2-large --revision {COMMIT}" in printed
+    assert "24 blocks (guessed from the name: check)" in printed
+    assert build(load_file(file)).of("weights", model="dinov2-large")
+
+
+def test_timm_says_depth_without_weights(tmp_path: Path, hub: Hub) -> None:
+    entry = describe("timm:vit_small_patch16_224.augreg_in21k")
+    assert entry.keys == {
+        "name": "vit-small-patch16-224", "n_layers": 12,
+        "source": "timm:vit_small_patch16_224.augreg_in21k",
+    }  # fmt: skip
+    assert "not downloaded yet" in entry.comment
+
+
+def test_a_model_of_the_working_directory_is_checked(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Snakemake finds it: the command adds the folder to the search path."""
+    (tmp_path / "own_tower.py").write_text(
+        "from bindscope.config.models import Zoo\n"
+        "from bindscope.models.loading import load_model\n\n"
+        "def load():\n"
+        "    return load_model(Zoo(name='z', source='zoo:matching-none-0'), None, 'cpu', 96)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    assert main(["new", "my-run.yaml", "--model", "python:own_tower:load"]) == 0
+    assert "4 blocks of width 96, 6 x 6 patches of 16 px" in Path("my-run.yaml").read_text()
+    assert main(["plan", "--cost", "--all", "--configfile", "my-run.yaml"]) == 0
+
+
+def test_a_file_with_other_content_is_kept(tmp_path: Path, hub: Hub) -> None:
+    file = tmp_path / "my-run.yaml"
+    source = f"hf:facebook/dinov2-base@{COMMIT}"
+    assert main(["new", str(file), "--model", source]) == 0
+    assert main(["new", str(file), "--model", source]) == 0
+    file.write_text(f"{file.read_text()}# edited\n")
+    assert main(["new", str(file), "--model", source]) == 1
+    assert file.read_text().endswith("# edited\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("dinov2", "is no model that can be used here"),
+        ("timm:vit_nothing", "timm knows no such model"),
+        ("hf:facebook/dinov2-base", "has no pinned revision"),
+        ("python:no_such_module:load", "does not give a model"),
+        ("path:/no/such/folder", "has no config.json"),
+    ],
+)
+def test_a_wrong_model_is_one_message(hub: Hub, source: str, message: str) -> None:
+    with pytest.raises(BindscopeError, match=message):
+        describe(source)
+
+
+def test_without_arguments_and_terminal_the_command_names_an_example(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert main(["new"]) == 1
+    assert "--model timm:" in capsys.readouterr().err
+
+
+def test_on_a_terminal_four_questions_are_asked(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "asked.yaml"
+    answers = iter([f"hf:facebook/dinov2-base@{COMMIT}", "", "same_object", str(file)])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: next(answers))
+    assert main(["new"]) == 0
+    assert load_file(file).studies.same_object is not None
+    assert not list(answers)
