@@ -240,7 +240,7 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
         }  # fmt: skip
 
     assert new(experiments=["factorizability", "mean", "doses"]) == {"doses"}
-    assert new(scales=(1.0,), shares=(1.0,), window=3) == set()
+    assert new(shares=(1.0,), window=3) == set()
     assert new(levels=["role"]) == new(null_query=False) == {"mean"}
     assert new(seed=1) == {"factorizability", "mean"}
     assert new(batch_size=3) == {"factorizability", "mean", "estimates"}

@@ -51,7 +51,7 @@ def table() -> pd.DataFrame:
     )
     suite = Suite(
         name="s", tasks=("t",), oracles=("o",), experiments=("subspaces",), dimensions=(2, 8),
-        resamples=50, coefficients=(0.0, 0.5, 1.0),
+        resamples=50,
     )  # fmt: skip
     spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
     rows: list[dict[str, Any]] = []
@@ -140,9 +140,10 @@ def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataF
     assert share["slot", 0.5, 0.5, "I0"] < 0.1
     # Where two corners are as near, nothing is expected of the thing that is moved.
     asked = points[points["model"] == "slot"].groupby(["dose", "second_dose"])["expected"].sum()
-    assert asked[asked == 0].index.tolist() == [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0)]
+    ties = [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0), (1.5, 1.5)]
+    assert asked[asked == 0].index.tolist() == ties
     maps = curves.plane(table)
-    assert len(maps) == 2 * 9 * 3
+    assert len(maps) == 2 * 25 * 3
     # A task with more dimensions is shown before one with fewer.
     flat = table[~table["dose"].eq(8.0)].assign(task="flat")
     rows = pd.concat([flat, table])

@@ -142,21 +142,10 @@ class Suite(Model):
         min_length=1,
         description="How far keys are moved, as shares of the distance of two things.",
     )
-    scales: tuple[float, ...] = Field(
-        (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0),
-        min_length=1,
-        description="Multiples of mean differences in `doses`.",
-    )
     dimensions: tuple[PositiveInt, ...] = Field(
         (1, 2, 4, 8),
         min_length=1,
         description="Of `subspaces`, as far as there are levels.",
-    )
-    coefficients: tuple[float, ...] = Field(
-        (-0.5, 0.0, 0.5, 1.0, 1.5),
-        min_length=1,
-        description="Multiples of each of two mean differences in `subspaces`, of three things or "
-        "more.",
     )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
     head_layers: tuple[NonNegativeInt, ...] = Field(

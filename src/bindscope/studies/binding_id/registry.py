@@ -40,12 +40,12 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "positions": ("shares",),
     "mean": ("levels",),
     "nulls": ("level",),
-    "doses": ("level", "scales"),
+    "doses": ("level",),
     "transfer": ("level",),
     "layers": ("window",),
     "pairing": ("window",),
     "heads": ("head_layers",),
-    "subspaces": ("level", "dimensions", "coefficients"),
+    "subspaces": ("level", "dimensions"),
 }
 ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""

@@ -20,6 +20,7 @@ COMBINATIONS: tuple[tuple[Group, ...], ...] = (
     ("object",), ("item",), ("colour",), ("object", "item"), ("colour", "item"),
     ("object", "item", "colour"),
 )  # fmt: skip
+SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences, in `doses`
 NULLS = (
     "shared direction", "permuted", "without delta", "other thing", "content", "other layer",
 )  # fmt: skip
@@ -73,7 +74,7 @@ def stronger_nulls(batch: Batch, level: Levels) -> Plan:
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def doses(batch: Batch, level: Levels, scales: Sequence[float]) -> Plan:
+def doses(batch: Batch, level: Levels, scales: Sequence[float] = SCALES) -> Plan:
     """Add multiples of mean differences (E10)."""
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")

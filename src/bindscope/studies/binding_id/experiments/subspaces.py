@@ -31,6 +31,7 @@ from bindscope.studies.binding_id.tasks.task import Group
 
 EXCHANGED: tuple[Group, ...] = ("object", "item")
 Bases = Mapping[tuple[Group, int], Vectors]
+COEFFICIENTS = (-0.5, 0.0, 0.5, 1.0, 1.5)  # of each of two mean differences
 _STREAM = 6  # of random subspaces, among the experiments' random streams
 
 
@@ -50,8 +51,9 @@ class Spans:
 
 
 def subspaces(
-    batch: Batch, level: Levels, dimensions: Sequence[int], coefficients: Sequence[float]
-) -> Plan:
+    batch: Batch, level: Levels, dimensions: Sequence[int],
+    coefficients: Sequence[float] = COEFFICIENTS,
+) -> Plan:  # fmt: skip
     """Swap parts of tokens in subspaces, and go through the plane of two differences.
 
     Parameters
@@ -63,8 +65,8 @@ def subspaces(
     dimensions
         Of the subspaces; those of more dimensions than levels less one are that many.
     coefficients
-        Multiples of each of the two differences, from -0.5 to 1.5 in arXiv 2310.17191; of two
-        things there is one difference, and no plane.
+        Multiples of each of the two differences, by default from -0.5 to 1.5 as in arXiv
+        2310.17191; of two things there is one difference, and no plane.
     """
     spans = spans_of_means(batch, level, dimensions)
     here = [batch.control(), *_within(batch, spans), *_plane(batch, level, coefficients)]
