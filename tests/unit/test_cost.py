@@ -284,7 +284,7 @@ def test_a_job_that_no_gpu_holds_is_refused(
         ConfigError, match=r"(?s)GPU memory, and 400 MB are configured.*`device: cpu`"
     ):
         cost.refuse_too_large(graph, None, "config.yaml")
-    largest = max(made.work.device_mb for made in graph.products.values())
+    largest = max(product.work.device_mb for product in graph.products.values())
     cost.refuse_too_large(graph, None, "config.yaml", largest)  # what is given counts
     with pytest.raises(ConfigError, match=f"gpu_mb={largest}"):
         cost.refuse_too_large(graph, None, "config.yaml", largest - 1)

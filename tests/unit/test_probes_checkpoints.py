@@ -94,30 +94,33 @@ def test_killed_fits_end_in_the_same_bits(name, control, deaths, tmp_path):
 
 
 def test_a_resumed_fit_repeats_no_step(deaths, tmp_path, monkeypatch):
-    data, one = problem(n=(96, 48, 32), dim=6), PROBES["quadratic"]
-    taken = []
+    data = problem(n=(96, 48, 32), dim=6)
+    steps = []
     backward = protocols.Probing.backward
 
     def counted(self, run, batch, share):
-        taken.append((run.name, batch[0]))
+        steps.append((run.name, batch[0]))
         return backward(self, run, batch, share)
 
     monkeypatch.setattr(protocols.Probing, "backward", counted)
-    run_fit(one, data, [0], "none")
-    whole, taken[:] = list(taken), []
+    run_fit(PROBES["quadratic"], data, [0], "none")
+    whole, steps[:] = list(steps), []
     _, died = killed_until_it_ends(
-        deaths, lambda checkpoints: run_fit(one, data, [0], "none", checkpoints), tmp_path, every=5
+        deaths,
+        lambda checkpoints: run_fit(PROBES["quadratic"], data, [0], "none", checkpoints),
+        tmp_path,
+        every=5,
     )
     assert died > 1
-    assert taken == whole
+    assert steps == whole
 
 
 def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
     data, prior = curve_problem()
-    given = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))
-    whole = learning_curve(*given)
+    arguments = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))
+    whole = learning_curve(*arguments)
     resumed, died = killed_until_it_ends(
-        deaths, lambda checkpoints: learning_curve(*given, checkpoints=checkpoints), tmp_path, 4
+        deaths, lambda checkpoints: learning_curve(*arguments, checkpoints=checkpoints), tmp_path, 4
     )
     assert died > 1
     np.testing.assert_equal(resumed, whole)

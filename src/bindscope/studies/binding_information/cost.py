@@ -22,9 +22,9 @@ _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (defau
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
 _SHOWN = 8  # scenes whose maps are kept
-# Numbers of a weight that an iteration of L-BFGS makes, and bytes: of its last ten steps and changes
-# of the gradient 80, of what it works with 40, of the path and three averages 20, of the weights,
-# the best of them and two copies when they are written 16.
+# Numbers of a weight that an iteration of L-BFGS makes, and bytes: of its last ten steps and
+# changes of the gradient 80, of what it works with 40, of the path and three averages 20, of the
+# weights, the best of them and two copies when they are written 16.
 _MOVED, _HISTORY = 3, 156.0
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
