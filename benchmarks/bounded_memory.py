@@ -224,15 +224,16 @@ def _write_shard(path: Path, n: int, values: Any) -> None:
 def _write_labels(folder: Path, n: int, rng: Any) -> None:
     """Write random codes, anchors that belong to them, and what lists them, of every split."""
     import numpy as np
-    from probe_problems import PRIOR, feature_codes
+    from probe_problems import PRIOR
 
+    from bindscope.codes.space import feature_code
     from bindscope.core.files import write_json
     from bindscope.core.store.writer import write_arrays
     from bindscope.priors.labels import build_labels
 
     for split, count in _parts(n).items():
         objects = (rng.random((count, int(np.prod(GROUPS)))) < 0.25).astype(np.uint8)
-        features = feature_codes(objects, GROUPS)
+        features = feature_code(objects, GROUPS)
         prior = np.full(objects.shape, PRIOR, np.float32)
         anchors = {"object": prior, "object_given_feature": prior}
         anchors["feature"] = np.zeros(features.shape, np.float32)

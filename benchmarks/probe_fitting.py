@@ -44,12 +44,10 @@ from slow_twins import random_inputs, twin_of
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.core.registries import resolve
 from bindscope.fitting.standardise import padded
 from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.module import Inputs, InputShape, Tokens
-from bindscope.studies.binding_information.registry import FAMILIES
 
 TITLE = "Probe fitting"
 COMPARED_STEPS, TOLERANCE = 4, 1e-3  # whose losses are compared, and their relative difference
@@ -160,7 +158,7 @@ def step_entry(case: Case, options: Options, rate: float) -> Entry:
     (heads,) = Target("object", (case.side, case.side)).parts
     generator = torch.Generator().manual_seed(0)
     shape = InputShape(case.dim, bool(case.tokens))
-    ours = resolve(FAMILIES[case.family])(config, heads, shape, generator).to(options.device)
+    ours = type(config).load()(config, heads, shape, generator).to(options.device)
     given, bits, _ = random_inputs(
         generator, case.batch, case.dim, heads, case.tokens, dtype=torch.float32
     )

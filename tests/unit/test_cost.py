@@ -35,7 +35,6 @@ from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes import batches
 from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.module import InputShape
-from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
@@ -123,10 +122,10 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
     shape = InputShape(11, bool(tokens), *([tokens] if tokens else []))
     target = Target("object", (4, 3))
     (heads,) = target.heads(True)
-    family = resolve(FAMILIES[config.family])(config, heads, shape, torch.Generator())
+    family = type(config).load()(config, heads, shape, torch.Generator())
     real = sum(p.numel() for p in family.parameters() if p.requires_grad)
     of = fits._Heads(heads.count, heads.first)
-    counted, _ = fits.weights_of(config.model_dump(), 11, max(tokens, 1), of, (4, 3))
+    counted, _ = fits.weights_of(config, 11, max(tokens, 1), of, (4, 3))
     assert counted == pytest.approx(real, rel=0.12)
 
 

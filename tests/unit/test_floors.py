@@ -17,7 +17,7 @@ ROOMS = (
     "fitting", "statistics", "tables", "figures", "report", "arrays",
     "codes", "priors", "scenes", "sources", "models", "activations", "graph",
     "studies",
-    "commands", "cli", "notebook",
+    "commands", "testing", "cli", "notebook",
 )  # fmt: skip
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 

@@ -18,13 +18,13 @@ from bindscope.models.known_answer import encode
 from bindscope.models.known_answer_realised import realised_truth
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import (
+from bindscope.studies.binding_information.config import Information
+from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.families import (
     AttentionProbe,
-    Information,
     LinearProbe,
     QuadraticProbe,
 )
-from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 

@@ -14,8 +14,9 @@ from bindscope.fitting.rows import ArrayRows, Ranges, whole
 from bindscope.models.known_answer import encode
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import Information, LinearProbe
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import gains
+from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.figures.training import learning_curve as figure
 from bindscope.studies.binding_information.learning_curve import (
     code_lengths,

@@ -25,8 +25,9 @@ from bindscope.config.observed import DrawsSpace
 from bindscope.priors import counts
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import Information, LinearProbe
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, feature_codes, heads, probe, problem, tokens_of
+from probe_problems import FAMILIES, SIZES, heads, probe, problem, tokens_of
 from slow_twins import bits_lost, released_loop, twin_of
 
+from bindscope.codes.space import feature_code
 from bindscope.core.errors import ConfigError, StoreError
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.probes import convex, protocols
@@ -214,7 +215,7 @@ def exclusive(n=(2000, 400, 400), dim=12, noise=0.1, seed=0):
         key = rng.integers(0, 2, objects.shape)
         signs = np.concatenate([objects ^ key, key], axis=1) * 2.0 - 1
         z = (signs + noise * rng.normal(size=signs.shape)).astype(np.float32)
-        features = feature_codes(objects, SIZES)
+        features = feature_code(objects, SIZES)
         anchors = {
             "object": np.full(objects.shape, -np.log(3.0), np.float32),
             "feature": np.zeros(features.shape, np.float32),
@@ -325,7 +326,7 @@ def test_a_set_of_tokens_is_more_than_its_mean():
         objects = (rng.random((count, 12)) < 0.25).astype(np.uint8)
         sign = rng.choice([-1.0, 1.0], objects.shape)
         tokens = np.stack([sign, sign * (2.0 * objects - 1)], axis=2).astype(np.float32)
-        features = feature_codes(objects, SIZES)
+        features = feature_code(objects, SIZES)
         anchors = {
             "object": np.full(objects.shape, -np.log(3.0), np.float32),
             "feature": np.zeros(features.shape, np.float32),

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, generator, heads, probe, tokens_of
+from probe_problems import FAMILIES, SIZES, generator, heads, probe, problem, tokens_of
 from slow_twins import bits_lost as definition
 from slow_twins import random_inputs, twin_of
 
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_information.probes import attention
 from bindscope.studies.binding_information.probes.base import all_parts
+from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.module import (
     InputShape,
     Projection,
@@ -147,7 +148,7 @@ def test_objects_with_a_feature_in_common_share_its_projection():
 
 def test_quadratic_reuse_is_for_two_groups():
     with pytest.raises(ConfigError, match="multilinear_reuse"):
-        make("quadratic_reuse", "object", sizes=(2, 2, 2))
+        fit(probe("quadratic_reuse"), problem(sizes=(2, 2, 2)), [0])
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -189,27 +190,6 @@ def test_weights_of_bits_that_a_head_may_not_see_stay_zero(name, part):
         assert hidden.any()
         assert torch.all(rows[hidden] == 0)
         assert torch.any(projection.weight != was)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_an_unconditioned_probe_sees_no_bits(name):
-    _, family, tokens = make(name, "object", conditioned=False)
-    shaken(family)
-    inputs, bits, _ = random_inputs(generator(2), 3, DIM, family.heads, tokens, dtype=torch.float32)
-    torch.testing.assert_close(family(inputs, bits), family(inputs, 1 - bits), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("part", ["object_anchored", "chained_feature", "chained_object"])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_an_anchored_probe_starts_at_its_anchor_and_can_leave_it(name, part):
-    _, family, tokens = make(name, part)
-    inputs, bits, anchors = random_inputs(
-        generator(2), 5, DIM, family.heads, tokens, dtype=torch.float32
-    )
-    logits = family(inputs, bits, anchors)
-    assert torch.equal(logits, anchors)
-    bits_lost(logits, bits[:, family.heads.first :]).sum().backward()
-    assert any(p.grad.abs().max() > 0 for p in family.parameters())
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("linear", "set")])

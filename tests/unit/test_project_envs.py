@@ -17,7 +17,7 @@ from rattler import MatchSpec
 
 from bindscope.core.keys import parse_module
 from bindscope.core.registries import ADAPTERS, READERS, RENDERERS, SPACES
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
 ENVS = sorted(Path("envs").glob("*.yaml"))
 # conda-forge's name where it is not PyPI's.
@@ -39,7 +39,7 @@ IMPLEMENTATIONS = {
         ADAPTERS["known-answer"],
         *DRAWN,
     ],
-    "torch": [*ADAPTERS.values(), *FAMILIES.values()],
+    "torch": [*ADAPTERS.values(), *(options_of(name).implementation for name in FAMILIES)],
 }
 
 

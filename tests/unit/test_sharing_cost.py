@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from bindscope.studies.binding_information.config import Information, QuadraticProbe
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.families import QuadraticProbe
 from bindscope.studies.binding_information.fit import write_fit
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData

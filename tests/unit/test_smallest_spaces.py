@@ -10,8 +10,9 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.priors.anchors import CLIP_NATS, anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import Information, LinearProbe, QuadraticProbe
+from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
+from bindscope.studies.binding_information.families import LinearProbe, QuadraticProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
 

@@ -33,7 +33,7 @@ from bindscope.core.registries import ADAPTERS, BACKENDS, READERS, RENDERERS, SP
 from bindscope.core.splits import SPLITS
 from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.registry import FAMILIES, options_of
 from bindscope.studies.build import build
 from bindscope.studies.same_object.probes_config import AnyScorer
 
@@ -43,9 +43,6 @@ _PAIRS = "src/bindscope/studies/same_object"
 _CONCEPTS = "src/bindscope/studies/concepts"
 _BINDING_IDS = "src/bindscope/studies/binding_id"
 HARMLESS = {
-    (f"{_STUDY}/probes/fitting.py", "PATCH_FAMILIES"),  # refuses data of another kind
-    (f"{_STUDY}/columns.py", "FAMILIES"),  # these two refuse rows of other families
-    (f"{_STUDY}/rules.py", "FAMILIES"),
     (f"{_PAIRS}/schemas.py", "FAMILIES"),
     (f"{_CONCEPTS}/schemas.py", "ENCODERS"),
     (f"{_BINDING_IDS}/schemas.py", "EXPERIMENTS"),
@@ -60,9 +57,9 @@ HARMLESS = {
     *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS", "TABLES")),
     (f"{_BINDING_IDS}/job.py", "ENGINES"),
     (f"{_BINDING_IDS}/job.py", "RECORDS"),
-    (f"{_STUDY}/probes/fitting.py", "FAMILIES"),
-    (f"{_STUDY}/probes/module.py", "FAMILIES"),
-    (f"{_STUDY}/probes/weights.py", "FAMILIES"),
+    (f"{_STUDY}/probes/module.py", "options_of"),
+    (f"{_STUDY}/names.py", "options_of"),  # words of families are in the spec of figures
+    (f"{_STUDY}/views.py", "known_families"),  # and their order
     ("src/bindscope/scenes/value_names.py", "FAST"),  # types of renderers
     # Where the zoo is, and how its absence is worded: the weights' hash is in the spec.
     *(
@@ -94,8 +91,9 @@ def products() -> list[Product]:
 
 def hashed_modules() -> set[Path]:
     """The modules and scripts in the code key of any product, or behind any registered name."""
-    registries = (ADAPTERS, BACKENDS, FAMILIES, READERS, RENDERERS, SPACES)
+    registries = (ADAPTERS, BACKENDS, READERS, RENDERERS, SPACES)
     named = {name.partition(":")[0] for registry in registries for name in registry.values()}
+    named |= {name.partition(":")[0] for family in FAMILIES for name in options_of(family).code()}
     begun = {roots(json.loads(product.spec)) for product in products()}
     return {
         path

@@ -139,14 +139,17 @@ def closure(roots: tuple[str, ...]) -> tuple[dict[str, Path], frozenset[str]]:
     """
     files: dict[str, Path] = {}
     foreign: set[str] = set()
+    packages: set[str] = set()  # of users: modules of theirs that a root imports are followed too
     todo = list(roots)
     while todo:
         name = todo.pop()
         if name in files or _is_outside(name):
             continue
         path = SCRIPTS / name if name.endswith(".py") else module_file(name, SOURCE)
-        if path is None and name in roots and name.partition(".")[0] not in NUMERIC:
-            path = _user_file(name)
+        top = name.partition(".")[0]
+        if path is None and top not in NUMERIC and (name in roots or top in packages):
+            path = _user_file(name, must_be_there=name in roots)
+            packages.add(top)
         if path is None:
             foreign.add(name.partition(".")[0])
             continue
@@ -155,18 +158,23 @@ def closure(roots: tuple[str, ...]) -> tuple[dict[str, Path], frozenset[str]]:
     return files, frozenset(foreign)
 
 
-def _user_file(name: str) -> Path:
+def _user_file(name: str, *, must_be_there: bool) -> Path | None:
+    """Return the file of a module that is not ours; nothing is imported."""
     try:
-        found = find_spec(name)
-    except ImportError:
-        found = None
-    if found is None or not found.origin:
+        top = find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        top = None
+    folders = (top and top.submodule_search_locations) or ()
+    found = [file for folder in folders if (file := module_file(name, Path(folder).parent))]
+    if "." not in name and top and top.origin:
+        found = [Path(top.origin)]
+    if must_be_there and not found:
         raise ConfigError(
             f"python:{name}",
             "there is no module of this name on sys.path",
             "install it in this environment, or put its folder on PYTHONPATH",
         )
-    return Path(found.origin)
+    return found[0] if found else None
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bindscope.core.registries import ADAPTERS
-from bindscope.studies.binding_information.registry import FAMILIES
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -365,7 +364,7 @@ _FIT = (
         "feature_probe",
         "Family that fitted the feature heads; families that only exist for O use `quadratic`.",
         "`probes`",
-        values=tuple(FAMILIES),
+        pattern="^[a-z][a-z0-9_]*$",
         reference="same",
     ),
     label("protocol", "How the probe was fitted.", "config `probes[]`", values=PROTOCOLS),

@@ -3,144 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Field, PositiveFloat
+from pydantic import (
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import Grid, Tokens, grid_problems, unknown
 from bindscope.config.references import repeated
+from bindscope.studies.binding_information.families import ProbeOptions
+from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
-PATCH_FAMILIES = ("attention_quadratic", "set")
+
+def _of_other_package(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Check options by the class of their family where that is of another package."""
+    family = value.get("family") if isinstance(value, Mapping) else None
+    if isinstance(value, ProbeOptions) or not isinstance(family, str) or family in FAMILIES:
+        return value if isinstance(value, ProbeOptions) else handler(value)
+    options = options_of(family)
+    return handler(value) if options is None else options.model_validate(value)
 
 
-class _Probe(Model):
-    name: Slug = Field(description="Name in paths, tables and figures.")
-    protocol: Literal["converged", "paper"] = Field(
-        "converged",
-        description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
-        "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
-    )
-    standardise: bool = Field(
-        True, description="Scale inputs by train mean and deviation (never under `paper`)."
-    )
-    conditioned: bool = Field(
-        True, description="Heads see the revealed bits; false drops the conditioning."
-    )
-    targets: tuple[Literal["plain", "anchored", "chained"], ...] = Field(
-        ("plain", "anchored", "chained"),
-        min_length=1,
-        description="What is fitted: `plain` (the paper's probes over O and over F), `anchored` "
-        "(over O, from the exact prior), `chained` (one after the other, from exact priors).",
-    )
-    steps: PositiveInt = Field(
-        400,
-        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
-        "many. Linear parts take what they need, at most 400 iterations of L-BFGS.",
-    )
-    batch_size: PositiveInt = Field(
-        256, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
-    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    memory_mb: PositiveInt = Field(
-        1024,
-        description="Memory for activations (and labels that take more than an eighth of it); what "
-        "is larger is streamed in shuffled blocks.",
-    )
+def _as_it_is(probe: ProbeOptions, info: SerializationInfo) -> dict[str, Any]:
+    return probe.model_dump(mode=info.mode)
 
 
-class LinearProbe(_Probe):
-    """Logistic regression per head on the representation and the revealed bits."""
-
-    family: Literal["linear"]
-
-
-class _Descended(_Probe):
-    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
-        3e-3,
-        description="Peak rate of a cycle; of several, validation chooses after short fits.",
-    )
-
-
-class _Ranked(_Descended):
-    rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")
-    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
-
-
-class QuadraticProbe(_Ranked):
-    """A low-rank quadratic form per head."""
-
-    family: Literal["quadratic"]
-
-
-class QuadraticReuseProbe(_Ranked):
-    """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
-
-    family: Literal["quadratic_reuse"]
-
-
-class MultilinearReuseProbe(_Ranked):
-    """quadratic_reuse for any number of feature groups."""
-
-    family: Literal["multilinear_reuse"]
-
-
-class DnnProbe(_Descended):
-    """A four-layer perceptron per head."""
-
-    family: Literal["dnn"]
-    hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
-    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
-
-
-class AttentionProbe(_Ranked):
-    """Heads that read the patch tokens by attention, then quadratic; needs `tokens: patches`."""
-
-    family: Literal["attention_quadratic"]
-    batch_size: PositiveInt = Field(
-        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
-
-
-class SetProbe(_Descended):
-    """A perceptron on every patch token, summed, then one over the sum and the bits."""
-
-    family: Literal["set"]
-    hidden: PositiveInt = Field(192, description="Hidden units of every token.")
-    steps: PositiveInt = Field(
-        1250,
-        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
-        "many.",
-    )
-    summed: PositiveInt = Field(128, description="Numbers that are summed over the tokens.")
-    dropout: float = Field(
-        0.1, ge=0, lt=1, description="Share of what is summed that a step hides."
-    )
-    batch_size: PositiveInt = Field(
-        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
-    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
-        5e-3,
-        description="Peak rate of a cycle; of several, validation chooses after short fits.",
-    )
-    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
-
-
-AnyProbe = Annotated[
-    LinearProbe
-    | QuadraticProbe
-    | QuadraticReuseProbe
-    | MultilinearReuseProbe
-    | DnnProbe
-    | AttentionProbe
-    | SetProbe,
-    Field(discriminator="family"),
-]
+if TYPE_CHECKING:
+    AnyProbe = ProbeOptions
+else:
+    AnyProbe = Annotated[
+        Union[tuple(options_of(family) for family in FAMILIES)],  # noqa: UP007
+        Field(discriminator="family"),
+        WrapValidator(_of_other_package),
+        PlainSerializer(_as_it_is),
+    ]
 
 
 Control = Literal["none", "shuffled_labels"]
@@ -265,7 +170,7 @@ def _model_groups(groups: Iterable[ModelGroup], models: Mapping[str, object]) ->
 
 
 def _tokens(where: str, probe: AnyProbe, block: FitBlock | LearningCurve) -> Iterator[str]:
-    wants_patches = probe.family in PATCH_FAMILIES
+    wants_patches = probe.patches
     for tokens in block.tokens:
         if wants_patches != (tokens == "patches"):
             yield (
@@ -277,11 +182,6 @@ def _tokens(where: str, probe: AnyProbe, block: FitBlock | LearningCurve) -> Ite
 
 
 def _groups(where: str, probe: AnyProbe, datasets: Iterable[Dataset]) -> Iterator[str]:
-    if probe.family != "quadratic_reuse":
-        return
     for dataset in datasets:
-        if len(dataset.space.groups) != 2:
-            yield (
-                f"{where}.probes: {probe.name!r} (quadratic_reuse) is defined for two feature "
-                f"groups, {dataset.name!r} has {len(dataset.space.groups)}; use multilinear_reuse"
-            )
+        if problem := probe.problem([group.size for group in dataset.space.groups]):
+            yield f"{where}.probes: {probe.name!r} ({probe.family}), on {dataset.name!r}, {problem}"

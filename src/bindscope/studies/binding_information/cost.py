@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides
 from bindscope.graph.cost import n_counts, shape_of
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.families import HeadSizes, LinearProbe
 
 Content = Mapping[str, Any]
 
@@ -16,8 +20,6 @@ Content = Mapping[str, Any]
 # iterations of the slowest column), and of a fit that a null probe ends early. The curvature is
 # measured after each `fitting.lbfgs.REFRESH` of them.
 _PATH, _NULL_PATH, _REFRESH = 240, 60, 20
-# How many cycles a fit takes (default run: 1 to 2 of vectors, 1 and 8 of `set`; 8 is the most).
-_CYCLES, _CYCLES_OF_SETS = 1.8, 4.0
 _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
@@ -50,7 +52,7 @@ def _heads(content: Content, counts: int) -> Iterator[_Heads]:
     """Yield the heads of all targets."""
     cells, values = sides(content)
     targets = content["probe"]["targets"]
-    jointly = content["probe"]["family"] == "set"
+    jointly = probe_of(content).jointly
     if "plain" in targets:
         yield from (_Heads(cells, 0), _Heads(values, 0, False))
     if "anchored" in targets:
@@ -63,35 +65,21 @@ def _heads(content: Content, counts: int) -> Iterator[_Heads]:
             yield _Heads(counts, values, False)
 
 
+def probe_of(content: Content) -> AnyProbe:
+    """Return the probe that a product is about."""
+    probe: AnyProbe = TypeAdapter(AnyProbe).validate_python({**content["probe"], "name": "probe"})
+    return probe
+
+
 def weights_of(
-    probe: Content, dim: int, tokens: int, of: _Heads, sizes: Sequence[int], cls: int = 1
+    probe: AnyProbe, dim: int, tokens: int, of: _Heads, sizes: Sequence[int], cls: int = 1
 ) -> tuple[float, float]:
     """Return the weights of some heads, and of products that a scene takes part in.
 
     `cls` is whether [CLS] stands beside patch tokens, 1 or 0.
     """
-    heads = of.number
-    bits = (of.first + heads) * bool(probe.get("conditioned", True))
-    read = dim + bits
-    kind = probe["family"]
-    if kind == "linear":
-        return read * heads, read * heads
-    if kind == "set":
-        hidden, summed = probe["hidden"], probe["summed"]
-        each = hidden * (dim + summed)
-        once = summed * (cls * dim + summed) + (summed + bits) * heads
-        return each + tokens * hidden + once, tokens * each + once
-    if kind == "dnn":
-        each = probe["hidden"] * (read + 2 * probe["hidden"] + 1)
-        return each * heads, each * heads
-    rank = probe["rank"]
-    if kind == "attention_quadratic":
-        each = 2 * rank * (cls * dim + bits + dim) + dim
-        return each * heads + dim * (dim + bits), heads * (each + 2 * tokens * dim)
-    if kind in ("quadratic_reuse", "multilinear_reuse") and of.objects:
-        shared = rank * (sum(sizes) * dim + len(sizes) * heads * bits)
-        return shared, shared
-    return 2 * rank * read * heads, 2 * rank * read * heads
+    bits = (of.first + of.number) * probe.conditioned
+    return probe.count(HeadSizes(of.number, bits, dim, tokens, cls, sizes, of.objects))
 
 
 class _Read(NamedTuple):
@@ -122,16 +110,17 @@ class _Read(NamedTuple):
 def fit(product: Product) -> Work:
     """Count the fits of all targets and seeds of a job, and what they write."""
     content, read = product.content, _Read.by(product)
-    probe, seeds, n_test = content["probe"], len(content["seeds"]), read.n["test"]
+    probe, seeds, n_test = probe_of(content), len(content["seeds"]), read.n["test"]
     heads, sizes = list(_heads(content, read.counts)), content["sizes"]
     n_heads, bits = sum(one.number for one in heads), sum(sides(content)) + read.counts
     # Of patches, [CLS] and the mean token.
     vector = (1 + read.cls) * read.dim if read.patches else read.dim
-    linear = sum(weights_of({"family": "linear"}, vector, 1, one, sizes)[0] for one in heads)
+    plain = LinearProbe(name="linear", family="linear")
+    linear = sum(weights_of(plain, vector, 1, one, sizes)[0] for one in heads)
     numbers = [weights_of(probe, read.dim, read.tokens, one, sizes, read.cls) for one in heads]
     own, used = (sum(column) for column in zip(*numbers, strict=True))
-    convex = probe["protocol"] == "converged"
-    alone = probe["family"] == "linear" and convex
+    convex = probe.protocol == "converged"
+    alone = probe.convex and convex
     flops = elements = steps = 0.0
     if convex:
         path = _PATH if "index" in product.inputs else _NULL_PATH
@@ -144,12 +133,12 @@ def fit(product: Product) -> Work:
         flops += seeds * steps * 6 * batch * used / _SMALL
         each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * own
         elements += seeds * steps * each
-    held = _held(content, read, bits) + _HISTORY * linear * convex
+    held = _held(probe, content, read, bits) + _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(probe, own, seeds, read.patches)
     on_gpu = content["device"] == "cuda"
-    wide = descent > held and probe["family"] != "linear"
-    decides = ("hidden" if "hidden" in probe else "rank") if wide else "memory_mb"
-    rows = seeds * (2700.0 + 400.0 * ("plain" in probe["targets"]))
+    capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]
+    decides = capacity[0] if descent > held and capacity else "memory_mb"
+    rows = seeds * (2700.0 + 400.0 * ("plain" in probe.targets))
     kept = own + (linear if convex and not alone else 0)
     history = seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
     return Work(
@@ -157,7 +146,7 @@ def fit(product: Product) -> Work:
         python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
         bytes_peak=held + (12.0 * own * seeds if on_gpu else descent) + 8 * n_test * bits,
         bytes_rows=rows,
-        bytes_disk=4 * kept * seeds + rows + history + 8 * n_test * ("plain" in probe["targets"]),
+        bytes_disk=4 * kept * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
         bytes_device=(held + descent) * on_gpu,
         threads=content["threads"], device=content["device"],
         key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
@@ -167,41 +156,42 @@ def fit(product: Product) -> Work:
 null = fit
 
 
-def _steps(probe: Content, n_train: int) -> tuple[float, int]:
+def _steps(probe: AnyProbe, n_train: int) -> tuple[float, int]:
     """Return the steps of a descent, and the scenes of each."""
-    if probe["protocol"] != "converged":
+    if probe.protocol != "converged":
         batch = min(1024, n_train)
         return _PAPER_EPOCHS * -(-n_train // batch), batch
-    cycles = _CYCLES_OF_SETS if probe["family"] == "set" else _CYCLES
-    return cycles * probe["steps"], min(probe["batch_size"], n_train)
+    return probe.cycles * probe.steps, min(probe.batch_size, n_train)
 
 
-def _descending(probe: Content, weights: float, seeds: int, shared: bool) -> float:
+def _descending(probe: AnyProbe, weights: float, seeds: int, shared: bool) -> float:
     """Return the bytes of what descends.
 
     Of every seed these are weights, the best of them, and what is written; of one seed, or of all
     where they share their batches, gradients and moments for each rate that is tried.
     """
-    rates = probe.get("learning_rate")
-    tried = len(rates) if isinstance(rates, list) else 1
+    rates = getattr(probe, "learning_rate", None)
+    tried = len(rates) if isinstance(rates, tuple) else 1
     return weights * (16.0 * seeds + 16.0 * (seeds if shared else 1) * tried)
 
 
-def _held(content: Content, read: _Read, bits: int) -> float:
+def _held(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
     """Return the bytes of inputs and labels in memory (`probes.batches`)."""
-    probe, n, dim = content["probe"], read.n, read.dim
+    n, dim = read.n, read.dim
     total, (cells, _) = sum(n.values()), sides(content)
     labels = total * (bits + 4.0 * (bits + cells))
-    memory = probe["memory_mb"] * 2.0**20
+    memory = probe.memory_mb * 2.0**20
     if read.patches:
         inputs, vectors = 2.0 * total * read.tokens * dim, 8.0 * dim * (n["train"] + n["val"])
-        made = dim + 2 * probe.get("hidden", cells + 8)  # hidden units, or every head's attention
-        batch = 12 * min(probe["batch_size"], n["train"]) * read.tokens * made
+        made = dim + 2 * getattr(
+            probe, "hidden", cells + 8
+        )  # hidden units, or every head's attention
+        batch = 12 * min(probe.batch_size, n["train"]) * read.tokens * made
         held = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
         return float(held)
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
     design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
-    whole = 4.0 * dim * total + design * (probe["protocol"] == "converged")
+    whole = 4.0 * dim * total + design * (probe.protocol == "converged")
     if whole + labels <= memory:
         return float(whole + labels)
     streamed = 4 * 4096 * (dim + 1 + bits * (1 + _HELD_BY_CONVEX))

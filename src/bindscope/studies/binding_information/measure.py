@@ -36,10 +36,10 @@ from bindscope.studies.binding_information.array_labels import (
 )
 from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.columns import BINDING_COLUMNS
-from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe, Information
+from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.rules import flag_list
 
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
@@ -197,7 +197,7 @@ def _fitted(
 
 def _token_input(probe: AnyProbe, z: Representation) -> str:
     """Return the token input that a probe reads; "" if there is none."""
-    if probe.family in PATCH_FAMILIES:
+    if probe.patches:
         return "patches" if len(z.shape) == 3 else ""
     return "vectors" if len(z.shape) == 2 else "mean"
 
@@ -240,8 +240,8 @@ def _probe(entry: str | Mapping[str, Any] | AnyProbe, device: str) -> AnyProbe:
         return entry
     options: dict[str, Any] = {"family": entry} if isinstance(entry, str) else dict(entry)
     family = options.get("family")
-    if family not in FAMILIES:
-        known = [*FAMILIES]
+    known = known_families()
+    if family not in known:
         raise InputError(
             WHERE, f"there is no probe family {family!r}{instead(family, known)}",
             f"choose among {', '.join(known)}",

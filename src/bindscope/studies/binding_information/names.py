@@ -1,6 +1,6 @@
 """What a reader sees instead of the study's slugs: families, token inputs, flags, statuses.
 
-The one home of these words; a probe family or token input without an entry shows its slug.
+A probe family says its words itself (`families`); a token input without an entry shows its slug.
 """
 
 from __future__ import annotations
@@ -8,30 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
+from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
+from bindscope.studies.binding_information.families import ProbeOptions, Shown
+from bindscope.studies.binding_information.registry import options_of
 from bindscope.studies.binding_information.rules import STANDARD_ERRORS
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How something is shown.
-
-    Attributes
-    ----------
-    name
-        In axes and legends.
-    words
-        In a sentence, with its article.
-    colour
-        In figures.
-    short
-        Under a tick, in lines as narrow as they go.
-    """
-
-    name: str
-    words: str
-    colour: str
-    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,28 +40,12 @@ _PARTS: Final = {
     "pairing": PartShown("what goes with what", "H(O|M)", "I(O;Z|M)", BLUE),
     "beyond": PartShown("how many, and what goes with what", "H(O|F)", "I(O;Z|F)", SKY),
 }
-_FAMILIES: Final = {
-    "linear": Shown("linear", "a linear probe", GREY),
-    "quadratic": Shown("quadratic", "a quadratic probe", BLUE),
-    "quadratic_reuse": Shown(
-        "shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic"
-    ),
-    "multilinear_reuse": Shown(
-        "shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear"
-    ),
-    "dnn": Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet"),
-    "attention_quadratic": Shown("attention", "an attention probe", GREEN),
-    "set": Shown("set", "a set probe", AMBER),
-}
 _TOKENS: Final = {
     "cls": Shown("[CLS]", "the [CLS] token", BLUE),
     "mean": Shown("mean of patches", "the mean of the patch tokens", AMBER),
     "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
     "patches": Shown("patches", "the patch tokens", GREEN),
 }
-# In figures, from the simplest family to the most expressive; not the registry's order, which is in
-# no code key.
-FAMILY_ORDER: Final = tuple(_FAMILIES)
 PAPERS: Final = "_paper"
 STATUS_WORDS: Final = {
     "failed": "the fit did not end, and numbers are missing",
@@ -108,7 +72,12 @@ def family_shown(family: str) -> Shown:
         base = family_shown(family.removesuffix(PAPERS))
         name, words = f"{base.name}, paper's fit", f"{base.words} fitted as the paper does"
         return Shown(name, words, INK, f"{base.short or base.name}\npaper's fit")
-    return _FAMILIES.get(family, Shown(family, f"a probe of the family {family}", INK))
+    try:
+        options = options_of(family)
+    except ValueError:  # of a package that is broken now
+        options = None
+    shown: Shown = (options or ProbeOptions).words(family)
+    return shown
 
 
 def part_shown(part: str) -> PartShown:

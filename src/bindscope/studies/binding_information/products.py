@@ -14,13 +14,12 @@ from bindscope.graph.activations import add_truth
 from bindscope.graph.data import add_codes, add_labels, add_scenes, by_feature_code
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_information.config import (
-    PATCH_FAMILIES,
     AnyProbe,
     FitBlock,
     LearningCurve,
     Section,
 )
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.registry import options_of
 
 _REPRESENTATION = "{dataset}/{model}/{tokens}-{layer}"
 _FIT = f"results/fits/{_REPRESENTATION}/{{probe}}-{{control}}-{{seeds}}-{{key}}"
@@ -117,7 +116,7 @@ class _Fits:
     @property
     def _attends(self) -> bool:
         """Whether there is a query of every object, of which a map can be drawn."""
-        return self.probe.family == "attention_quadratic" and "plain" in self.probe.targets
+        return self.probe.attends and "plain" in self.probe.targets
 
     def fit(
         self,
@@ -148,11 +147,11 @@ class _Fits:
             "seeds": "_".join(map(str, seeds)),
         }
         labels = add_labels(self.graph, self.dataset)
-        families = {self.probe.family}
+        runs = self.probe.code()
         if self.probe.protocol == "converged":
-            families.add("linear")  # the others hold it
-        runs = [FAMILIES[family] for family in sorted(families)]
-        return self.graph.add(rule, wildcards, content, {**inputs, "labels": labels}, runs=runs)
+            runs |= options_of("linear").code()  # the others hold it
+        given = {**inputs, "labels": labels}
+        return self.graph.add(rule, wildcards, content, given, runs=sorted(runs))
 
     def _curve(
         self,
@@ -190,7 +189,7 @@ class _Fits:
 @once
 def _add_null(graph: Graph, fits: _Fits, seeds: tuple[int, ...]) -> Product:
     """Add the null probe beside all fits of a probe, whatever they read."""
-    representation = {"tokens": "null", "patches": fits.probe.family in PATCH_FAMILIES}
+    representation = {"tokens": "null", "patches": fits.probe.patches}
     return fits.fit("null", {}, seeds, representation, {})
 
 

@@ -1,15 +1,63 @@
-"""Probe families by the name that a configuration gives them."""
+"""Probe families by the name that a configuration gives them: ours, and those of other packages."""
 
 from __future__ import annotations
 
-_PROBES = "bindscope.studies.binding_information.probes"
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
+from bindscope.core.registries import resolve
+
+_FAMILIES = "bindscope.studies.binding_information.families"
+# In figures, from the simplest family to the most expressive.
 FAMILIES = {
-    "linear": f"{_PROBES}.linear:Linear",
-    "quadratic": f"{_PROBES}.quadratic:Quadratic",
-    "quadratic_reuse": f"{_PROBES}.multilinear:QuadraticReuse",
-    "multilinear_reuse": f"{_PROBES}.multilinear:MultilinearReuse",
-    "dnn": f"{_PROBES}.dnn:Dnn",
-    "attention_quadratic": f"{_PROBES}.attention:AttentionQuadratic",
-    "set": f"{_PROBES}.set:Set",
+    "linear": f"{_FAMILIES}:LinearProbe",
+    "quadratic": f"{_FAMILIES}:QuadraticProbe",
+    "quadratic_reuse": f"{_FAMILIES}:QuadraticReuseProbe",
+    "multilinear_reuse": f"{_FAMILIES}:MultilinearReuseProbe",
+    "dnn": f"{_FAMILIES}:DnnProbe",
+    "attention_quadratic": f"{_FAMILIES}:AttentionProbe",
+    "set": f"{_FAMILIES}:SetProbe",
 }
+ENTRY_POINTS = "bindscope.probes"
+
+
+@cache
+def plugged_in() -> dict[str, EntryPoint]:
+    """Return the entry points of other packages by the family's name."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def known_families() -> list[str]:
+    """Return the names of all families: ours in their order, then those of other packages."""
+    return list(dict.fromkeys([*FAMILIES, *sorted(plugged_in())]))
+
+
+@cache
+def options_of(family: str) -> Any:
+    """Return the options class of a family, or None if there is no such family.
+
+    Raises
+    ------
+    ValueError
+        If a package's entry point does not lead to the options class of a family.
+    """
+    if family in FAMILIES:
+        return resolve(FAMILIES[family])
+    if not (point := plugged_in().get(family)):
+        return None
+    home = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
+    try:
+        found = point.load()
+    except Exception as error:
+        raise ValueError(
+            f"the probe family {family!r} ({home}) cannot be imported: "
+            f"{type(error).__name__}: {error}; correct or uninstall that package"
+        ) from error
+    descended = resolve(f"{_FAMILIES}:DescendedProbe")
+    if not (isinstance(found, type) and issubclass(found, descended)):
+        raise ValueError(
+            f"the probe family {family!r} ({home}) is no class derived from `DescendedProbe`; "
+            "docs/probes.md says what a family is"
+        )
+    return found

@@ -17,7 +17,7 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
-from bindscope.studies.binding_information.config import PATCH_FAMILIES, Section, problems
+from bindscope.studies.binding_information.config import Section, problems
 from bindscope.studies.binding_information.products import STEPS, add_products
 
 _HERE = "bindscope.studies.binding_information"
@@ -78,6 +78,11 @@ def _order(shared: Shared, section: Section) -> dict[str, Any]:
     return {"models": list(shared.models), "model_groups": groups}
 
 
+def _families(section: Section) -> dict[str, list[str]]:
+    """Return the words of the families, which are in no code key: figures follow them."""
+    return {probe.family: list(probe.words(probe.family)) for probe in section.probes}
+
+
 def _about_table(
     graph: Graph,
     shared: Shared,
@@ -88,7 +93,7 @@ def _about_table(
 ) -> Request:
     """Ask for the study's table, the order of the models, which are seeds of one, and more."""
     table = graph.of("table", table="binding_information")
-    content = {**_order(shared, section), **(content or {})}
+    content = {**_order(shared, section), "families": _families(section), **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
 
 
@@ -150,7 +155,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
     plain: dict[tuple[str, ...], set[tuple[str, str]]] = {}
     for fit in fits:
         probe = probes[fit.wildcards["probe"]]
-        if "plain" in probe.targets and probe.family not in PATCH_FAMILIES:
+        if "plain" in probe.targets and not probe.patches:
             place = tuple(fit.wildcards[name] for name in ("dataset", "model", "tokens"))
             plain.setdefault(place, set()).add((probe.family, probe.protocol))
     if not any(len(found) > 1 for found in plain.values()):

@@ -10,7 +10,8 @@ import pandas as pd
 from bindscope.statistics.means import half_width
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.names import FAMILY_ORDER, PAPERS
+from bindscope.studies.binding_information.names import PAPERS
+from bindscope.studies.binding_information.registry import known_families
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
@@ -156,7 +157,7 @@ def _numbers(rows: pd.DataFrame) -> list[str]:
 
 def family_order(families: Iterable[str]) -> list[str]:
     """Order families: linear, quadratic, ..., attention; new ones behind."""
-    return name_order(families, FAMILY_ORDER)
+    return name_order(families, known_families())
 
 
 def token_order(tokens: Iterable[str]) -> list[str]:

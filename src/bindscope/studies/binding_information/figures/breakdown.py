@@ -22,9 +22,11 @@ from bindscope.figures.colours import BLUE, ORANGE
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import WIDTH_IN, new_figure, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.shared import marked, read_binding
+from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.views import (
     assumed_prior,
+    family_order,
     home_of,
     name_order,
     protocol_family,
@@ -37,8 +39,8 @@ Details = dict[Name, tuple[str, dict[str, Any]]]  # family, arrays
 log = logging.getLogger(__name__)
 
 COLUMNS = 3
-# Which fit stands for a model, most wanted first.
-_FAMILIES = ("quadratic", "quadratic_reuse", "dnn", "multilinear_reuse", "linear")
+# Which fit stands for a model: of this family, or else of the most expressive one.
+_FAMILY = "quadratic"
 _TOKENS = ("cls", "cls_mean", "mean")
 _WRITE_UP_TO = 64  # cells; more are too small for numbers
 _SMALLEST_TOP_BITS = 0.01  # of the colour scale, so that rounding errors have no colour
@@ -151,10 +153,11 @@ def choose_fits(
     and `home` has the group's name of a model that is in one.
     """
     order = name_order((name[1] for name in families), models)
+    wanted = [_FAMILY, *(f for f in reversed(family_order(families.values())) if f != _FAMILY)]
     ranked = sorted(
-        (_TOKENS.index(name[2]), _FAMILIES.index(family), order.index(name[1]), name)
+        (_TOKENS.index(name[2]), wanted.index(family), order.index(name[1]), name)
         for name, family in families.items()
-        if name[2] in _TOKENS and family in _FAMILIES
+        if name[2] in _TOKENS and not family.endswith(PAPERS)
     )
     best: dict[tuple[str, str], Name] = {}
     for *_, name in ranked:

@@ -21,7 +21,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
-from bindscope.studies.binding_information.names import Shown
+from bindscope.studies.binding_information.families import Shown
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import shown_models, with_groups
 from bindscope.tables.write import read_table

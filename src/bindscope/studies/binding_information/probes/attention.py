@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_information.config import AttentionProbe
+from bindscope.studies.binding_information.families import AttentionProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -136,7 +136,6 @@ class AttentionQuadratic(Family):
     own, a batched one for both factors.
     """
 
-    patches = True
     mask: Tensor
 
     def __init__(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from bindscope.studies.binding_information.config import DnnProbe
+from bindscope.studies.binding_information.families import DnnProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,

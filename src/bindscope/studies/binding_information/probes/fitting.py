@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import ConfigError
-from bindscope.core.registries import resolve
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.studies.binding_information.config import PATCH_FAMILIES, AnyProbe
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import (
     PRIOR,
     FitResult,
@@ -30,7 +30,7 @@ from bindscope.studies.binding_information.probes.base import (
 from bindscope.studies.binding_information.probes.batches import Source, make_source
 from bindscope.studies.binding_information.probes.convex import fit_linear_parts
 from bindscope.studies.binding_information.probes.data import ProbeData
-from bindscope.studies.binding_information.probes.module import Family, Inputs, Tokens
+from bindscope.studies.binding_information.probes.module import Inputs, Tokens
 from bindscope.studies.binding_information.probes.protocols import (
     fit_as_released,
     fit_in_cycles,
@@ -45,7 +45,6 @@ from bindscope.studies.binding_information.probes.runs import (
     start,
     unfitted_bits,
 )
-from bindscope.studies.binding_information.registry import FAMILIES
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
@@ -79,7 +78,7 @@ def fit(
     """
     _check(probe, data)
     source = make_source(probe, data)
-    family: type[Family] = resolve(FAMILIES[probe.family])
+    family = type(probe).load()
 
     targets = chosen_targets(probe, data.sizes, data.n_counts)
 
@@ -107,6 +106,7 @@ def fit(
             fit_as_released(runs, source, paper(data.train.n_scenes), checkpoints)
             fitted += runs
         else:
+            assert isinstance(probe, DescendedProbe)
             fitted += fit_in_cycles(runs, source, probe, checkpoints)
     of_seed = {seed: [run for run in fitted if run.seed == seed] for seed in seeds}
     return [_result(probe, source, of_seed[seed]) for seed in seeds]
@@ -133,13 +133,16 @@ def _fit_linear_parts(
 
 
 def _check(probe: AnyProbe, data: ProbeData) -> None:
-    if (probe.family in PATCH_FAMILIES) != data.patches:
+    if probe.patches != data.patches:
         raise ConfigError(
             f"probes.{probe.name}",
             f"family {probe.family} reads {'vectors' if data.patches else 'patch tokens'}, which "
             "the data are not",
             f"use tokens: [{'cls' if data.patches else 'patches'}] with it",
         )
+    if problem := probe.problem(data.sizes):
+        what, _, remedy = problem.partition("; ")
+        raise ConfigError(f"probes.{probe.name}", f"family {probe.family} {what}", remedy)
     if probe.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             f"probes.{probe.name}.device", "there is no CUDA device", "set device: cpu"

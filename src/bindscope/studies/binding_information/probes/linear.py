@@ -7,7 +7,7 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_information.config import LinearProbe
+from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.convex import fit_convex
 from bindscope.studies.binding_information.probes.module import (

@@ -18,11 +18,10 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from bindscope.core.registries import resolve
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.registry import FAMILIES
+from bindscope.studies.binding_information.registry import options_of
 
 STD = 0.02
 
@@ -219,7 +218,6 @@ class Family(Part, ABC):
         Draws the initial weights.
     """
 
-    patches = False
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
     feature_family: ClassVar[type[Family] | None] = None  # of heads of F and counts, if another
     feature_probe: ClassVar[str | None] = None  # its name
@@ -290,12 +288,12 @@ def build(
     """Return a probe with its initial weights, which depend on the seed and the heads alone."""
     key = rng(seed, 0, *heads.name.encode()).integers(2**63)
     generator = torch.Generator().manual_seed(int(key))
-    family: type[Family] = resolve(FAMILIES[probe.family])
+    family = type(probe).load()
     if heads.kind != "object" and family.feature_family:
         family = family.feature_family
     made = family(probe, heads, shape, generator)
     if probe.protocol == "converged" and not family.convex:
-        linear: type[Family] = resolve(FAMILIES["linear"])
+        linear = options_of("linear").load()
         made.linear = linear(probe, heads, InputShape(shape.vector_dim), generator)
         made.linear.requires_grad_(False)
     return made.to(device)

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.core.errors import ConfigError
-from bindscope.studies.binding_information.config import MultilinearReuseProbe, QuadraticReuseProbe
+from bindscope.studies.binding_information.families import RankedProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -25,8 +24,6 @@ from bindscope.studies.binding_information.probes.module import (
     sum_of_products,
 )
 from bindscope.studies.binding_information.probes.quadratic import Quadratic
-
-ReuseConfig = QuadraticReuseProbe | MultilinearReuseProbe
 
 
 class _Shared(torch.autograd.Function):
@@ -92,7 +89,7 @@ class MultilinearReuse(Family):
     feature_probe = "quadratic"
 
     def __init__(
-        self, config: ReuseConfig, heads: Heads, shape: InputShape, generator: torch.Generator
+        self, config: RankedProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
@@ -118,22 +115,3 @@ class MultilinearReuse(Family):
         """Return the learned term (B, heads)."""
         assert isinstance(inputs, Tensor)
         return sum_of_products(self.factors(inputs, bits)) * self.factor + self.bias
-
-
-class QuadraticReuse(MultilinearReuse):
-    """The paper's parameter-shared quadratic probe: two feature groups."""
-
-    def __init__(
-        self,
-        config: QuadraticReuseProbe,
-        heads: Heads,
-        shape: InputShape,
-        generator: torch.Generator,
-    ) -> None:
-        if len(heads.sizes) != 2:
-            raise ConfigError(
-                f"probes.{config.name}",
-                f"quadratic_reuse is defined for two feature groups, not {len(heads.sizes)}",
-                "use family: multilinear_reuse",
-            )
-        super().__init__(config, heads, shape, generator)

@@ -15,7 +15,7 @@ from torch import Tensor
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
-from bindscope.studies.binding_information.config import AnyProbe, LinearProbe
+from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Batch, Source
 from bindscope.studies.binding_information.probes.runs import (
@@ -131,7 +131,7 @@ def fit_as_released(
 def fit_in_cycles(
     runs: Sequence[ProbeRun],
     source: Source,
-    probe: AnyProbe,
+    probe: DescendedProbe,
     checkpoints: Checkpoints | None = None,
 ) -> list[ProbeRun]:
     """Fit runs that share their batches by `protocol: converged`, to their best weights.
@@ -158,7 +158,6 @@ def fit_in_cycles(
     list[ProbeRun]
         The runs, or those that took their place when a rate was chosen.
     """
-    assert not isinstance(probe, LinearProbe)
     limit = MOVED * prior_bits(source, "val")
     probing = Probing(source, probe.batch_size, runs[0].seed)
     for run, loss in zip(runs, probing.validate(runs), strict=True):
@@ -188,9 +187,8 @@ def fit_in_cycles(
     return list(runs)
 
 
-def cycle(probe: AnyProbe, steps: int) -> Plan:
+def cycle(probe: DescendedProbe, steps: int) -> Plan:
     """Return the plan of a cycle; runs multiply its rate by their own."""
-    assert not isinstance(probe, LinearProbe)
     every = max(1, probe.steps // EVALUATIONS)
     return Plan(
         steps=steps,
@@ -205,14 +203,13 @@ def cycle(probe: AnyProbe, steps: int) -> Plan:
 def _pilots(
     runs: Sequence[ProbeRun],
     source: Source,
-    probe: AnyProbe,
+    probe: DescendedProbe,
     checkpoints: Checkpoints | None,
 ) -> list[ProbeRun]:
     """Return each run with its rate; of several rates the one whose short fit validates best.
 
     The run goes on from the weights of that fit.
     """
-    assert not isinstance(probe, LinearProbe)
     rates = probe.learning_rate
     rates = rates if isinstance(rates, tuple) else (rates,)
     if len(rates) == 1:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_information.config import (
-    AttentionProbe,
-    MultilinearReuseProbe,
-    QuadraticProbe,
-)
-from bindscope.studies.binding_information.config import QuadraticReuseProbe as ReuseProbe
+from bindscope.studies.binding_information.families import RankedProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -21,8 +16,6 @@ from bindscope.studies.binding_information.probes.module import (
     sum_of_products,
 )
 
-Ranked = QuadraticProbe | ReuseProbe | MultilinearReuseProbe | AttentionProbe
-
 
 class Quadratic(Family):
     """A quadratic form of rank r per head; its second factor starts at zero if the term does.
@@ -31,7 +24,7 @@ class Quadratic(Family):
     """
 
     def __init__(
-        self, config: Ranked, heads: Heads, shape: InputShape, generator: torch.Generator
+        self, config: RankedProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)

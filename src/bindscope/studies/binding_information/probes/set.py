@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, linear
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_information.config import SetProbe
+from bindscope.studies.binding_information.families import SetProbe
 from bindscope.studies.binding_information.probes.base import Heads
 from bindscope.studies.binding_information.probes.module import (
     Family,
@@ -38,7 +38,6 @@ class Set(Family):
     from each scene (dropout).
     """
 
-    patches = True
     jointly = True
 
     def __init__(

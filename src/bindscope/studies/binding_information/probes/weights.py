@@ -16,7 +16,6 @@ from safetensors.numpy import save
 
 from bindscope.core.errors import StoreError
 from bindscope.core.files import canonical_json
-from bindscope.core.registries import resolve
 from bindscope.fitting.rows import Array
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.binding_information.config import AnyProbe
@@ -34,7 +33,6 @@ from bindscope.studies.binding_information.probes.module import (
     Tokens,
     build,
 )
-from bindscope.studies.binding_information.registry import FAMILIES
 
 
 def to_safetensors(results: Sequence[FitResult]) -> bytes:
@@ -164,7 +162,7 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
     shape = InputShape(metadata["dim"], metadata["cls"], metadata["tokens"])
     families = {}
     n_counts = metadata["n_counts"]
-    jointly = resolve(FAMILIES[config.family]).jointly
+    jointly = type(config).load().jointly
     targets = chosen_targets(config, sizes, n_counts)
     for heads in (heads for target in targets for heads in target.heads(jointly)):
         family = build(config, heads, shape)

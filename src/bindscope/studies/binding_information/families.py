@@ -1,0 +1,294 @@
+"""Probe families: the options that a configuration gives them, and what each says of itself.
+
+No torch here: a configuration is read by every job. `registry` has the families by name; the class
+that is fitted is `ProbeOptions.implementation`. How to add one: docs/probes.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from pydantic import Field, PositiveFloat
+
+from bindscope.config.base import Model, PositiveInt, Slug
+from bindscope.core.registries import resolve
+from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
+
+if TYPE_CHECKING:
+    from bindscope.studies.binding_information.probes.module import Family
+
+_PROBES = "bindscope.studies.binding_information.probes"
+
+
+class Shown(NamedTuple):
+    """How something is shown.
+
+    Attributes
+    ----------
+    name
+        In axes and legends.
+    words
+        In a sentence, with its article.
+    colour
+        In figures.
+    short
+        Under a tick, in lines as narrow as they go.
+    """
+
+    name: str
+    words: str
+    colour: str
+    short: str = ""
+
+
+class HeadSizes(NamedTuple):
+    """What the number of a family's weights follows from, for some heads that are fitted together.
+
+    Attributes
+    ----------
+    heads, bits
+        Number of heads, and of bits that the last one may see (0 where not conditioned).
+    dim, tokens, cls
+        Width of what is read, number of patch tokens (1: a vector), and of [CLS] beside them.
+    sizes
+        Sizes of the feature groups.
+    objects
+        Whether the heads predict objects.
+    """
+
+    heads: int
+    bits: int
+    dim: int
+    tokens: int = 1
+    cls: int = 1
+    sizes: Sequence[int] = ()
+    objects: bool = True
+
+
+class ProbeOptions(Model):
+    """Base of a family's options, with what the family says of itself.
+
+    Attributes
+    ----------
+    implementation
+        ``"module:class"`` of its `probes.module.Family`; or override `load`.
+    patches
+        Whether it reads patch tokens, not vectors.
+    convex, jointly
+        As of its `Family`: fitted as a convex problem; one module for all heads of a target.
+    attends
+        Whether it has a map of attention for every object (`probes.maps`).
+    cycles
+        Cycles that a fit takes, about, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of
+        `set`; 8 is the most).
+    shown
+        Its words and color; by default its name.
+    """
+
+    implementation: ClassVar[str] = ""
+    patches: ClassVar[bool] = False
+    convex: ClassVar[bool] = False
+    jointly: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
+    cycles: ClassVar[float] = 1.8
+    shown: ClassVar[Shown | None] = None
+
+    name: Slug = Field(description="Name in paths, tables and figures.")
+    family: str
+    protocol: Literal["converged", "paper"] = Field(
+        "converged",
+        description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
+        "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
+    )
+    standardise: bool = Field(
+        True, description="Scale inputs by train mean and deviation (never under `paper`)."
+    )
+    conditioned: bool = Field(
+        True, description="Heads see the revealed bits; false drops the conditioning."
+    )
+    targets: tuple[Literal["plain", "anchored", "chained"], ...] = Field(
+        ("plain", "anchored", "chained"),
+        min_length=1,
+        description="What is fitted: `plain` (the paper's probes over O and over F), `anchored` "
+        "(over O, from the exact prior), `chained` (one after the other, from exact priors).",
+    )
+    steps: PositiveInt = Field(
+        400,
+        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
+        "many. Linear parts take what they need, at most 400 iterations of L-BFGS.",
+    )
+    batch_size: PositiveInt = Field(
+        256, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+    threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
+    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+    memory_mb: PositiveInt = Field(
+        1024,
+        description="Memory for activations (and labels that take more than an eighth of it); what "
+        "is larger is streamed in shuffled blocks.",
+    )
+
+    @classmethod
+    def load(cls) -> type[Family]:
+        """Import the class that is fitted."""
+        family: type[Family] = resolve(cls.implementation)
+        return family
+
+    @classmethod
+    def code(cls) -> set[str]:
+        """Return what the code key of a fit covers beyond the study's own modules."""
+        named = {cls.implementation} - {""}
+        return named if cls.__module__ == __name__ else named | {f"{cls.__module__}:{cls.__name__}"}
+
+    @classmethod
+    def words(cls, family: str) -> Shown:
+        """Return how the family is shown."""
+        return cls.shown or Shown(family, f"a probe of the family {family}", INK)
+
+    def problem(self, sizes: Sequence[int]) -> str | None:
+        """Return why the family does not fit feature groups of some sizes, and what to use."""
+
+    def count(self, of: HeadSizes) -> tuple[float, float]:
+        """Return the number of weights, and of products that a scene takes part in."""
+        weights = 2 * getattr(self, "rank", 16) * (of.dim + of.bits) * of.heads
+        return weights, weights * of.tokens
+
+
+class LinearProbe(ProbeOptions):
+    """Logistic regression per head on the representation and the revealed bits."""
+
+    implementation = f"{_PROBES}.linear:Linear"
+    convex = True
+    shown = Shown("linear", "a linear probe", GREY)
+
+    family: Literal["linear"]
+
+    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
+        weights = (of.dim + of.bits) * of.heads
+        return weights, weights
+
+
+class DescendedProbe(ProbeOptions):
+    """Base of the options of families that are fitted by descent."""
+
+    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
+        3e-3,
+        description="Peak rate of a cycle; of several, validation chooses after short fits.",
+    )
+    weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
+
+
+class RankedProbe(DescendedProbe):
+    """Base of the options of families with forms of a low rank."""
+
+    rank: PositiveInt = Field(16, description="Rank of each head's bilinear form.")
+
+
+class QuadraticProbe(RankedProbe):
+    """A low-rank quadratic form per head."""
+
+    implementation = f"{_PROBES}.quadratic:Quadratic"
+    shown = Shown("quadratic", "a quadratic probe", BLUE)
+
+    family: Literal["quadratic"]
+
+
+class _ReuseProbe(RankedProbe):
+    def count(self, of: HeadSizes) -> tuple[float, float]:
+        if not of.objects:
+            return super().count(of)
+        weights = self.rank * (sum(of.sizes) * of.dim + len(of.sizes) * of.heads * of.bits)
+        return weights, weights
+
+
+class QuadraticReuseProbe(_ReuseProbe):
+    """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
+
+    implementation = f"{_PROBES}.multilinear:MultilinearReuse"
+    shown = Shown("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
+
+    family: Literal["quadratic_reuse"]
+
+    def problem(self, sizes: Sequence[int]) -> str | None:  # noqa: D102
+        if len(sizes) == 2:
+            return None
+        return f"is defined for two feature groups, not {len(sizes)}; use multilinear_reuse"
+
+
+class MultilinearReuseProbe(_ReuseProbe):
+    """quadratic_reuse for any number of feature groups."""
+
+    implementation = f"{_PROBES}.multilinear:MultilinearReuse"
+    shown = Shown("shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear")
+
+    family: Literal["multilinear_reuse"]
+
+
+class DnnProbe(DescendedProbe):
+    """A four-layer perceptron per head."""
+
+    implementation = f"{_PROBES}.dnn:Dnn"
+    shown = Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet")
+
+    family: Literal["dnn"]
+    hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
+    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
+
+    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
+        weights = self.hidden * (of.dim + of.bits + 2 * self.hidden + 1) * of.heads
+        return weights, weights
+
+
+class AttentionProbe(RankedProbe):
+    """Heads that read the patch tokens by attention, then quadratic; needs `tokens: patches`."""
+
+    implementation = f"{_PROBES}.attention:AttentionQuadratic"
+    patches = True
+    attends = True
+    shown = Shown("attention", "an attention probe", GREEN)
+
+    family: Literal["attention_quadratic"]
+    batch_size: PositiveInt = Field(
+        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+
+    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
+        each = 2 * self.rank * (of.cls * of.dim + of.bits + of.dim) + of.dim
+        weights = each * of.heads + of.dim * (of.dim + of.bits)
+        return weights, of.heads * (each + 2 * of.tokens * of.dim)
+
+
+class SetProbe(DescendedProbe):
+    """A perceptron on every patch token, summed, then one over the sum and the bits."""
+
+    implementation = f"{_PROBES}.set:Set"
+    patches = True
+    jointly = True
+    cycles = 4.0
+    shown = Shown("set", "a set probe", AMBER)
+
+    family: Literal["set"]
+    hidden: PositiveInt = Field(192, description="Hidden units of every token.")
+    steps: PositiveInt = Field(
+        1250,
+        description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
+        "many.",
+    )
+    summed: PositiveInt = Field(128, description="Numbers that are summed over the tokens.")
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="Share of what is summed that a step hides."
+    )
+    batch_size: PositiveInt = Field(
+        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
+    )
+    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
+        5e-3,
+        description="Peak rate of a cycle; of several, validation chooses after short fits.",
+    )
+    weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
+
+    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
+        each = self.hidden * (of.dim + self.summed)
+        once = self.summed * (of.cls * of.dim + self.summed) + (self.summed + of.bits) * of.heads
+        return each + of.tokens * self.hidden + once, of.tokens * each + once

@@ -1,0 +1,434 @@
+"""Check a probe family: what docs/probes.md promises of every one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from torch import Tensor
+
+from bindscope.codes.space import feature_code
+from bindscope.fitting.adam import Adam
+from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.studies.binding_information.config import AnyProbe
+from bindscope.studies.binding_information.families import ProbeOptions
+from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.fitting import fit
+from bindscope.studies.binding_information.probes.module import (
+    Family,
+    Inputs,
+    InputShape,
+    Projection,
+    Tokens,
+    build,
+)
+from bindscope.studies.binding_information.probes.runs import backward, bits_lost, start
+from bindscope.studies.binding_information.probes.weights import rebuild
+from bindscope.studies.binding_information.registry import options_of
+
+SIZES, DIM, TOKENS, SCENES = (3, 4), 7, 5, 6
+RATE = 0.25  # of the planted bits
+PRIOR_LOG_ODDS = float(np.log(RATE / (1 - RATE)))
+STEPS, STOPPED_AT = 8, 5  # of the descent that is stopped and resumed
+GRADIENT = 1e-5  # relative difference of a gradient from the slope of the loss
+DECODED = 0.6  # share of H(O) that is decoded from planted bits
+NESTING_BITS = 0.02  # share of H(O) by which a fit may be worse on validation than one it contains
+
+Floats = NDArray[np.float32]
+Labelled = tuple[Tensor, Tensor | None, Tensor]
+
+
+def check_probe(family: str, *, contains: Sequence[str] = ("linear",), **options: Any) -> None:
+    """Check that a probe family keeps the promises of docs/probes.md.
+
+    Parameters
+    ----------
+    family
+        Its name, as in a configuration: one of ours, or of an entry point `bindscope.probes`.
+    contains
+        Families that it contains: its fits are no worse on validation scenes.
+    **options
+        Options of the family that make it small, as `rank` or `hidden`.
+
+    Raises
+    ------
+    AssertionError
+        If a promise is not kept; the message says which, and of which heads.
+    """
+    torch.set_num_threads(1)
+    probe: ProbeOptions = TypeAdapter(AnyProbe).validate_python(
+        {"name": "probe", "family": family, "steps": 15, "batch_size": 32, **options}
+    )
+    _check_declaration(probe)
+    for heads in _head_ranges(probe):
+        for shape in _shapes(probe):
+            for check in (_check_logits, _check_order, _check_start, _check_gradient, _check_noise):
+                check(probe, heads, shape)
+    _check_resume(probe)
+    _check_fits(probe, contains)
+
+
+def planted_bits(
+    n: Sequence[int] = (300, 100, 80), dim: int = 10, sizes: tuple[int, ...] = SIZES,
+    noise: float = 0.3, seed: int = 0, tokens: int = 0, cls: bool = True,
+) -> ProbeData:  # fmt: skip
+    """Return independent bits of rate 1/4, seen through a random matrix and noise.
+
+    The anchors are the exact prior of O; those of F and of O given F need not be exact to be
+    valid distributions, and are simple, but rule out what F rules out. (With bits of rate 1/2 a
+    quadratic form of centered inputs could not distinguish a code from its complement.)
+    """
+    rng = np.random.default_rng(seed)
+    k = prod(sizes)
+    mix = rng.normal(size=(k, dim))
+    splits = {}
+    for name, count in zip(("train", "val", "test"), n, strict=True):
+        objects = (rng.random((count, k)) < RATE).astype(np.uint8)
+        features = feature_code(objects, sizes)
+        z: Any = ((objects - 0.5) @ mix + noise * rng.normal(size=(count, dim))).astype(np.float32)
+        allowed = _possible_objects(features, sizes)
+        anchors = {
+            "object": np.full((count, k), PRIOR_LOG_ODDS, np.float32),
+            "feature": np.zeros(features.shape, np.float32),
+            "object_given_feature": np.where(allowed, PRIOR_LOG_ODDS, -30).astype(np.float32),
+        }
+        if tokens:
+            patches = rng.normal(size=(count, tokens, dim)).astype(np.float32) * noise
+            patches[:, : min(k, tokens)] += (objects[:, :tokens, None] - 0.5) * mix[:tokens]
+            z = ArrayPatches(patches.astype(np.float16), z if cls else None)
+        splits[name] = SplitData(z, objects, features, anchors)
+    return ProbeData(**splits, sizes=sizes)
+
+
+def _possible_objects(features: NDArray[np.uint8], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return which objects have all their features present, (N, K)."""
+    allowed = np.ones((len(features), 1), bool)
+    first = 0
+    for size in sizes:
+        group = features[:, first : first + size].astype(bool)
+        allowed = (allowed[:, :, None] & group[:, None]).reshape(len(features), -1)
+        first += size
+    return allowed
+
+
+def random_batch(
+    generator: torch.Generator, n: int, heads: Heads, shape: InputShape, dtype: torch.dtype
+) -> tuple[Inputs, Labelled]:
+    """Return random inputs, and bits, anchors and the bits to predict."""
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator, dtype=dtype)
+
+    inputs: Inputs = normal(n, shape.dim)
+    if shape.tokens:
+        cls = normal(n, shape.dim) if shape.cls else None
+        inputs = Tokens(normal(n, shape.tokens, shape.dim), cls)
+    bits = (normal(n, heads.length) > 0).to(dtype)
+    anchors = normal(n, heads.count) if heads.anchored else None
+    return inputs, (bits, anchors, bits[:, heads.first :])
+
+
+def shake(family: Family, scale: float = 0.3) -> Family:
+    """Give a family large random weights, so that no term hides behind a zero."""
+    draw = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in family.parameters():
+            noise = torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype)
+            parameter.copy_(scale * noise)
+        for part in family.modules():
+            if isinstance(part, Projection) and part.mask is not None:
+                part.weight[..., -part.mask.shape[-1] :].mul_(part.mask)
+    return family
+
+
+def _require(kept: bool, promise: str, heads: Heads | None = None) -> None:
+    if not kept:
+        where = f" (heads {heads.name})" if heads else ""
+        raise AssertionError(f"{promise}{where}")
+
+
+def _check_declaration(probe: ProbeOptions) -> None:
+    options, family = type(probe), type(probe).load()
+    _require(options_of(probe.family) is options, "the registered options are of another family")
+    _require(issubclass(family, Family), "`load` returns a class derived from `Family`")
+    _require(family.jointly == options.jointly, "`jointly` is the same of options and `Family`")
+    _require(bool(family.convex) == options.convex, "`convex` is the same of options and `Family`")
+    shown = options.words(probe.family)
+    _require(shown.words.startswith(("a ", "an ")), "`shown.words` begins with an article")
+    _require(bool(options.code()), "`code` names what the key of a fit covers")
+
+
+def _head_ranges(probe: ProbeOptions) -> list[Heads]:
+    if type(probe).load().jointly:
+        return [*Target("object", SIZES).parts, *Target("chained", SIZES).heads(True)]
+    return [*all_parts(SIZES)]
+
+
+def _shapes(probe: ProbeOptions) -> list[InputShape]:
+    if not probe.patches:
+        return [InputShape(DIM)]
+    return [InputShape(DIM, cls, TOKENS) for cls in (True, False)]
+
+
+def _alone(probe: ProbeOptions, **options: Any) -> ProbeOptions:
+    """Return the options of the family without the linear probe that it holds."""
+    return probe.model_copy(update={"protocol": "paper", **options})
+
+
+def _check_logits(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
+    """Logits are (B, heads) and finite, and each scene's its own."""
+    inputs, (bits, anchors, _) = random_batch(_generator(), SCENES, heads, shape, torch.float32)
+    for conditioned in (True, False):
+        family = shake(build(_alone(probe, conditioned=conditioned), heads, shape))
+        logits = family(inputs, bits, anchors)
+        _require(tuple(logits.shape) == (SCENES, heads.count), "logits are (B, heads)", heads)
+        _require(bool(logits.isfinite().all()), "logits are finite", heads)
+        alone = family(_first_scene(inputs), bits[:1], None if anchors is None else anchors[:1])
+        same = torch.allclose(alone, logits[:1], rtol=1e-4, atol=1e-4)
+        _require(same, "a scene's logits do not depend on the other scenes of its batch", heads)
+        if not conditioned:
+            same = torch.equal(family(inputs, 1 - bits, anchors), logits)
+            _require(same, "with `conditioned: false` heads see no bits", heads)
+
+
+def _first_scene(inputs: Inputs) -> Inputs:
+    if isinstance(inputs, Tensor):
+        return inputs[:1]
+    return Tokens(inputs.patches[:1], None if inputs.cls is None else inputs.cls[:1])
+
+
+def _check_order(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
+    """Head k sees the bits before it and no other: the chain rule holds."""
+    inputs, (bits, anchors, _) = random_batch(_generator(), SCENES, heads, shape, torch.float32)
+    family = shake(build(_alone(probe), heads, shape))
+    logits = family(inputs, bits, anchors)
+    for bit in range(heads.length):
+        flipped = bits.clone()
+        flipped[:, bit] = 1 - flipped[:, bit]
+        moved = (family(inputs, flipped, anchors) - logits).abs().amax(0)
+        may_not = max(bit + 1 - heads.first, 0)  # heads before and at the bit
+        _require(
+            not bool((moved[:may_not] > 1e-5).any()), "a head sees only the bits before it", heads
+        )
+
+
+def _check_start(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
+    """A fit that starts from the prior starts exactly there, and can leave it."""
+    inputs, labels = random_batch(_generator(), SCENES, heads, shape, torch.float32)
+    family = build(probe, heads, shape)
+    logits = family(inputs, labels[0], labels[1])
+    if family.linear is not None:
+        logits = logits - family.linear.term(
+            inputs if isinstance(inputs, Tensor) else inputs.vector, labels[0] - 0.5
+        )
+    prior = torch.zeros_like(logits) if labels[1] is None else labels[1]
+    if family.starts_at_zero and not family.convex:
+        same = torch.allclose(logits, prior, rtol=0, atol=1e-6)
+        _require(same, "the learned term starts at zero where `starts_at_zero` says so", heads)
+        backward(family, inputs, labels)
+        moves = any(
+            p.grad is not None and bool(p.grad.abs().max() > 0) for p in family.parameters()
+        )
+        _require(moves, "the gradient at the start is not zero", heads)
+    again = build(probe, heads, shape)
+    same = all(
+        torch.equal(a, b) for a, b in zip(family.parameters(), again.parameters(), strict=True)
+    )
+    _require(same, "initial weights follow from `generator` alone", heads)
+
+
+def _check_gradient(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
+    """The gradient of every parameter is the slope of the loss, in double precision."""
+    inputs, labels = random_batch(_generator(), SCENES, heads, shape, torch.float64)
+    family = shake(build(_alone(probe), heads, shape).double())
+    truth = labels[2]
+
+    def loss() -> Tensor:
+        return bits_lost(family(inputs, labels[0], labels[1]), truth).sum()
+
+    loss().backward()  # type: ignore[no-untyped-call]
+    draw = _generator()
+    for name, parameter in family.named_parameters():
+        _require(parameter.grad is not None, f"{name} has a gradient", heads)
+        assert parameter.grad is not None
+        # Along what the gradient moves: weights of forbidden bits stay as they are.
+        way = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
+        way = way * (parameter.grad != 0)
+        slope = float((parameter.grad * way).sum())
+        with torch.no_grad():
+            parameter.add_(way, alpha=1e-6)
+            above = float(loss())
+            parameter.sub_(way, alpha=2e-6)
+            below = float(loss())
+            parameter.add_(way, alpha=1e-6)
+        measured = (above - below) / 2e-6
+        close = abs(measured - slope) <= GRADIENT * max(1.0, abs(slope))
+        _require(close, f"the gradient of {name} is the slope of the loss", heads)
+
+
+def _check_noise(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
+    """What is random in a step follows from its key, and nothing is random outside of steps."""
+    inputs, (bits, anchors, _) = random_batch(_generator(), SCENES, heads, shape, torch.float32)
+    family = shake(build(_alone(probe), heads, shape))
+    same = torch.equal(family(inputs, bits, anchors), family(inputs, bits, anchors))
+    _require(same, "outside of training steps logits repeat", heads)
+    found = []
+    for _ in range(2):
+        with family.noise((0, 3)):
+            found.append(family(inputs, bits, anchors))
+    _require(torch.equal(*found), "what is random in a step follows from `self.key`", heads)
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(2)
+
+
+class _StoppedError(Exception):
+    """The descent of `_check_resume` is stopped."""
+
+
+@dataclass
+class _Batches:
+    """Random batches by number, and a step at which the descent dies."""
+
+    heads: Heads
+    shape: InputShape
+    dies_at: int = STEPS
+    validation: tuple[Inputs, Labelled] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.validation = self._batch(-1)
+
+    def _batch(self, number: int) -> tuple[Inputs, Labelled]:
+        draw = torch.Generator().manual_seed(100 + number)
+        return random_batch(draw, 16, self.heads, self.shape, torch.float32)
+
+    def batches(self, first: int) -> Iterator[tuple[int, tuple[Inputs, Labelled]]]:
+        number = first
+        while number < self.dies_at or self.dies_at == STEPS:
+            yield number, self._batch(number)
+            number += 1
+        raise _StoppedError
+
+    def backward(self, run: Run, batch: tuple[int, Any], share: float) -> Tensor:
+        number, (inputs, labels) = batch
+        assert isinstance(run.module, Family)
+        with run.module.noise((0, number)):
+            return backward(run.module, inputs, labels, share)
+
+    def validate(self, runs: Sequence[Run]) -> list[float]:
+        inputs, (bits, anchors, truth) = self.validation
+        with torch.inference_mode():
+            found = [bits_lost(run.module(inputs, bits, anchors), truth).mean() for run in runs]
+        return [float(loss) for loss in found]
+
+
+def _check_resume(probe: ProbeOptions) -> None:
+    """A descent that is stopped and resumed ends in the same bits as one that is not."""
+    family = type(probe).load()
+    if family.convex and probe.protocol == "converged":
+        probe = _alone(probe)
+    [heads] = Target("object", SIZES).heads(family.jointly)
+    shape = _shapes(probe)[0]
+    plan = Plan(
+        steps=STEPS,
+        rate=lambda step: 1e-2,
+        optimiser=lambda module: Adam([p for p in module.parameters() if p.requires_grad], 1e-4),
+        evaluate=lambda step: step == STOPPED_AT - 1,
+    )
+    with TemporaryDirectory() as folder:
+        checkpoint = Checkpoint(Path(folder) / "state.safetensors", "check")
+        whole = start(probe, heads, shape)
+        Descent([whole], _Batches(heads, shape), plan).fit()
+        with suppress(_StoppedError):
+            batches = _Batches(heads, shape, STOPPED_AT)
+            Descent([start(probe, heads, shape)], batches, plan, checkpoint).fit()
+        resumed = start(probe, heads, shape, seed=1)  # its own weights are not used
+        Descent([resumed], _Batches(heads, shape), plan, checkpoint).fit()
+    pairs = zip(whole.module.state_dict().values(), resumed.module.state_dict().values(),
+                strict=True)  # fmt: skip
+    _require(
+        all(torch.equal(a, b) for a, b in pairs),
+        "a fit that is resumed ends in the same bits: all state is parameters and buffers",
+    )
+
+
+def _check_fits(probe: ProbeOptions, contains: Sequence[str]) -> None:
+    """Fits repeat, do not depend on the other seeds, contain others, and decode planted bits."""
+    data = planted_bits(tokens=14 if probe.patches else 0)
+    entropy = prod(SIZES) * _entropy_bits(RATE)
+    both = fit(probe, data, [0, 1])
+    alone = fit(probe, data, [1])[0]
+    same = _equal(both[1], alone)
+    _require(same, "a fit repeats bit by bit, whatever other seeds are fitted beside it")
+    chained = [name for name in both[0].losses if name.startswith("chained_")]
+    anchored = float(both[0].losses["object_anchored"].mean())
+    decoded = float(both[0].anchor_losses["object_anchored"].mean()) - anchored
+    _require(decoded > DECODED * entropy, f"planted bits are decoded: {decoded:.2f} of "
+             f"{entropy:.2f} bits")  # fmt: skip
+    for name in chained:
+        gain = both[0].anchor_losses[name] - both[0].losses[name]
+        _require(float(gain.mean()) > 0, f"planted bits are decoded ({name})")
+    shuffled = fit(probe, data.shuffled_labels(0), [0])[0]
+    gained = float((shuffled.anchor_losses["object_anchored"]
+                    - shuffled.losses["object_anchored"]).mean())  # fmt: skip
+    _require(gained < 0.05 * entropy, f"shuffled labels hold nothing: {gained:.2f} bits decoded")
+    _check_loaded(both[0], data)
+    for name in contains:
+        if name == probe.family:
+            continue
+        options = {**probe.model_dump(include={"steps", "batch_size"}), "name": "p", "family": name}
+        contained = TypeAdapter(AnyProbe).validate_python(options)
+        read = data if contained.patches or not data.patches else _mean_tokens(data)
+        other = fit(contained, read, [0])[0]
+        for target in ("object", "object_anchored", "chained"):
+            ours, theirs = both[0].val_loss_bits[target], other.val_loss_bits[target]
+            _require(
+                ours <= theirs + NESTING_BITS * entropy,
+                f"it contains {name}: {ours:.3f} bits on validation, {name} {theirs:.3f}, of "
+                f"{target}",
+            )
+
+
+def _mean_tokens(data: ProbeData) -> ProbeData:
+    """Return what linear parts read of patch tokens: [CLS] and their mean."""
+
+    def vectors(split: SplitData) -> SplitData:
+        assert isinstance(split.z, ArrayPatches)
+        parts = [split.z.cls_tokens, split.z.values.mean(1, dtype=np.float32)]
+        return replace(split, z=np.concatenate([np.asarray(part) for part in parts], axis=1))
+
+    return replace(data, train=vectors(data.train), val=vectors(data.val), test=vectors(data.test))
+
+
+def _check_loaded(result: FitResult, data: ProbeData) -> None:
+    """A probe that is loaded from its weights predicts the same."""
+    probe = rebuild(result.metadata, result.weights)
+    z = data.test.z
+    tokens, cls = (z.values, z.cls_tokens) if isinstance(z, ArrayPatches) else (z, None)
+    logits = probe.logits("object", tokens, data.test.objects, cls=cls)  # type: ignore[arg-type]
+    bits = np.asarray(data.test.objects)
+    losses = np.logaddexp(0, (1 - 2.0 * bits) * logits).sum(1) / np.log(2)
+    same = np.allclose(losses, result.losses["object"], rtol=1e-3, atol=1e-3)
+    _require(same, "a probe that is loaded from its weights has the same losses")
+
+
+def _equal(first: FitResult, second: FitResult) -> bool:
+    pairs: list[tuple[Any, Any]] = [(first.losses[k], second.losses[k]) for k in first.losses]
+    pairs += [(first.weights[k], second.weights[k]) for k in first.weights]
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def _entropy_bits(rate: float) -> float:
+    return float(-rate * np.log2(rate) - (1 - rate) * np.log2(1 - rate))
