@@ -144,3 +144,11 @@ def test_rows_that_differ_in_more_than_the_probe_are_apart():
     assert {(row["seed"], row["tokens"]) for row in found} == {
         (0, "cls"), (0, "mean"), (1, "cls"), (1, "mean"),
     }  # fmt: skip
+
+
+def test_a_measured_column_that_nobody_declared_is_an_error():
+    linear, dnn = row_of("linear", (6.0, 5.0, 2.0)), row_of("dnn", (4.0, 7.0, 1.0))
+    for row, _ in (linear, dnn):
+        row["loss_of_something_bits"] = 1.0
+    with pytest.raises(ValueError, match="gets loss_of_something_bits; name each"):
+        best(linear, dnn)

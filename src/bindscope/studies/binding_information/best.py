@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from bindscope.core.files import canonical_json, sha256
 from bindscope.studies.binding_information.flags import BAD_ENDS, above_prior
-from bindscope.studies.binding_information.missing import ratios, status_of
+from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
 from bindscope.studies.binding_information.rules import family_of, flag_list
 
 BEST: Final = "best"
@@ -60,6 +60,11 @@ _PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }  # fmt: skip
 _GIVEN_FEATURE = ("loss_object_given_feature_bits", "prior_loss_object_given_feature_bits")
 _CONDITIONAL = "conditional_binding_lower_bound_bits"
+# The same of all fits of a place: names, numbers of scenes, what there is to know.
+_OF_PLACE: Final = (
+    *KEY, *ENTROPIES, "model_kind", "model_seed", "n_layers", "n_train", "n_val", "n_test",
+    *(f"truth_{name}bits" for name in ("", "conditional_", "feature_", "count_", "pairing_")),
+)  # fmt: skip
 
 
 def best_rows(
@@ -142,7 +147,8 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     won = {part: _chosen(candidates, part) for part in _PARTS}
     if won["chained_counts"] is None:
         won["chained_counts"] = won["chained_object"]
-    row = {**candidates[0].row, "probe": BEST}
+    first = candidates[0].row
+    row = {name: first[name] for name in _OF_PLACE if name in first} | {"probe": BEST}
     for part, (_, columns) in _PARTS.items():
         winner = won[part]
         row |= {name: winner.row[name] if winner else None for name in columns}
@@ -154,7 +160,7 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
     shown = won["chained_object"] or won["object"] or candidates[0]
     flags = {flag for part in used for flag in _flags(won[part], part)}
-    flags |= {"assumed_prior"} & set(flag_list(row["flags"]))
+    flags |= {"assumed_prior"} & set(flag_list(first["flags"]))
     row |= {
         "feature_probe": (won["chained_feature"] or shown).row["feature_probe"],
         "protocol": shown.row["protocol"],
@@ -167,9 +173,16 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
         "spec_key": sha256(canonical_json(keys)),
         "code_key": shown.row["code_key"],
     }  # fmt: skip
-    if not winners:
-        return row | {"status": "failed", "reason": "no fit ended"}
-    return row | status_of(row, counts_reason)
+    if winners:
+        row |= status_of(row, counts_reason)
+    else:
+        row |= {"status": "failed", "reason": "no fit ended"}
+    if undeclared := sorted(first.keys() - row.keys()):
+        raise ValueError(
+            f"nothing says how the row of the best probe gets {', '.join(undeclared)}; name each "
+            "in `best._PARTS`, with the part that it comes with, or in `best._OF_PLACE`"
+        )
+    return row
 
 
 def _flags(winner: _Candidate | None, part: str) -> set[str]:
