@@ -55,8 +55,8 @@ class Peeks(Gate):
 
 
 class StartsElsewhere(Gate):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         nn.init.constant_(self.last, 0.1)
 
 
@@ -88,8 +88,8 @@ class MixesScenes(Gate):
 
 
 class DrawsWeights(Gate):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         nn.init.normal_(self.first)
 
 

@@ -68,6 +68,8 @@ SECTION: dict[str, Any] = {
          "coverages": [0.5, 0.7], "training": {"steps": 40, "batch_size": 16}},
     ],
 }  # fmt: skip
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Any:
     before = torch.get_num_threads()

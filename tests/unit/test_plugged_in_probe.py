@@ -26,7 +26,7 @@ FAMILY = '''
     class CubicProbe(RankedProbe):
         """A low-rank form of degree three per head."""
 
-        shown = Shown("cubic", "a cubic probe", "#882255")
+        label = Shown("cubic", "a cubic probe", "#882255")
 
         family: Literal["cubic"]
         rank: int = RANK

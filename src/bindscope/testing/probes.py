@@ -152,8 +152,8 @@ def shake(family: Family, scale: float = 0.3) -> Family:
     return family
 
 
-def _require(kept: bool, promise: str, heads: Heads | None = None) -> None:
-    if not kept:
+def _require(holds: bool, promise: str, heads: Heads | None = None) -> None:
+    if not holds:
         where = f" (heads {heads.name})" if heads else ""
         raise AssertionError(f"{promise}{where}")
 
@@ -164,8 +164,8 @@ def _check_declaration(probe: ProbeOptions) -> None:
     _require(issubclass(family, Family), "`load` returns a class derived from `Family`")
     _require(family.jointly == options.jointly, "`jointly` is the same of options and `Family`")
     _require(bool(family.convex) == options.convex, "`convex` is the same of options and `Family`")
-    shown = options.words(probe.family)
-    _require(shown.words.startswith(("a ", "an ")), "`shown.words` begins with an article")
+    words = options.words(probe.family).words
+    _require(words.startswith(("a ", "an ")), "`label.words` begins with an article")
     _require(bool(options.code()), "`code` names what the key of a fit covers")
 
 
@@ -283,11 +283,11 @@ def _check_noise(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
     family = shake(build(_alone(probe), heads, shape))
     same = torch.equal(family(inputs, bits, anchors), family(inputs, bits, anchors))
     _require(same, "outside of training steps logits repeat", heads)
-    found = []
+    logits = []
     for _ in range(2):
         with family.noise((0, 3)):
-            found.append(family(inputs, bits, anchors))
-    _require(torch.equal(*found), "what is random in a step follows from `self.key`", heads)
+            logits.append(family(inputs, bits, anchors))
+    _require(torch.equal(*logits), "what is random in a step follows from `self.key`", heads)
 
 
 def _generator() -> torch.Generator:
@@ -330,8 +330,8 @@ class _Batches:
     def validate(self, runs: Sequence[Run]) -> list[float]:
         inputs, (bits, anchors, truth) = self.validation
         with torch.inference_mode():
-            found = [bits_lost(run.module(inputs, bits, anchors), truth).mean() for run in runs]
-        return [float(loss) for loss in found]
+            losses = [bits_lost(run.module(inputs, bits, anchors), truth).mean() for run in runs]
+        return [float(loss) for loss in losses]
 
 
 def _check_resume(probe: ProbeOptions) -> None:
@@ -391,9 +391,9 @@ def _check_fits(probe: ProbeOptions, contains: Sequence[str]) -> None:
         options = {**probe.model_dump(include={"steps", "batch_size"}), "name": "p", "family": name}
         contained = TypeAdapter(AnyProbe).validate_python(options)
         read = data if contained.patches or not data.patches else _mean_tokens(data)
-        other = fit(contained, read, [0])[0]
+        smaller = fit(contained, read, [0])[0]
         for target in ("object", "object_anchored", "chained"):
-            ours, theirs = both[0].val_loss_bits[target], other.val_loss_bits[target]
+            ours, theirs = both[0].val_loss_bits[target], smaller.val_loss_bits[target]
             _require(
                 ours <= theirs + NESTING_BITS * entropy,
                 f"it contains {name}: {ours:.3f} bits on validation, {name} {theirs:.3f}, of "

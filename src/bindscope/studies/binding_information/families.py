@@ -82,7 +82,7 @@ class ProbeOptions(Model):
     cycles
         Cycles that a fit takes, about, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of
         `set`; 8 is the most).
-    shown
+    label
         Its words and color; by default its name.
     """
 
@@ -92,7 +92,7 @@ class ProbeOptions(Model):
     jointly: ClassVar[bool] = False
     attends: ClassVar[bool] = False
     cycles: ClassVar[float] = 1.8
-    shown: ClassVar[Shown | None] = None
+    label: ClassVar[Shown | None] = None
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     family: str
@@ -144,7 +144,7 @@ class ProbeOptions(Model):
     @classmethod
     def words(cls, family: str) -> Shown:
         """Return how the family is shown."""
-        return cls.shown or Shown(family, f"a probe of the family {family}", INK)
+        return cls.label or Shown(family, f"a probe of the family {family}", INK)
 
     def problem(self, sizes: Sequence[int]) -> str | None:
         """Return why the family does not fit feature groups of some sizes, and what to use."""
@@ -160,7 +160,7 @@ class LinearProbe(ProbeOptions):
 
     implementation = f"{_PROBES}.linear:Linear"
     convex = True
-    shown = Shown("linear", "a linear probe", GREY)
+    label = Shown("linear", "a linear probe", GREY)
 
     family: Literal["linear"]
 
@@ -189,7 +189,7 @@ class QuadraticProbe(RankedProbe):
     """A low-rank quadratic form per head."""
 
     implementation = f"{_PROBES}.quadratic:Quadratic"
-    shown = Shown("quadratic", "a quadratic probe", BLUE)
+    label = Shown("quadratic", "a quadratic probe", BLUE)
 
     family: Literal["quadratic"]
 
@@ -206,7 +206,7 @@ class QuadraticReuseProbe(_ReuseProbe):
     """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
 
     implementation = f"{_PROBES}.multilinear:MultilinearReuse"
-    shown = Shown("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
+    label = Shown("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
 
     family: Literal["quadratic_reuse"]
 
@@ -220,7 +220,7 @@ class MultilinearReuseProbe(_ReuseProbe):
     """quadratic_reuse for any number of feature groups."""
 
     implementation = f"{_PROBES}.multilinear:MultilinearReuse"
-    shown = Shown("shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear")
+    label = Shown("shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear")
 
     family: Literal["multilinear_reuse"]
 
@@ -229,7 +229,7 @@ class DnnProbe(DescendedProbe):
     """A four-layer perceptron per head."""
 
     implementation = f"{_PROBES}.dnn:Dnn"
-    shown = Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet")
+    label = Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet")
 
     family: Literal["dnn"]
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
@@ -246,7 +246,7 @@ class AttentionProbe(RankedProbe):
     implementation = f"{_PROBES}.attention:AttentionQuadratic"
     patches = True
     attends = True
-    shown = Shown("attention", "an attention probe", GREEN)
+    label = Shown("attention", "an attention probe", GREEN)
 
     family: Literal["attention_quadratic"]
     batch_size: PositiveInt = Field(
@@ -266,7 +266,7 @@ class SetProbe(DescendedProbe):
     patches = True
     jointly = True
     cycles = 4.0
-    shown = Shown("set", "a set probe", AMBER)
+    label = Shown("set", "a set probe", AMBER)
 
     family: Literal["set"]
     hidden: PositiveInt = Field(192, description="Hidden units of every token.")

@@ -76,8 +76,8 @@ def family_shown(family: str) -> Shown:
         options = options_of(family)
     except ValueError:  # of a package that is broken now
         options = None
-    shown: Shown = (options or ProbeOptions).words(family)
-    return shown
+    label: Shown = (options or ProbeOptions).words(family)
+    return label
 
 
 def part_shown(part: str) -> PartShown:

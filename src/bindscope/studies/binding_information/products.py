@@ -150,8 +150,8 @@ class _Fits:
         runs = self.probe.code()
         if self.probe.protocol == "converged":
             runs |= options_of("linear").code()  # the others hold it
-        given = {**inputs, "labels": labels}
-        return self.graph.add(rule, wildcards, content, given, runs=sorted(runs))
+        inputs = {**inputs, "labels": labels}
+        return self.graph.add(rule, wildcards, content, inputs, runs=sorted(runs))
 
     def _curve(
         self,

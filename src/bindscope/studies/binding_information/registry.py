@@ -48,16 +48,16 @@ def options_of(family: str) -> Any:
         return None
     home = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
     try:
-        found = point.load()
+        options = point.load()
     except Exception as error:
         raise ValueError(
             f"the probe family {family!r} ({home}) cannot be imported: "
             f"{type(error).__name__}: {error}; correct or uninstall that package"
         ) from error
     descended = resolve(f"{_FAMILIES}:DescendedProbe")
-    if not (isinstance(found, type) and issubclass(found, descended)):
+    if not (isinstance(options, type) and issubclass(options, descended)):
         raise ValueError(
             f"the probe family {family!r} ({home}) is no class derived from `DescendedProbe`; "
             "docs/probes.md says what a family is"
         )
-    return found
+    return options
