@@ -1,5 +1,5 @@
 """Checks of what other packages add: call them from the tests of such a package."""
 
-from bindscope.testing.probes import check_probe
+from bindscope.studies.binding_information.probe_checks import check_probe
 
 __all__ = ["check_probe"]
