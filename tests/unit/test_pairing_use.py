@@ -30,7 +30,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import BINDING_ID, BITS
-from bindscope.studies.together.use import PAIRING_USE, place_of
+from bindscope.studies.together.tables import PAIRING_USE, place_of
 from bindscope.tables.schema import frame_of
 from mutations import example
 

@@ -24,7 +24,7 @@ from bindscope.studies.together.claims import judged
 from bindscope.studies.together.figures import together as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import MEASURED
-from bindscope.studies.together.table import TOGETHER
+from bindscope.studies.together.tables import TOGETHER
 from bindscope.studies.together.views import left_out, over_groups, points
 from bindscope.tables.schema import frame_of
 

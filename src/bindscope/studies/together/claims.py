@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from bindscope.report.chapter import number
 from bindscope.statistics.claims import Claim, Effect, Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS, rank_correlation
-from bindscope.studies.together.names import MEASURED
-from bindscope.studies.together.sides import ENDS
+from bindscope.studies.together.names import ENDS, MEASURED
 from bindscope.studies.together.views import BITS, LEAD
 
 CORRELATED: Final = "bits-follow-leads"
@@ -133,3 +133,22 @@ def _effect(
         claim, where, value, min(low, value), max(high, value), int(n) if pd.notna(n) else 0,
         unit, reason,
     )  # fmt: skip
+
+
+def counted(n: int, noun: str) -> str:
+    """Write a number of things."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def correlation(found: Judged) -> str:
+    """Write the rank correlation with its interval, where it has them."""
+    effect = found.judgment.effect
+    value, low, high = map(number, (effect.value, effect.low, effect.high))
+    ends = f" ({low} to {high})" if low and high else ""
+    return f"{value}{ends}" if value else "none"
+
+
+def in_short(found: Judged) -> str:
+    """Say on one line what was found: correlation, number of models, verdict."""
+    of = f"{counted(found.n_models, 'model')} in {counted(found.n_groups, 'group')}"
+    return f"rank correlation {correlation(found)}, {of}: {found.judgment.verdict}"

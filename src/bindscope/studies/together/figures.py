@@ -13,12 +13,10 @@ from bindscope.figures.colours import GREY, PALETTE
 from bindscope.figures.facets import Look, crossed, facets, stacked, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line
-from bindscope.studies.together.claims import CHANGED, READABLE, judged
-from bindscope.studies.together.sides import ENDS
-from bindscope.studies.together.table import SCHEMA
-from bindscope.studies.together.use import PAIRING_USE_SCHEMA
+from bindscope.studies.together.claims import CHANGED, READABLE, in_short, judged
+from bindscope.studies.together.names import ENDS
+from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import BITS, LEAD, over_groups, points
-from bindscope.studies.together.words import in_short
 
 # What a row of panels shows of IsSameObject: column -> the axis.
 _LEADS: Final = {

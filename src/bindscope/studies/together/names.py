@@ -11,3 +11,4 @@ BINDING_ID: Final = "binding_id"
 TOKENS: Final = {"cls": "[CLS]", "patches": "patches"}
 MEASURED: Final = "ok"  # of a status: there is a number
 PLACE: Final = ["dataset", "model", "layer"]
+ENDS: Final = ("", "_low", "_high")  # of a number and its interval

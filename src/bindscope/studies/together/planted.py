@@ -19,8 +19,7 @@ from bindscope.studies.together.claims import (
     use_effects,
 )
 from bindscope.studies.together.names import MEASURED
-from bindscope.studies.together.table import SCHEMA
-from bindscope.studies.together.use import PAIRING_USE_SCHEMA
+from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import points
 
 Values = NDArray[np.float64]

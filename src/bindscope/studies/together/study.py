@@ -83,8 +83,8 @@ STUDY = Study(
     problems=problems,
     products=_products,
     tables=(
-        TableEntry("together", f"{_HERE}.table:TOGETHER", _table),
-        TableEntry("pairing_use", f"{_HERE}.use:PAIRING_USE", _use_table),
+        TableEntry("together", f"{_HERE}.tables:TOGETHER", _table),
+        TableEntry("pairing_use", f"{_HERE}.tables:PAIRING_USE", _use_table),
     ),
     figures=(
         FigureEntry.of(

@@ -8,8 +8,7 @@ from typing import Any, Final
 import pandas as pd
 
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.together.names import MEASURED
-from bindscope.studies.together.sides import ENDS
+from bindscope.studies.together.names import ENDS, MEASURED
 from bindscope.tables.rules import layer_number
 
 BITS: Final = "cls_pairing_bits"
@@ -93,9 +92,3 @@ def _most(name: str, part: pd.DataFrame) -> float:
     if name == LEAD:  # over one rival of all models, who leaves no more than this to be ahead by
         return float((1 - part["same_object_accuracy"] + part[LEAD]).mean())
     return 1.0
-
-
-def in_order(shown: pd.DataFrame, groups: Sequence[str]) -> pd.DataFrame:
-    """Sort points by their group, in the configuration's order."""
-    place = {name: i for i, name in enumerate(groups)}
-    return shown.sort_values("group", key=lambda names: names.map(place), kind="stable")
