@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
 from bindscope.cli import DEFAULT, load_graph
 from bindscope.core.digests import check_file
-from bindscope.core.errors import StoreError, snakemake_command
+from bindscope.core.errors import BindscopeError, StoreError, snakemake_command
 from bindscope.core.graph import Graph, Product
 from bindscope.core.store.reader import open_store
+
+if TYPE_CHECKING:
+    import xarray
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,71 @@ class Opened:
         float32 (N, d), or for `patches` a reader with ``.shape`` (N, T, d) and ``.read(i, j)``.
     objects, features
         Object codes (N, K) and feature codes (N, n), uint8.
+    scenes
+        Ids of the scenes (N,): names of image files where scenes were read from a source, else
+        their numbers in the split.
+    layer
+        The layer that was opened.
+    tables
+        Name -> path of the configuration's tables, those that were made.
     """
 
     activations: Any
     objects: NDArray[np.uint8]
     features: NDArray[np.uint8]
+    scenes: NDArray[Any]
+    layer: str
+    tables: Mapping[str, Path]
+
+    def read_table(self, name: str) -> pd.DataFrame:
+        """Read a table of the run, such as ``binding_information``.
+
+        Raises
+        ------
+        StoreError
+            If there is no such table, or its digest differs.
+        """
+        if name not in self.tables:
+            raise StoreError(
+                name, f"is no table that was made; there are {', '.join(self.tables) or 'none'}",
+                "run the configuration, or choose one of them",
+            )  # fmt: skip
+        check_file(self.tables[name])
+        return pd.read_parquet(self.tables[name])
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return all arrays with named dimensions; patch tokens are read into memory.
+
+        Returns
+        -------
+        xarray.Dataset
+            `activations` (scene, layer, feature), of patches (scene, layer, token, feature);
+            `objects` (scene, object_type) and `features` (scene, value). Coordinates: `scene` and
+            `layer`.
+
+        Raises
+        ------
+        BindscopeError
+            If xarray is not installed.
+        """
+        try:
+            import xarray
+        except ModuleNotFoundError:
+            raise BindscopeError(
+                "to_xarray", "xarray is not installed", "pip install 'bindscope[xarray]'"
+            ) from None
+        values = self.activations
+        if not isinstance(values, np.ndarray):
+            values = values.read(0, values.shape[0])
+        tokens = ("token",) * (values.ndim == 3)
+        return xarray.Dataset(
+            {
+                "activations": (("scene", "layer", *tokens, "feature"), values[:, None]),
+                "objects": (("scene", "object_type"), self.objects),
+                "features": (("scene", "value"), self.features),
+            },
+            coords={"scene": self.scenes, "layer": [self.layer]},
+        )
 
 
 def open(
@@ -64,7 +129,17 @@ def open(
         if tokens == "patches"
         else activations.pooled(split, tokens, layer)
     )
-    return Opened(values, labels.read("objects"), labels.read("features"))
+    objects = labels.read("objects")
+    scenes: NDArray[Any] = np.arange(len(objects))
+    if read:
+        from bindscope.sources.records import read_records
+
+        records = _one(graph, "records", {"dataset": (dataset,)}, configfile)
+        named = read_records(records.path(), split, 0, len(objects)).scenes
+        scenes = np.array([record.image for record in named])
+    made = {table.wildcards["table"]: Path(table.path()) for table in graph.of("table")}
+    tables = {name: path for name, path in made.items() if path.exists()}
+    return Opened(values, objects, labels.read("features"), scenes, str(layer), tables)
 
 
 def _one(graph: Graph, rule: str, wanted: dict[str, tuple[str, ...]], configfile: str) -> Product:

@@ -113,12 +113,31 @@ def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
     opened = bindscope.open(**wanted, split="test")
     assert opened.activations.shape[0] == len(opened.objects) == len(opened.features)
     assert opened.features.shape[1] == 5
+    assert len(set(opened.scenes)) == len(opened.objects)
+    assert all((folder / "own_images" / name).is_file() for name in opened.scenes)
+    assert set(opened.read_table("binding_information")["dataset"]) == {"kitchen"}
+    with pytest.raises(StoreError, match="is no table that was made; there are "):
+        opened.read_table("nothing")
     (index,) = done.of("index", model="vit")
     whole = Path(index.path()).read_bytes()
     Path(index.path()).write_bytes(whole + b" ")
     with pytest.raises(StoreError, match="its digest differs"):
         bindscope.open(**wanted, split="test")
     Path(index.path()).write_bytes(whole)
+
+
+@pytest.mark.slow
+def test_xarray_names_the_dimensions(done: Graph, folder: Path) -> None:
+    pytest.importorskip("xarray")
+    Path("kitchen.yaml").write_text(yaml.safe_dump(example()))
+    opened = bindscope.open(dataset="kitchen", model="vit", layer=1, configfile="kitchen.yaml")
+    named = opened.to_xarray()
+    assert dict(named.sizes) == {
+        "scene": len(opened.objects), "layer": 1, "feature": 16, "object_type": 6, "value": 5,
+    }  # fmt: skip
+    last = named.sel(scene=opened.scenes[-1], layer="1")
+    assert (last["activations"] == opened.activations[-1]).all()
+    assert (last["objects"] == opened.objects[-1]).all()
 
 
 def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None:
