@@ -120,7 +120,8 @@ def test_every_rule_with_a_script_has_an_environment() -> None:
 
 def test_everything_imported_is_declared() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
-    declared = [*project["dependencies"], *project["optional-dependencies"]["workflow"]]
+    extras = project["optional-dependencies"]
+    declared = [*project["dependencies"], *extras["workflow"], *extras["xarray"]]
     names = {canonicalize_name(Requirement(text).name) for text in declared}
     modules = [
         ".".join(path.relative_to("src").with_suffix("").parts)
