@@ -19,6 +19,7 @@ from sample_tables import (
 from zoo_tables import CONFIG as ZOO
 from zoo_tables import OBJECTIVES, parts_row, parts_table, zoo_rows, zoo_table
 
+from bindscope.config.seeds import write_out
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
@@ -28,7 +29,7 @@ from bindscope.studies.binding_information.quotes import BEYOND, PAIRING, at_lea
 from bindscope.studies.binding_information.study import STUDY
 
 ROOT = Path(__file__).parents[2]
-CONFIG = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+CONFIG, _ = write_out(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
 RESOURCES = {
     "binding_information": str(ROOT / "resources/published/binding_information.csv"),
     "trends": str(ROOT / "resources/published/trends.csv"),

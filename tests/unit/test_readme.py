@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from bindscope.config.seeds import write_out
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.quotes import (
     PAIRING,
@@ -34,7 +35,7 @@ CELLS = (("cls", WHAT), ("cls", PAIRING), ("mean", PAIRING))
 
 def groups() -> dict[str, list[str]]:
     """Models by the name of their group."""
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text(encoding="utf-8"))
+    config, _ = write_out(yaml.safe_load((ROOT / "config/config.yaml").read_text("utf-8")))
     found = config["studies"]["binding_information"]["groups"]
     return {group["name"]: group["models"] for group in found}
 
