@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]
+
+import pages  # noqa: E402
+
 COPIES = {  # page of the site: file of the repository
     "configuration.md": "config/README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
+}
+GENERATED = {  # page of the site: function that writes it
+    "reference/errors.md": pages.error_page,
+    "reference/gallery.md": pages.gallery_page,
 }
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 
@@ -26,12 +35,17 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are not in docs/."""
     for page, source in COPIES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text("utf-8")))
+    for page, write in GENERATED.items():
+        files.append(File.generated(config, page, content=write()))
     return files
 
 
 def on_page_markdown(text: str, page: Any, **_: Any) -> str:
     """Turn links to the repository's files into links to pages, or into paths."""
     name = page.file.src_uri
+    if name in GENERATED:
+        return text
+    text = text.replace("<!-- published numbers -->", pages.published_tables())
     return relink(text, COPIES.get(name, f"docs/{name}"), name)
 
 

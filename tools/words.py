@@ -18,9 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 BASELINE = ROOT / "tools" / "words.json"
 NAMES = frozenset(
-    ["found", "own", "one", "other", "told", "shown", "asked", "wanted", "given", "made", "kept"]
-    + ["held", "left", "said", "seen", "taken"]
-)
+    ["found", "own", "one", "other", "told", "shown", "asked", "wanted", "given", "made", "kept",
+     "held", "left", "said", "seen", "taken"]
+)  # fmt: skip
 VERBLESS = frozenset(["of", "at", "told_apart", "made_anew"])
 CLASSES = frozenset(["Told", "Given", "Taken", "Seen", "Opened", "Measured", "Held", "Found"])
 LONGEST = 35  # words of a sentence

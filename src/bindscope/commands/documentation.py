@@ -1,4 +1,4 @@
-"""Write config/schema.json and config/README.md: ``make docs``.
+"""Write config/schema.json, config/README.md and the tables of docs/tables.md: ``make docs``.
 
 To do after a change of the configuration models or of a preset; a test fails until that is done.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bindscope.config.documentation import json_schema, readme
 from bindscope.core.files import write_atomic
+from bindscope.tables.describe import all_tables
 
 
 def generated(folder: Path) -> dict[Path, str]:
@@ -16,9 +17,16 @@ def generated(folder: Path) -> dict[Path, str]:
     return {folder / "schema.json": json_schema(), folder / "README.md": readme(folder / "presets")}
 
 
+def tables_page(page: Path) -> str:
+    """Return docs/tables.md with the tables of today under its hand-written head."""
+    head, _, _ = page.read_text(encoding="utf-8").partition("## Shared columns\n")
+    return head + all_tables()
+
+
 def main() -> None:
-    """Write both files into config/."""
-    for path, text in generated(Path("config")).items():
+    """Write the files into config/ and docs/."""
+    page = Path("docs/tables.md")
+    for path, text in {**generated(Path("config")), page: tables_page(page)}.items():
         write_atomic(path, text)
 
 

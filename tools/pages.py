@@ -1,0 +1,131 @@
+"""Pages of the site made from code and published numbers: errors, figures, validation."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from bindscope.core.registries import studies
+
+ROOT = Path(__file__).parents[1]
+ERRORS = ("ConfigError", "InputError", "ModelError", "StoreError", "BindscopeError")
+_TITLES = {
+    "ConfigError": "Configuration",
+    "InputError": "Arguments of functions",
+    "ModelError": "Models",
+    "StoreError": "Stores and tables",
+    "BindscopeError": "Other",
+}
+_PUBLISHED = {
+    "binding_information.csv": "Binding problem paper, main table",
+    "trends.csv": "Binding problem paper, trends",
+    "same_object.csv": "IsSameObject paper, probes",
+    "same_object_ablation.csv": "IsSameObject paper, ablation",
+    "concepts.csv": "Concept binding paper",
+    "binding_id.csv": "Binding ID papers",
+}
+
+
+def error_page() -> str:
+    """Return a page with a heading, cause and remedy for each error message of the code."""
+    calls: dict[str, dict[str, tuple[str, str]]] = {name: {} for name in ERRORS}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for kind, where, problem, remedy in _messages(path.read_text(encoding="utf-8")):
+            calls[kind].setdefault(problem, (where, remedy))
+    count = sum(len(messages) for messages in calls.values())
+    lines = [
+        "---\nhide: [toc]\n---\n# Error messages\n",
+        "Every message says where the problem is, what it is and how to fix it. This page",
+        f"lists the {count} messages with a fixed text. `<...>` stands for what a run fills in.",
+        "Search for a few words of your message.\n",
+    ]
+    for kind, messages in calls.items():
+        lines.append(f"## {_TITLES[kind]} (`{kind}`)\n" if messages else "")
+        for problem, (where, remedy) in sorted(messages.items()):
+            lines += [f"### {_plain(problem)}\n", f"- Where: {_plain(where)}"]
+            lines += [f"- Remedy: {_plain(remedy)}\n"]
+    return "\n".join(lines) + "\n"
+
+
+def _messages(source: str) -> Iterator[tuple[str, str, str, str]]:
+    for node in ast.walk(ast.parse(source)):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
+            continue
+        if node.func.id not in ERRORS or len(node.args) != 3:
+            continue
+        where, problem, remedy = (_text(argument) for argument in node.args)
+        if re.search(r"[a-z]{3}.* ", re.sub("<.*?>", "", problem)):
+            yield node.func.id, where, problem, remedy
+
+
+def _text(node: ast.expr) -> str:
+    """Return a string of the source with `<...>` for each value that a run fills in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text(node.left) + _text(node.right)
+    if isinstance(node, ast.FormattedValue):
+        return _text(node.value)
+    name = ast.unparse(node)
+    return f"<{name}>" if name.isidentifier() else "<...>"
+
+
+def _plain(text: str) -> str:
+    """Return text that Markdown shows as it is."""
+    text = " ".join(text.split())
+    return re.sub(r"([<>\[\]*_|#])", r"\\\1", text).replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def gallery_page() -> str:
+    """Return a page with every figure of the studies: name, title, caption, image."""
+    lines = [
+        "# Gallery of figures\n",
+        "A run writes `results/figures/<name>.png` and `.svg` if the study is configured.",
+        "Images on this page come from small runs; they show the form of a figure.\n",
+    ]
+    for study in studies().values():
+        lines.append(f"## {study.title}\n" if study.figures else "")
+        for entry in study.figures:
+            lines += [f"### `{entry.name}`: {entry.title}\n"]
+            if (ROOT / "docs" / "images" / f"{entry.name}.png").exists():
+                lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
+            lines += [_caption(entry.name), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _caption(name: str) -> str:
+    path = ROOT / "workflow" / "report" / f"{name}.rst"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = re.sub(r"(?s)\{%.*?%\}|\{\{.*?\}\}|\.\. _[^\n]*", "", text).replace("``", "`")
+    return text.strip().replace("<", "&lt;")
+
+
+def published_tables() -> str:
+    """Return the published numbers of resources/published as Markdown tables, a heading each."""
+    lines: list[str] = []
+    for name, title in _PUBLISHED.items():
+        with (ROOT / "resources" / "published" / name).open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        lines += [f"### {title}\n", f"`resources/published/{name}`, {len(rows)} numbers.\n"]
+        lines += ["| source | what | quantity | published | note |", "|---|---|---|---|---|"]
+        for row in rows:
+            lines.append("| " + " | ".join(map(_cell, _published_row(row))) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _published_row(row: dict[str, str]) -> list[str]:
+    named = ("paper", "version", "source", "table", "study", "quantity", "value", "unit", "note")
+    source = [row["paper"], row.get("version", ""), row.get("source", ""), row.get("table", "")]
+    what = [value for key, value in row.items() if key not in named and value]
+    value = " ".join(filter(None, (row["value"] or "no number", row["unit"])))
+    return [", ".join(filter(None, source)), ", ".join(what), row["quantity"], value, row["note"]]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
