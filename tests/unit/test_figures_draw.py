@@ -463,6 +463,6 @@ def test_every_figure_has_a_title_and_a_caption(name):
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_edit_of_a_figure_redraws_those_of_its_study_alone(name):
-    used = closure(roots({"runs": [ENTRIES[name].implementation]}))[0]
+    used = closure(roots({"runs": [ENTRIES[name].implementation]})).files
     (study,) = {part.split(".")[2] for part in used if ".figures" in part and "studies" in part}
     assert name in {entry.name for entry in studies()[study].figures}

@@ -360,7 +360,7 @@ def test_all_layers_start_with_the_first_module() -> None:
 def test_a_librarys_version_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torchvision is not imported to plan a run, and its version is in the key."""
     monkeypatch.setattr(sys, "modules", {**sys.modules, "torchvision": None})
-    _, foreign = keys.closure(("torchvision.models",))
+    foreign = keys.closure(("torchvision.models",)).foreign
     assert foreign == {"torchvision"}
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from rattler import MatchSpec
 
-from bindscope.core.keys import parse_module
+from bindscope.core.definitions import parse_module
 from bindscope.core.registries import ADAPTERS, READERS, RENDERERS, SPACES
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
@@ -68,6 +70,16 @@ def imported(env: str) -> set[str]:
     )
 
 
+def imported(file: Path) -> Iterator[str]:
+    """Yield what a module imports when it runs, inside functions too."""
+    module = parse_module(file)
+    parts = module.definitions.values()
+    for source, name in chain(module.imports.values(), *(part.imports.values() for part in parts)):
+        yield source
+        if name:
+            yield f"{source}.{name}"
+
+
 def reached(*roots: str) -> set[str]:
     """Return the third-party projects that modules and scripts import, through the library."""
     todo = list(roots)
@@ -82,7 +94,7 @@ def reached(*roots: str) -> set[str]:
         candidates = [Path(name), base.with_suffix(".py"), base / "__init__.py"]
         file = next((path for path in candidates if path.is_file()), None)
         if file:
-            todo.extend(parse_module(file)[1])
+            todo.extend(imported(file))
         elif name.partition(".")[0] not in {"bindscope", *sys.stdlib_module_names}:
             foreign.add(name.partition(".")[0])
     return {canonicalize_name(PROJECT.get(name, name)) for name in foreign - NOT_IN_JOBS}

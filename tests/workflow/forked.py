@@ -12,17 +12,19 @@ import importlib
 import os
 import runpy
 import sys
+import threading
 from collections.abc import Iterable
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import CodeType, FrameType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from bindscope.config.loading import load_file
 from bindscope.core.graph import Product
 from bindscope.studies.build import build, stem
 
+CALLS = "FORKED_CALLS"  # a folder, for a file per job
 LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
 
 
@@ -57,6 +59,31 @@ class Imported(MetaPathFinder, Loader):
         module.__spec__ = self.spec
 
 
+class Calls:
+    """Definitions of the library that a job calls, as ``module:name``; imports call none."""
+
+    FUNCTION = 1  # CO_OPTIMIZED: no module, no body of a class
+
+    def __init__(self, source: Path) -> None:
+        self.source = f"{source}{os.sep}"
+        self.seen: set[CodeType] = set()
+        self.names: set[str] = set()
+
+    def __call__(self, frame: FrameType | None, event: str, _: object) -> None:
+        """Note a call; for `sys.setprofile`."""
+        if event != "call" or not frame or frame.f_code in self.seen:
+            return
+        code = frame.f_code
+        if code.co_filename.startswith(self.source) and code.co_flags & self.FUNCTION:
+            while frame := frame.f_back:
+                if frame.f_code.co_name == "<module>" and self.source in frame.f_code.co_filename:
+                    return  # a module computes a constant while it is imported
+            path = Path(code.co_filename.removeprefix(self.source)).with_suffix("")
+            module = ".".join(path.parts).removesuffix(".__init__")
+            self.names.add(f"{module}:{code.co_qualname.partition('.')[0]}")
+        self.seen.add(code)
+
+
 class Names(dict[str, Any]):
     """Values by name, as items and as attributes, like Snakemake's lists."""
 
@@ -83,12 +110,19 @@ def run(product: Product) -> None:
 def run_here(product: Product) -> NoReturn:
     """Run it in this process, which was forked for it and ends with it."""
     code = 1
+    calls = Calls(Path("src").resolve()) if CALLS in os.environ else None
+    threading.setprofile(calls)
+    sys.setprofile(calls)
     sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
     try:
         run(product)
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
+        if calls:
+            sys.setprofile(None)
+            file = Path(os.environ[CALLS]) / product.path().replace("/", ":")
+            file.write_text("\n".join(sorted(calls.names)))
     finally:
         sys.stderr.flush()
         os._exit(code)

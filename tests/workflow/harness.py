@@ -70,13 +70,18 @@ class Clone:
             raise AssertionError(f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}")
         return done
 
-    def run_jobs(self) -> None:
-        """Run every job of the configuration, without Snakemake (`forked.py`)."""
+    def run_jobs(self, calls: Path | None = None) -> None:
+        """Run every job of the configuration, without Snakemake (`forked.py`).
+
+        `calls` is a folder for what of the library each job calls.
+        """
+        noted = {"FORKED_CALLS": str(calls)} if calls else {}
         done = subprocess.run(
             [sys.executable, Path(__file__).with_name("forked.py"), self.configfile],
             cwd=self.path,
             # Threads are the configuration's: one, as Snakemake says to a job.
-            env={**os.environ, "PYTHONPATH": str(self.path / "src"), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": str(self.path / "src"), "OMP_NUM_THREADS": "1",
+                 **noted},
             capture_output=True,
             text=True,
             timeout=1200,
@@ -164,5 +169,7 @@ def flip_a_byte(path: Path) -> None:
 
 def forget() -> None:
     """Forget what was computed of modules: the next key reads them again."""
-    for function in (keys.parse_module, keys.module_file, keys.closure, keys.own_code):
+    functions = (keys.parse_module, keys.module_file, keys.closure, keys.own_code, keys._used_by,
+                 keys._file)  # fmt: skip
+    for function in functions:
         function.cache_clear()

@@ -98,7 +98,7 @@ def hashed_modules() -> set[Path]:
     return {
         path
         for start in {*begun, *((name,) for name in named)}
-        for path in keys.closure(start)[0].values()
+        for path in keys.closure(start).files.values()
     }
 
 

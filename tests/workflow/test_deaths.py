@@ -23,8 +23,11 @@ from harness import ROOT, Clone
 from quick import SHORT_TOY
 from test_code_keys import more_sections
 
-from bindscope.core.graph import Product
+from bindscope.config.root import Config
+from bindscope.core import keys
+from bindscope.core.graph import Product, roots
 from bindscope.scenes.solids.values import VALUES
+from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -158,12 +161,37 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file per undisturbed job: which definitions of the library it called."""
+    return tmp_path_factory.mktemp("calls")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    sources: Sources, calls: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     """Products of the changed configuration, of jobs that Snakemake did not run."""
     clone = Clone.make(tmp_path_factory.mktemp("undisturbed") / "clone")
     change(clone, sources)
-    clone.run_jobs()
+    clone.run_jobs(calls)
+    (calls / "config.yaml").write_text((clone.path / clone.configfile).read_text())
     return clone.results()
+
+
+def test_jobs_call_nothing_that_their_code_key_lacks(
+    undisturbed: dict[str, str], calls: Path
+) -> None:
+    """The key is computed from names in the source; the calls were seen while the jobs ran."""
+    config = Config.model_validate(yaml.safe_load((calls / "config.yaml").read_text()))
+    missing = {}
+    for product in build(config).products.values():
+        code = keys.closure(roots(product.content)).definitions
+        called = (calls / product.path().replace("/", ":")).read_text().split()
+        assert called
+        for module, name in (each.split(":") for each in called):
+            if not keys.is_outside(module) and name not in code.get(module, ()):
+                missing[f"{module}:{name}"] = product.rule
+    assert missing == {}
 
 
 def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(

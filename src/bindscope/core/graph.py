@@ -209,8 +209,8 @@ class Graph:
 
 
 def roots(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return where the code of a step begins: its script and the modules that its spec names."""
-    return tuple(reference.partition(":")[0] for reference in spec["runs"])
+    """Return where the code of a step begins: its script and what its spec names."""
+    return tuple(spec["runs"])
 
 
 def _given(inputs: Mapping[str, Sequence[Product]]) -> dict[str, list[dict[str, str]]]:

@@ -1,29 +1,29 @@
 """The two keys of a product: what it depends on (`spec`) and what computes it (`code`).
 
 ``spec`` is canonical JSON of the configuration slice, chained through the spec keys of the inputs.
-``code`` is ``<own>:<chained>``: a hash of the modules that the step's script imports, and a hash
-of that with the chained hashes of its inputs. Comments and docstrings are not part of it, the
-public versions of the numeric libraries that the step imports are. Nothing is imported to compute
-it.
+``code`` is ``<own>:<chained>``: a hash of the definitions (functions, classes, constants) that the
+step's script uses, and a hash of that with the chained hashes of its inputs. Comments, docstrings
+and definitions that it does not use are not part of it, the public versions of the numeric
+libraries that it uses are. Nothing is imported to compute it.
 """
 
 from __future__ import annotations
 
-import ast
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+from bindscope.core.definitions import EFFECTS, parse_module
 from bindscope.core.errors import ConfigError
-from bindscope.core.files import canonical_json, sha256, write_atomic
+from bindscope.core.files import canonical_json, sha256
 
 SOURCE = Path(__file__).resolve().parents[2]
 CLONE = SOURCE.parent
 SCRIPTS = CLONE / "workflow" / "scripts"
+Reference = tuple[str, str]  # module or script, and a definition of it
 
 # Modules that decide nothing about a result: what they decide stands in the spec, or is how a job
 # is run and reported. tests/workflow/test_code_keys.py holds this list against the tree.
@@ -51,62 +51,6 @@ def spec_key(spec: str) -> str:
 
 
 @cache
-def _cache() -> dict[str, list[Any]]:
-    try:
-        found = json.loads(_cache_file().read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _cache_file() -> Path:
-    return Path(".snakemake") / "bindscope-modules.json"
-
-
-def save_cache() -> None:
-    """Keep the parsed modules, by content, where Snakemake keeps its own records."""
-    if _cache_file().parent.is_dir():
-        write_atomic(_cache_file(), canonical_json(_cache()))
-
-
-@cache
-def parse_module(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the hash of a module without comments and docstrings, and what it imports.
-
-    These are the dotted names in import statements, those in functions included, in blocks under
-    ``if TYPE_CHECKING:`` not.
-    """
-    source = path.read_bytes()
-    raw = sha256(source)
-    if raw not in _cache():
-        tree = _without_docstrings(ast.parse(source, filename=str(path)))
-        _cache()[raw] = [sha256(ast.dump(tree)), sorted(set(_imports(tree)))]
-    digest, imports = _cache()[raw]
-    return digest, tuple(imports)
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            body = node.body
-            if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-                node.body = body[1:]
-    return tree
-
-
-def _imports(node: ast.AST) -> Iterator[str]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
-        if isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
-            yield child.module
-            yield from (f"{child.module}.{alias.name}" for alias in child.names)
-        yield from _imports(child)
-
-
-@cache
 def module_file(name: str, root: Path) -> Path | None:
     """Return the file of a module in `root`; None where there is none."""
     base = root.joinpath(*name.split("."))
@@ -117,77 +61,167 @@ def module_file(name: str, root: Path) -> Path | None:
 
 
 @cache
-def _is_outside(name: str) -> bool:
+def is_outside(name: str) -> bool:
+    """Whether a module decides nothing about a result."""
     if name.startswith("bindscope.studies.") and name.endswith(_OF_STUDY):
         return True
     return any(name == o or (o != "bindscope" and name.startswith(f"{o}.")) for o in OUTSIDE)
 
 
+@dataclass(frozen=True)
+class Code:
+    """The code behind some references.
+
+    Attributes
+    ----------
+    definitions
+        Names of definitions by module (or script), `EFFECTS` included.
+    files
+        Where the modules are.
+    foreign
+        Third-party top-level packages that they use.
+    """
+
+    definitions: Mapping[str, frozenset[str]]
+    files: Mapping[str, Path]
+    foreign: frozenset[str]
+
+
 @cache
-def closure(roots: tuple[str, ...]) -> tuple[dict[str, Path], frozenset[str]]:
-    """Follow the imports of `roots` through the library.
+def closure(roots: tuple[str, ...]) -> Code:
+    """Follow the names that `roots` use through the library.
 
     Parameters
     ----------
     roots
-        Paths of scripts (ending in ``.py``) and dotted module names.
-
-    Returns
-    -------
-    tuple
-        The files by name, and the names of third-party top-level packages they import.
+        Scripts (ending in ``.py``), modules, and objects of modules, ``"module:object"``.
     """
-    files: dict[str, Path] = {}
+    # Of users: modules of theirs that a root imports are followed too, each as a whole.
+    packages = frozenset(top for root in roots if (top := _package(root)) not in NUMERIC)
+    reached: set[Reference] = set()
     foreign: set[str] = set()
-    packages: set[str] = set()  # of users: modules of theirs that a root imports are followed too
-    todo = list(roots)
+    todo = [reference for root in roots for reference in _begin(root, packages)]
     while todo:
-        name = todo.pop()
-        if name in files or _is_outside(name):
+        reference = todo.pop()
+        if reference in reached:
             continue
-        path = SCRIPTS / name if name.endswith(".py") else module_file(name, SOURCE)
-        top = name.partition(".")[0]
-        if path is None and top not in NUMERIC and (name in roots or top in packages):
-            path = _user_file(name, must_be_there=name in roots)
-            packages.add(top)
-        if path is None:
-            foreign.add(name.partition(".")[0])
+        module, name = reference
+        if _file(module, packages) is None:
+            foreign.add(module.partition(".")[0])
             continue
-        files[name] = path
-        todo.extend(parse_module(path)[1])
-    return files, frozenset(foreign)
+        reached.add(reference)
+        todo.extend(_used_by(module, name, packages))
+        if name != EFFECTS:
+            todo.append((module, EFFECTS))
+    definitions: dict[str, set[str]] = {}
+    for module, name in reached:
+        definitions.setdefault(module, set()).add(name)
+    return Code(
+        {module: frozenset(names) for module, names in sorted(definitions.items())},
+        {
+            module: path
+            for module in sorted(definitions)
+            if (path := _file(module, packages)) is not None
+        },
+        frozenset(foreign),
+    )
 
 
-def _user_file(name: str, *, must_be_there: bool) -> Path | None:
-    """Return the file of a module that is not ours; nothing is imported."""
-    try:
-        top = find_spec(name.partition(".")[0])
-    except (ImportError, ValueError):
-        top = None
-    folders = (top and top.submodule_search_locations) or ()
-    found = [file for folder in folders if (file := module_file(name, Path(folder).parent))]
-    if "." not in name and top and top.origin:
-        found = [Path(top.origin)]
-    if must_be_there and not found:
+def _package(root: str) -> str:
+    """Return the top-level package of a root that is not ours; "" of ours and of scripts."""
+    module = root.partition(":")[0]
+    ours = module.endswith(".py") or module_file(module, SOURCE)
+    return "" if ours else module.partition(".")[0]
+
+
+def _begin(root: str, packages: frozenset[str]) -> list[Reference]:
+    """Return where a root begins; all of a module where it names no object."""
+    module, _, name = root.partition(":")
+    if _file(module, packages) is None and module.partition(".")[0] in packages:
         raise ConfigError(
-            f"python:{name}",
+            f"python:{module}",
             "there is no module of this name on sys.path",
             "install it in this environment, or put its folder on PYTHONPATH",
         )
-    return found[0] if found else None
+    return _targets(module, name, "", packages)
+
+
+@cache
+def _file(module: str, packages: frozenset[str]) -> Path | None:
+    """Return a script's file, or that of a module of the library or of users' packages."""
+    if module.endswith(".py"):
+        return SCRIPTS / module
+    ours = module_file(module, SOURCE)
+    if ours or module.partition(".")[0] not in packages:
+        return ours
+    try:
+        top = find_spec(module.partition(".")[0])  # imports nothing
+    except (ImportError, ValueError):
+        top = None
+    if "." not in module and top and top.origin:
+        return Path(top.origin)
+    folders = (top and top.submodule_search_locations) or ()
+    return next(
+        (file for folder in folders if (file := module_file(module, Path(folder).parent))), None
+    )
+
+
+@cache
+def _used_by(module: str, name: str, packages: frozenset[str]) -> tuple[Reference, ...]:
+    """Return what a definition uses, one step far."""
+    path = _file(module, packages)
+    parsed = parse_module(path) if path else None
+    if parsed is None or name not in parsed.definitions:
+        return ()
+    definition = parsed.definitions[name]
+    references: list[Reference] = []
+    for dotted in definition.uses:
+        first, _, rest = dotted.partition(".")
+        bound = definition.imports.get(first)
+        if bound is None and first in parsed.definitions:
+            references.append((module, first))
+        elif bound or (bound := parsed.imports.get(first)):
+            references += _targets(bound[0], bound[1], rest, packages)
+    return tuple(references)
+
+
+def _targets(module: str, name: str, rest: str, packages: frozenset[str]) -> list[Reference]:
+    """Return what an object of a module is, with the attributes that are read of it.
+
+    An object that a module imports is looked up where it is defined; a module that is handed on
+    whole is all that it defines.
+    """
+    parts = [part for part in (name, *rest.split(".")) if part]
+    while parts and _file(f"{module}.{parts[0]}", packages):
+        module = f"{module}.{parts.pop(0)}"
+    if is_outside(module):
+        return []
+    path = _file(module, packages)
+    if path is None:
+        return [(module, EFFECTS)]
+    parsed = parse_module(path)
+    if not parts or module.partition(".")[0] in packages:
+        return [(module, each) for each in (EFFECTS, *parsed.definitions)]
+    if parts[0] not in parsed.definitions and parts[0] in parsed.imports:
+        source, original = parsed.imports[parts[0]]
+        return _targets(source, original, ".".join(parts[1:]), packages)
+    return [(module, parts[0] if parts[0] in parsed.definitions else EFFECTS)]
 
 
 @cache
 def own_code(roots: tuple[str, ...]) -> str:
-    """Hash the modules and numeric library versions behind one step; see `closure`."""
-    files, foreign = closure(roots)
-    modules = {name: parse_module(path)[0] for name, path in files.items()}
+    """Hash the definitions and numeric library versions behind one step; see `closure`."""
+    code = closure(roots)
+    definitions = {}
+    for module, names in code.definitions.items():
+        parsed = parse_module(code.files[module]).definitions
+        definitions[module] = {name: parsed[name].digest for name in names & parsed.keys()}
     versions = {
         distribution: _version(distribution)
         for package, distribution in NUMERIC.items()
-        if package in foreign
+        if package in code.foreign
     }
-    return sha256(canonical_json({"modules": modules, "versions": versions}))[:16]
+    return sha256(canonical_json({"definitions": definitions, "versions": versions}))[:16]
 
 
 def numeric_versions() -> dict[str, str]:
