@@ -70,7 +70,7 @@ def imported(env: str) -> set[str]:
     )
 
 
-def imported(file: Path) -> Iterator[str]:
+def imports_of(file: Path) -> Iterator[str]:
     """Yield what a module imports when it runs, inside functions too."""
     module = parse_module(file)
     parts = module.definitions.values()
@@ -94,7 +94,7 @@ def reached(*roots: str) -> set[str]:
         candidates = [Path(name), base.with_suffix(".py"), base / "__init__.py"]
         file = next((path for path in candidates if path.is_file()), None)
         if file:
-            todo.extend(imported(file))
+            todo.extend(imports_of(file))
         elif name.partition(".")[0] not in {"bindscope", *sys.stdlib_module_names}:
             foreign.add(name.partition(".")[0])
     return {canonicalize_name(PROJECT.get(name, name)) for name in foreign - NOT_IN_JOBS}

@@ -21,6 +21,7 @@ from types import CodeType, FrameType, ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from bindscope.config.loading import load_file
+from bindscope.core import keys
 from bindscope.core.graph import Product
 from bindscope.studies.build import build, stem
 
@@ -60,12 +61,15 @@ class Imported(MetaPathFinder, Loader):
 
 
 class Calls:
-    """Definitions of the library that a job calls, as ``module:name``; imports call none."""
+    """Definitions of the library that a job calls, as ``module:name``.
+
+    Left out are calls by what is in no key (`keys.OUTSIDE`), and those of imports.
+    """
 
     FUNCTION = 1  # CO_OPTIMIZED: no module, no body of a class
 
-    def __init__(self, source: Path) -> None:
-        self.source = f"{source}{os.sep}"
+    def __init__(self, clone: Path) -> None:
+        self.clone, self.source = f"{clone}{os.sep}", f"{clone / 'src'}{os.sep}"
         self.seen: set[CodeType] = set()
         self.names: set[str] = set()
 
@@ -75,13 +79,31 @@ class Calls:
             return
         code = frame.f_code
         if code.co_filename.startswith(self.source) and code.co_flags & self.FUNCTION:
-            while frame := frame.f_back:
-                if frame.f_code.co_name == "<module>" and self.source in frame.f_code.co_filename:
-                    return  # a module computes a constant while it is imported
-            path = Path(code.co_filename.removeprefix(self.source)).with_suffix("")
-            module = ".".join(path.parts).removesuffix(".__init__")
-            self.names.add(f"{module}:{code.co_qualname.partition('.')[0]}")
+            callers = self._callers(frame)
+            if any(caller.co_name == "<module>" and caller.co_filename.startswith(self.source)
+                   for caller in callers):  # fmt: skip
+                return  # a module computes a constant while it is imported
+            name, called = self._module(code), code.co_qualname.partition(".")[0]
+            by = next((self._module(c) for c in callers), "")
+            if keys.is_outside(name) or keys.is_outside(by):
+                return
+            # Else it is in a constant, or in a template.
+            if called.isidentifier() and code.co_filename.endswith(".py"):
+                self.names.add(f"{name}:{called}")
         self.seen.add(code)
+
+    def _callers(self, frame: FrameType) -> list[CodeType]:
+        """Return those of the clone, the nearest first."""
+        found, above = [], frame.f_back
+        while above:
+            if above.f_code.co_filename.startswith(self.clone):
+                found.append(above.f_code)
+            above = above.f_back
+        return found
+
+    def _module(self, code: CodeType) -> str:
+        path = Path(code.co_filename.removeprefix(self.source)).with_suffix("")
+        return ".".join(path.parts).removesuffix(".__init__")
 
 
 class Names(dict[str, Any]):
@@ -110,7 +132,7 @@ def run(product: Product) -> None:
 def run_here(product: Product) -> NoReturn:
     """Run it in this process, which was forked for it and ends with it."""
     code = 1
-    calls = Calls(Path("src").resolve()) if CALLS in os.environ else None
+    calls = Calls(Path.cwd()) if CALLS in os.environ else None
     threading.setprofile(calls)
     sys.setprofile(calls)
     sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
@@ -119,11 +141,11 @@ def run_here(product: Product) -> NoReturn:
         code = 0
     except BaseException:
         sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
+    finally:
         if calls:
             sys.setprofile(None)
             file = Path(os.environ[CALLS]) / product.path().replace("/", ":")
             file.write_text("\n".join(sorted(calls.names)))
-    finally:
         sys.stderr.flush()
         os._exit(code)
 

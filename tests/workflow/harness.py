@@ -80,8 +80,12 @@ class Clone:
             [sys.executable, Path(__file__).with_name("forked.py"), self.configfile],
             cwd=self.path,
             # Threads are the configuration's: one, as Snakemake says to a job.
-            env={**os.environ, "PYTHONPATH": str(self.path / "src"), "OMP_NUM_THREADS": "1",
-                 **noted},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(self.path / "src"),
+                "OMP_NUM_THREADS": "1",
+                **noted,
+            },
             capture_output=True,
             text=True,
             timeout=1200,

@@ -1,4 +1,4 @@
-"""Top-level definitions of a module and the names that they use, by ``ast``; nothing is imported."""
+"""Top-level definitions of a module and the names that they use; nothing is imported."""
 
 from __future__ import annotations
 
@@ -107,11 +107,15 @@ def _strip(tree: ast.Module) -> ast.Module:
         if not isinstance(getattr(node, "body", None), list):
             continue
         body = node.body  # type: ignore[attr-defined]
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-                body = body[1:]
+        documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        if isinstance(node, documented) and body and _is_text(body[0]):
+            body = body[1:]
         node.body = [each for each in body if not _is_for_types(each)]  # type: ignore[attr-defined]
     return tree
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_for_types(node: ast.stmt) -> bool:

@@ -12,10 +12,10 @@ from bindscope.config.loading import load_config
 from bindscope.config.models import Controlled
 from bindscope.config.references import section_of
 from bindscope.config.root import Config
+from bindscope.core.definitions import save_cache
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Step, Study, TableEntry
-from bindscope.core.definitions import save_cache
 from bindscope.core.registries import studies
 from bindscope.graph.activations import add_weights
 from bindscope.graph.data import check_programs, check_split

@@ -120,8 +120,7 @@ def _add_measurements(
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
     about = {**split, "estimators": list(entry.estimators)}
-    # All analyses of a job are in one module.
-    sums, edits_of = (ANALYSES["decomposition"],), (ANALYSES["editing"],)
+    sums = [ANALYSES[name] for name in ("recognition", "decomposition", "removal", "alignment")]
     graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made, runs=sums)
     single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
     read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
@@ -132,7 +131,7 @@ def _add_measurements(
             names,
             {**about, "strengths": list(entry.strengths)},
             edits,
-            runs=edits_of,
+            runs=[ANALYSES["editing"]],
         )
     _add_complexity(graph, entry, names, split, read)
 
