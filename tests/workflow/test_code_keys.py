@@ -88,7 +88,7 @@ def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
                 for study in studies().values() for entry in study.figures}  # fmt: skip
     for product in ci_products():
         if product.rule == "figure":
-            (path,) = roots({"runs": [json.loads(product.spec)["implementation"]]})
+            path, _, _ = product.content["implementation"].partition(":")
             module = f"{path.removeprefix('bindscope.').replace('.', '/')}.py"
             assert label(product) in holders()[module]
             assert holders()[module] <= of_study[product.wildcards["figure"]]
