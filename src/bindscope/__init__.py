@@ -13,9 +13,12 @@ if TYPE_CHECKING:
         binding_information as binding_information,
     )
     from bindscope.studies.concepts.measure import concepts as concepts
+    from bindscope.studies.same_object.measure import same_object as same_object
 
 __version__ = "0.1.0"
-__all__ = ["binding_ids", "binding_information", "concepts", "example", "open"]
+__all__ = [
+    "binding_ids", "binding_information", "concepts", "example", "open", "same_object",
+]  # fmt: skip
 
 # Lazy, so that a script that only writes a manifest does not import what a notebook needs.
 _EXPORTS = {
@@ -24,6 +27,7 @@ _EXPORTS = {
     "concepts": "bindscope.studies.concepts.measure:concepts",
     "example": "bindscope.arrays.example:example",
     "open": "bindscope.notebook:open",
+    "same_object": "bindscope.studies.same_object.measure:same_object",
     "run_job": "bindscope.core.job:run_job",
 }
 

@@ -112,8 +112,8 @@ def fitted_product(folder, probe, model, samples, tokens, layers):
     files = {name: str(base.with_suffix(f".{name}.jsonl")) for name in outputs}
     names = {"dataset": "blobs", "model": model, "probe": probe, "control": "none"}
     spec = {**SPEC, "layers": layers}
-    results = fit_layers(PROBES[probe], samples, tokens, spec)
-    write_results(SimpleNamespace(**files), results, {**names, "family": probe, **KEYS})
+    results = fit_layers(PROBES[probe], samples, tokens, spec, {**names, **KEYS})
+    write_results(SimpleNamespace(**files), results)
     return Given({**names, **KEYS}, files)
 
 
@@ -190,6 +190,7 @@ def row(model, layer, family, accuracy, **columns):
     base = {
         "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
         "control": "none", "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
+        "flags": "",
         "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
         **{f"{name}{end}": np.nan for name in LEADS for end in ("", "_low", "_high")},
         **ends("image_majority_lead", 0.2),
@@ -200,6 +201,36 @@ def row(model, layer, family, accuracy, **columns):
 def verdicts(rows, groups=()):
     found = judge(CLAIMS, probe_effects(with_groups(pd.DataFrame(rows), groups)))
     return {one.claim.name.removeprefix("quadratic-over-"): one for one in found}
+
+
+@pytest.mark.parametrize("flags", ["not_converged", "diverged;not_converged"])
+@pytest.mark.parametrize("family", ["class_position", "class_pointwise", "position", "quadratic"])
+def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family, flags):
+    rows = [
+        row("a", "2", "quadratic", 0.9, **ends("position_lead", 0.2),
+            **ends("last_layer_lead", 0.1)),
+        row("a", "4", "quadratic", 0.8),
+        row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
+        row("a", "2", "class_pointwise", 0.8, **ends("quadratic_lead", 0.1)),
+        row("a", "2", "class_position", 0.85, **ends("quadratic_lead", 0.05)),
+        row("none", "none", "position", 0.7),
+    ]  # fmt: skip
+    assert {one.verdict for one in verdicts(rows).values()} == {"holds"}
+    for one in rows:
+        if one["family"] == family and (family, one["layer"]) != ("quadratic", "2"):
+            one["flags"] = flags
+    bad = verdicts(rows)
+    untestable = {name for name, one in bad.items() if one.verdict == "not testable"}
+    assert (
+        untestable
+        == {
+            "class_position": {"class-position"},
+            "class_pointwise": {"class", "class-position"},
+            "position": {"position", "class-position"},
+            "quadratic": {LAST_LAYER},
+        }[family]
+    )
+    assert all(f"a fit of the family {family}" in bad[name].reason for name in untestable)
 
 
 def test_a_claim_holds_where_its_corrected_interval_is_above_zero():

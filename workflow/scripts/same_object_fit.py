@@ -24,11 +24,11 @@ def main(job: "Job") -> None:
         tokens |= {split: job.input[split] for split in SPLITS}
     names = {
         "dataset": wildcards["dataset"], "model": wildcards.get("model", NO_MODEL),
-        "probe": wildcards["probe"], "family": probe.family, "control": spec["control"],
-        **job.keys,
+        "probe": wildcards["probe"], **job.keys,
     }  # fmt: skip
     with hold_device(probe.device) as device, made_current(device):
-        write_results(job.output, fit_layers(probe, job.input.samples, tokens, spec), names)
+        results = fit_layers(probe, job.input.samples, tokens, spec, names)
+        write_results(job.output, results)
 
 
 if "snakemake" in globals():

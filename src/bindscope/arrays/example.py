@@ -22,17 +22,20 @@ class Example:
     arrays
         Name of a representation -> float32, scenes first.
     objects
-        A row per object: `scene`, then a column per kind of value.
+        A row per object: `scene`, then a column per kind of value, or `segment` and `class`.
     truth
         Name of a representation -> what was planted in it, by quantity.
     space
         The scene distribution, as `binding_information` takes it; None where no function needs it.
+    segments
+        Object of each patch (N, T), as `same_object` takes it; likewise.
     """
 
     arrays: Mapping[str, Any]
     objects: pd.DataFrame
     truth: Mapping[str, Mapping[str, float]]
     space: Mapping[str, Any] | None = field(default=None)
+    segments: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +65,8 @@ def example(name: str, n: int | None = None, random_state: int = 0) -> Any:
     ----------
     name
         ``"matching"``: scenes for `binding_information`; ``"pairs"``: embeddings of pairs of
-        objects for `concepts`; ``"two-things"``: a model for `binding_ids`.
+        objects for `concepts`; ``"clutter"``: patch tokens for `same_object`; ``"two-things"``: a
+        model for `binding_ids`.
     n
         Number of scenes; default: enough for a run in seconds.
     random_state

@@ -157,6 +157,8 @@ def claims_line(claims: pd.DataFrame) -> str:
     """Say how many claims hold, for `Summary.closing`."""
     n = claims["verdict"].value_counts()
     untested = int(n.get("not testable", 0))
+    if untested == len(claims):
+        return "Claims (.claims): none could be tested."
     more = f"; {untested} not testable" if untested else ""
     return (
         f"Claims (.claims): {int(n.get('holds', 0))} of {len(claims) - untested} hold, corrected "

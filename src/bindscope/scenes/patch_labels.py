@@ -148,7 +148,7 @@ def patch_pieces(masks: Ints, instances: NDArray[np.int16], grid: Grid) -> NDArr
     found = (instances > 0).astype(np.int16)
     for i, mask in enumerate(masks):
         numbers = _pieces(mask)
-        if numbers.max(initial=0) < 2:
+        if numbers.max(initial=0) < 2 or not found[i].any():
             continue
         shown = np.repeat(np.repeat(instances[i].reshape(grid), mask.shape[0] // grid[0], 0),
                           mask.shape[1] // grid[1], 1)  # fmt: skip

@@ -86,7 +86,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     table
         `same_object` with groups (`views.with_groups`).
     """
-    rows = fitted(table)
+    rows = _with_position_flags(fitted(table), table)
     of_models = rows[rows["n_layers"].fillna(0) > 0]
     rows = of_models if len(of_models) else rows
     effects: list[Effect] = []
@@ -100,7 +100,12 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
         position = _first(here, QUADRATIC)
         if position["position_lead"].notna().any():
             gains = _gains(position, "position_lead")
-            effects.append(_effect("quadratic-over-position", here, QUADRATIC, gains))
+            missing = _unended(_first(here, QUADRATIC), "position", "position_flags")
+            effects.append(
+                _without("quadratic-over-position", here, missing)
+                if missing
+                else _effect("quadratic-over-position", here, QUADRATIC, gains)
+            )
         effects += _inner_layer(of_group)
     for place in best_layers(rows, WITH_POSITION).itertuples(index=False):
         here = rows[(rows["dataset"] == place.dataset) & (rows["group"] == place.group)]
@@ -117,13 +122,33 @@ def _over_rival(rows: pd.DataFrame, leader: str, family: str, claim: str) -> Eff
     if others["model"].nunique() < rows.loc[rows["family"] == leader, "model"].nunique():
         missing = f"no probe of the family {family} was fitted to this layer"
         return _without(claim, rows, missing)
-    found = [_best(others, column)]
+    found, missing = [_best(others, column)], _unended(others, family)
     if family == "class_position":
         less = rows[(rows["family"] == "class_pointwise") & rows[column].notna()]
         found += [_best(less, column)] if len(less) else []
-        positions = _gains(_first(rows, leader), "position_lead")
+        first = _first(rows, leader)
+        positions = _gains(first, "position_lead")
         found += [positions] if positions["value"].notna().all() else []
-    return _effect(claim, rows, leader, *found)
+        missing = (
+            missing
+            or _unended(less, "class_pointwise")
+            or _unended(first, "position", "position_flags")
+        )
+    return _without(claim, rows, missing) if missing else _effect(claim, rows, leader, *found)
+
+
+def _unended(rivals: pd.DataFrame, family: str, column: str = "flags") -> str:
+    """Say which rival would be stronger at its optimum than it was measured; empty if none."""
+    if rivals[column].str.contains("not_converged|diverged").any():
+        return f"a fit of the family {family}, with which it is compared, has not converged"
+    return ""
+
+
+def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Add the flags of the probe of positions of the same pairs; empty where there is none."""
+    positions = table[table["family"] == "position"].drop_duplicates(["dataset", "grid"])
+    flags = positions[["dataset", "grid", "flags"]].rename(columns={"flags": "position_flags"})
+    return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
 
 
 def _best(rows: pd.DataFrame, column: str) -> Gains:
@@ -139,6 +164,8 @@ def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
     inner = own[own["x"].gt(0) & (own["x"] < last)]
     if inner.empty or not (own["x"] == last).any():
         return []  # the last block was not read, or no layer between it and the first one's input
+    if missing := _unended(own[own["x"] == last], QUADRATIC):
+        return [_without(LAST_LAYER, inner, missing)]
     losses = inner.groupby("layer", sort=False)["val_loss_bits"].mean()
     here = rows[rows["layer"] == losses.idxmin()]
     return [

@@ -143,6 +143,11 @@ class PairData:
         return pairs
 
     @property
+    def n_images_with_pairs(self) -> int:
+        """Number of images with a pair."""
+        return int((self.pairs_of_images > 0).sum())
+
+    @property
     def n_pairs(self) -> int:
         """Number of pairs."""
         return int(self.pairs_of_images.sum())
@@ -363,6 +368,15 @@ class Pairs:
         return Block(
             start, x, instances, classes, valid, places, textures, pieces, windows, data.background
         )
+
+
+def trimmed(sample: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays (n, M, ...) of a sample up to the last patch of any image.
+
+    Few images have as many patches as were drawn at most; products of all grow with the square.
+    """
+    width = max(1, int((sample["patches"] >= 0).sum(1).max()))
+    return {name: values[:, :width] for name, values in sample.items()}
 
 
 def no_tokens(shape: tuple[int, ...]) -> ArrayRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +36,7 @@ class ProbeResult:
     Attributes
     ----------
     row
-        Columns of the table `same_object` but for names and keys; JSON.
+        Columns of the table `same_object`, JSON; names and keys by `fit_rows` only.
     strata
         Rows of the table `same_object_strata`, likewise.
     weights
@@ -52,6 +52,47 @@ class ProbeResult:
     weights: Mapping[str, npt.NDArray[np.float32]]
     history: list[dict[str, Any]]
     of_images: npt.NDArray[np.float32]
+
+
+def fit_rows(
+    probe: AnyScorer,
+    splits: Mapping[str, PairData],
+    names: Mapping[str, Any],
+    n_skipped: int,
+    *,
+    control: Control = "none",
+    **options: Any,
+) -> list[ProbeResult]:
+    """Fit a probe to one layer; its rows are whole, but for gains over other probes.
+
+    Parameters
+    ----------
+    probe
+        Its configuration.
+    splits
+        Patches of `train`, `val` and `test`.
+    names
+        Columns that name the fit: dataset, model, layer, keys.
+    n_skipped
+        Test images without a pair of patches.
+    control, options
+        As `fit_probe` has them.
+    """
+    here = {**names, "family": probe.family, "control": control,
+            "grid": "x".join(map(str, splits["test"].grid))}  # fmt: skip
+    about = {f"n_{name}_images": splits[name].n_images_with_pairs for name in ("train", "val")}
+    about["n_skipped"] = n_skipped
+    results = fit_probe(
+        probe, splits["train"], splits["val"], splits["test"], control=control, **options
+    )
+    return [
+        replace(
+            result,
+            row={**result.row, **about, **here},
+            strata=[{**row, **here} for row in result.strata],
+        )
+        for result in results
+    ]
 
 
 @flushed()

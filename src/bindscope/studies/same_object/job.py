@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.rows import Rows
-from bindscope.studies.same_object.data import KNOWN, Background, PairData
-from bindscope.studies.same_object.fit import ProbeResult, fit_probe
+from bindscope.studies.same_object.data import KNOWN, Background, PairData, trimmed
+from bindscope.studies.same_object.fit import ProbeResult, fit_rows
 from bindscope.studies.same_object.marks import NO_MODEL, weights_name
 from bindscope.studies.same_object.probes_config import AnyScorer
 
@@ -72,13 +72,12 @@ def pair_data(
     StoreError
         If tokens and patches are not of the same images.
     """
-    arrays = {name: sample.read(name) for name in SAMPLE_ARRAYS if name in sample.names}
-    # Few images have as many patches as were drawn at most; products of all grow with the square.
-    width = max(1, int((arrays["patches"] >= 0).sum(1).max()))
+    whole = {name: sample.read(name) for name in SAMPLE_ARRAYS if name in sample.names}
+    arrays = trimmed(whole)
     rows, columns = sample.attributes["grid"]
     split = sample.attributes["split"]
     reader = RowReader(tokens, ["patches"], layer, split) if tokens else None
-    wanted = arrays["patches"].shape
+    wanted = whole["patches"].shape
     if reader is not None and reader.shape[:2] != wanted:
         raise StoreError(
             str(tokens[0].manifest.path),
@@ -86,8 +85,7 @@ def pair_data(
             f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
             "run snakemake again, which makes both of the same images",
         )
-    arrays = {name: values[:, :width] for name, values in arrays.items()}
-    read = None if reader is None else FirstPatches(reader, width)
+    read = None if reader is None else FirstPatches(reader, arrays["patches"].shape[1])
     return PairData.of(arrays, read, (rows, columns), background)
 
 
@@ -96,8 +94,9 @@ def fit_layers(
     samples: Sequence[str],
     tokens: Mapping[str, Sequence[str]],
     spec: Mapping[str, Any],
-) -> Iterator[tuple[str, ProbeResult, dict[str, int | str]]]:
-    """Fit a probe to each layer of a block.
+    names: Mapping[str, Any],
+) -> Iterator[ProbeResult]:
+    """Fit a probe to each layer of a block, as `bindscope.same_object` does.
 
     Parameters
     ----------
@@ -109,10 +108,8 @@ def fit_layers(
         Manifests of their tokens by split; empty for what reads labels and positions alone.
     spec
         The job's `layers`, `seeds`, `control`, `background` and `intervals`.
-
-    Yields
-    ------
-    The layer's name, what was found, and columns that only this job knows: grid and counts.
+    names
+        Columns that the job knows: dataset, model, probe, keys.
     """
     opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
     stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
@@ -122,29 +119,13 @@ def fit_layers(
             split: pair_data(opened[split], stores[split], layer, spec["background"])
             for split in SPLITS
         }
-        counts = {f"n_{split}_images": _with_pairs(data[split]) for split in ("train", "val")}
-        about: dict[str, int | str] = {
-            "grid": "x".join(map(str, data["test"].grid)),
-            "n_skipped": skipped,
-            **counts,
-        }
-        results = fit_probe(
-            probe, data["train"], data["val"], data["test"], seeds=spec["seeds"],
-            control=spec["control"], **spec["intervals"],
+        yield from fit_rows(
+            probe, data, {**names, "layer": layer}, skipped,
+            seeds=spec["seeds"], control=spec["control"], **spec["intervals"],
         )  # fmt: skip
-        for result in results:
-            yield layer, result, about
 
 
-def _with_pairs(data: PairData) -> int:
-    return int((data.pairs_of_images > 0).sum())
-
-
-def write_results(
-    output: Any,
-    results: Iterator[tuple[str, ProbeResult, dict[str, int | str]]],
-    names: Mapping[str, Any],
-) -> None:
+def write_results(output: Any, results: Iterable[ProbeResult]) -> None:
     """Write rows, strata, weights, histories, and what is told right of each test image.
 
     Parameters
@@ -153,19 +134,16 @@ def write_results(
         Paths `rows`, `strata`, `weights`, `history`, `images`.
     results
         What `fit_layers` yields.
-    names
-        Columns that the job knows: dataset, model, probe, family, control, keys.
     """
     rows, strata, history = [], [], []
     weights: dict[str, NDArray[Any]] = {}
     of_images: dict[str, NDArray[Any]] = {}
-    for layer, result, about in results:
-        here = {**names, "layer": layer, "grid": about["grid"]}
-        rank = int(result.row["rank"] or 0)
-        rows.append({**result.row, **about, **here, "rank": rank})
-        strata += [{**row, **here, "rank": rank} for row in result.strata]
+    for result in results:
+        layer = result.row["layer"]
+        rows.append(result.row)
+        strata += result.strata
         history += [{"layer": layer, **row} for row in result.history]
-        which = weights_name(layer, result.row["seed"], rank)
+        which = weights_name(layer, result.row["seed"], result.row["rank"])
         weights |= {
             f"{which}.{name}": np.ascontiguousarray(value) for name, value in result.weights.items()
         }

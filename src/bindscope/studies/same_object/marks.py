@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 NO_MODEL = "none"  # model and layer of what reads labels and positions alone
+WITHOUT_MODEL: Final = ("position", "baseline")  # families that do
+LEADING: Final = ("quadratic", "quadratic_position")  # families whose gains over others are judged
 # Whose edits claims are about: what a probe reads outside the subspaces of class and position.
 JUDGED: Final = "beyond"
 CONTROLS: Final = ("random", "matched", "variance", "mean")  # of it

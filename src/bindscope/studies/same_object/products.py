@@ -30,16 +30,15 @@ from bindscope.studies.same_object.config import (
     used_scenes,
 )
 from bindscope.studies.same_object.effects.products import EFFECTS, HEADS, add_effects
+from bindscope.studies.same_object.marks import LEADING, WITHOUT_MODEL
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.registry import FAMILIES
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
-WITHOUT_MODEL = ("position", "baseline")
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
-LEADING = ("quadratic", "quadratic_position")  # families whose gains over others are judged
 # Families that a claim about a leading probe compares it with, at whatever layer it is judged.
 RIVALS = (
     "linear", "diagonal", "quadratic_position", "class_pointwise", "class_position",

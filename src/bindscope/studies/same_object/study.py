@@ -152,4 +152,5 @@ STUDY = Study(
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
+    examples={"clutter": f"{_HERE}.examples:clutter"},
 )

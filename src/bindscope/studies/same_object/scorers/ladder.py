@@ -14,7 +14,12 @@ from torch import Tensor
 
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Pairs, TokenNorm
-from bindscope.studies.same_object.scorers.base import Fitted, Task, scaling_arrays
+from bindscope.studies.same_object.scorers.base import (
+    Fitted,
+    Task,
+    scaling_arrays,
+    simple_columns,
+)
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
     Optimum,
@@ -126,14 +131,12 @@ def fit(config: LinearScorer | DiagonalScorer | QuadraticScorer, task: Task) -> 
     arrays = {"eigenvalues": lambdas.cpu().numpy(), "eigenrows": rows.cpu().numpy()}
     full = replace(full, weights={**full.weights, **arrays})
     ranks = sorted({min(rank, form.dim) for rank in config.ranks})
-    cut = [
-        replace(
-            full, scorer=FormScorer(form, truncated(form, found.theta, lambdas, rows, rank)),
-            rank=rank, weights={}, history=(),
-            columns=spectrum_columns(lambdas[:rank]) | {"flags": full.columns["flags"]},
-        )
-        for rank in ranks
-    ]  # fmt: skip
+    cut = []
+    for rank in ranks:
+        scorer = FormScorer(form, truncated(form, found.theta, lambdas, rows, rank))
+        columns = simple_columns(scorer, this.pairs) | spectrum_columns(lambdas[:rank])
+        columns["flags"] = full.columns["flags"]
+        cut.append(replace(full, scorer=scorer, rank=rank, weights={}, history=(), columns=columns))
     return [*cut, full]
 
 

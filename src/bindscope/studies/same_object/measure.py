@@ -1,0 +1,224 @@
+"""Pairs of patches of one object in arrays, the study's public function.
+
+The same steps as the pipeline's: patches are drawn by `patch_samples.sample`, probes are fitted by
+`fit.fit_rows`, which the fit's job calls too, and compared by `leads.add_leads`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from bindscope.arrays.inputs import (
+    Representation,
+    device_kind,
+    on_threads,
+    random_split,
+    read_layers,
+    read_split,
+)
+from bindscope.arrays.result import Result
+from bindscope.config.wording import instead
+from bindscope.core.devices import hold_device, made_current
+from bindscope.core.errors import InputError
+from bindscope.core.progress import progress_bar
+from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.array_samples import (
+    WHERE,
+    ArraySamples,
+    Integers,
+    draw_samples,
+    read_labels,
+)
+from bindscope.studies.same_object.config import Intervals, PatchSampling
+from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.fit import ProbeResult, fit_rows
+from bindscope.studies.same_object.leads import add_leads
+from bindscope.studies.same_object.marks import NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.registry import FAMILIES
+
+ARRAYS: Final = "arrays"  # dataset and model of the rows
+SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
+FEWEST_SCENES: Final = 30
+_NEED_CLASSES: Final = ("class_pointwise", "class_position")
+_VIEW: Final = "bindscope.studies.same_object.result_view:VIEW"
+
+
+def same_object(
+    patches: Any,
+    segments: Any,
+    *,
+    classes: Any = None,
+    probes: Sequence[str | Mapping[str, Any] | AnyScorer] = (
+        "quadratic", "class_position", "position",
+    ),
+    groups: Any = None,
+    split: Any = None,
+    random_state: int = 0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+) -> Result:  # fmt: skip
+    """Measure how well patch tokens predict whether two patches show the same object.
+
+    Parameters
+    ----------
+    patches
+        Patch tokens (N, T, d), row by row, without [CLS] and registers; or ``{layer: array}``.
+        NumPy, torch, what `numpy.asarray` reads; memory-mapped, Zarr and HDF5 are read in parts.
+    segments
+        Ids of objects per patch, integers (N, T), or masks (N, H, W), of which a patch shows the
+        object with most of its pixels; (N, rows, columns) for grids that are not square. 0: none.
+    classes
+        A DataFrame with a row per object: `scene`, `segment` and `class`; or integers above 0: per
+        patch, (N, T), or per object, (N, objects), in the order of ids from 1 on.
+    probes
+        Families, or probes as in the configuration (``{"family": "quadratic", "ranks": [8]}``).
+    groups, split
+        Labels (N,) of near-duplicates, which stay on one side of the split (70, 10 and 20 %); or
+        `train`, `val` or `test` for each scene (N,).
+    random_state, device
+        Seed of the split, of the patches that are drawn (64 a scene) and of the probes; where
+        probes named by their family are fitted.
+
+    Returns
+    -------
+    Result
+        A row per layer and probe, with the columns of docs/tables.md; shares of test pairs.
+
+    Raises
+    ------
+    InputError
+        If inputs do not fit together, or a part of the split has no pair.
+
+    Examples
+    --------
+    >>> import bindscope as bs
+    >>> data = bs.example("clutter", n=100)
+    >>> result = bs.same_object(data.arrays, data.segments, probes=["quadratic", "position"])
+    >>> result.best["layer"]
+    'objects'
+    """
+    layers = read_layers(patches, WHERE, "patches", axes=(3,))
+    n, n_patches, _ = next(iter(layers.values())).shape
+    for layer, tokens in layers.items():
+        if tokens.shape[1] != n_patches:
+            raise InputError(
+                WHERE, f"layer {layer!r} has {tokens.shape[1]} patches, and others {n_patches}",
+                "give layers of one patch grid in a call",
+            )  # fmt: skip
+    chosen = [_probe(entry, device_kind(device)) for entry in probes]
+    index = _split(n, split, groups, random_state)
+    labels = read_labels(segments, classes, n, n_patches)
+    samples = draw_samples(labels, index, PatchSampling(seed=random_state))
+    used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
+    rows = _measured(used, layers, samples, random_state)
+    if classes is None:
+        rows = _without_classes(rows)
+    notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    return Result(rows, _VIEW, notes)
+
+
+def _split(n: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
+    """Return the scenes of each part, ascending."""
+    if n < FEWEST_SCENES:
+        raise InputError(
+            WHERE, f"there are {n} scenes", f"give at least {FEWEST_SCENES}, better hundreds"
+        )
+    if split is None:
+        return random_split(n, SHARES, groups, random_state, WHERE)
+    if groups is not None:
+        raise InputError(WHERE, "both `split` and `groups` are given", "give one of them")
+    return read_split(split, n, SPLITS, WHERE)
+
+
+def _probe(entry: str | Mapping[str, Any] | AnyScorer, device: str) -> AnyScorer:
+    """Return a probe's configuration; its name is its family where it has none."""
+    if not isinstance(entry, str | Mapping):
+        return entry
+    options: dict[str, Any] = {"family": entry} if isinstance(entry, str) else dict(entry)
+    family = options.get("family")
+    if family not in FAMILIES:
+        raise InputError(
+            WHERE, f"there is no probe family {family!r}{instead(family, [*FAMILIES])}",
+            f"choose among {', '.join(FAMILIES)}",
+        )  # fmt: skip
+    options = {"name": str(family).replace("_", "-"), "device": device, **options}
+    try:
+        probe: AnyScorer = TypeAdapter(AnyScorer).validate_python(options)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"][1:]))
+        raise InputError(
+            WHERE, f"probe {family!r}: {where}: {problem['msg']}", "see config/README.md"
+        ) from error
+    return probe
+
+
+def _measured(
+    probes: Sequence[AnyScorer],
+    layers: Mapping[str, Representation],
+    samples: ArraySamples,
+    random_state: int,
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Fit every probe to every layer, those that read no token once; compare them."""
+    tasks = [(probe, layer) for layer in layers for probe in probes
+             if probe.family not in WITHOUT_MODEL]  # fmt: skip
+    tasks += [(probe, NO_MODEL) for probe in probes if probe.family in WITHOUT_MODEL]
+    if not tasks:
+        raise InputError(WHERE, "there is no probe to fit", 'add "quadratic" to `probes`')
+    intervals = Intervals().model_dump()
+    n_skipped = samples.skipped["test"].total()
+    results: list[ProbeResult] = []
+    read: tuple[str, Mapping[str, PairData]] = NO_MODEL, samples.data
+    for probe, layer in progress_bar(tasks, "fits"):
+        if layer != read[0]:
+            read = layer, samples.data if layer == NO_MODEL else samples.with_tokens(layers[layer])
+        model = NO_MODEL if layer == NO_MODEL else ARRAYS
+        names = {
+            "dataset": ARRAYS, "model": model, "layer": layer, "probe": probe.name, "spec_key": "",
+            "code_key": "",
+        }  # fmt: skip
+        with on_threads(probe.threads), hold_device(probe.device) as held, made_current(held):
+            results += fit_rows(probe, read[1], names, n_skipped, seeds=[random_state], **intervals)
+    for result in results:
+        result.row["n_layers"] = None
+    counted = [(result.row, result.of_images.astype(np.float64)) for result in results]
+    add_leads(counted, intervals["bootstrap_samples"], intervals["bootstrap_seed"])
+    strata = tuple(row for result in results for row in result.strata)
+    return {"same_object": tuple(result.row for result in results), "same_object_strata": strata}
+
+
+def _without_classes(
+    rows: Mapping[str, Sequence[dict[str, Any]]],
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """Leave out what is said of classes."""
+    return {
+        "same_object": tuple({**row, "class_oracle_accuracy": None} for row in rows["same_object"]),
+        "same_object_strata": tuple(
+            row for row in rows["same_object_strata"] if row["same_class"] == "all"
+        ),
+    }
+
+
+def _notes(
+    samples: ArraySamples, n_patches: int, unused: Sequence[str], groups: Any
+) -> tuple[str, ...]:
+    """Say what was left out, and why."""
+    notes = [f"{name} was not fitted: it needs `classes`." for name in unused]
+    skipped = sum(samples.skipped.values(), Counter[str]())
+    if skipped:
+        reasons = ", ".join(f"{reason} ({n})" for reason, n in skipped.most_common())
+        notes.append(f"{skipped.total()} scenes were left out: {reasons}.")
+    most = max(int((patches >= 0).sum(1).max()) for patches in samples.patches.values())
+    if most < n_patches:
+        notes.append(
+            f"At most {most} of the {n_patches} patches of a scene are in pairs: drawn, and most "
+            "of their pixels of one object."
+        )
+    if groups is not None:
+        notes.append("Intervals resample scenes, not groups: they may be too narrow.")
+    return tuple(notes)

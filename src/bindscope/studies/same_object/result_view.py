@@ -1,0 +1,153 @@
+"""How a result of `bindscope.same_object` is shown: table, row to quote, claims, plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from bindscope.arrays.result import Result, Row, Summary, View, claims_line
+from bindscope.figures.colours import BLUE, GREY
+from bindscope.figures.facets import wrapped
+from bindscope.figures.style import handle, styled, values_along_x
+from bindscope.statistics.claims import Effect
+from bindscope.studies.same_object.claims import CLAIMS, probe_effects
+from bindscope.studies.same_object.marks import LEADING, NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
+from bindscope.tables.schema import frame_of
+
+# Columns that only a run of the workflow can fill.
+_OF_A_RUN: Final = (
+    "dataset", "model", "control", "n_layers", "spec_key", "code_key", "last_layer_lead",
+    "last_layer_lead_low", "last_layer_lead_high",
+)  # fmt: skip
+_GUESS: Final = "image_majority_accuracy"
+_ARRAYS: Final = "arrays"
+
+
+def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
+    """Return the table with the pipeline's columns, less those that arrays do not have."""
+    fits = rows["same_object"]
+    absent = {*_OF_A_RUN}
+    if {row["layer"] for row in fits} <= {"", NO_MODEL}:
+        absent |= {"layer"}
+    columns = tuple(c for c in SAME_OBJECT_SCHEMA.columns if c.name not in absent)
+    names = [column.name for column in columns]
+    return frame_of(
+        [{name: row.get(name) for name in names} for row in fits],
+        replace(SAME_OBJECT_SCHEMA, columns=columns),
+    )
+
+
+def _whole(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of forms that are not truncated."""
+    return table[table["rank"] == 0]
+
+
+def best_row(table: pd.DataFrame) -> pd.Series[Any]:
+    """Return the quadratic probe of the layer with the smallest validation loss.
+
+    Without one, the best of the other probes.
+    """
+    rows = _whole(table)
+    for family in (*LEADING, *dict.fromkeys(rows["family"])):
+        if (of_family := rows[rows["family"] == family])["val_loss_bits"].notna().any():
+            return of_family.loc[of_family["val_loss_bits"].idxmin()]
+    return rows.iloc[0]
+
+
+def result_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measures of the study's claims, layer by layer."""
+    layers = table["layer"] if "layer" in table else pd.Series("", table.index)
+    reads_none = table["family"].isin(WITHOUT_MODEL)
+    model = layers.mask(reads_none, NO_MODEL)
+    rows = table.assign(
+        dataset=_ARRAYS, group=model, model=model, control="none", n_layers=float("nan"),
+        layer=reads_none.map({True: NO_MODEL, False: "0"}),
+    )  # fmt: skip
+    found = []
+    for effect in probe_effects(rows):
+        name = effect.where.removesuffix(f" on {_ARRAYS}, layer 0")
+        found.append(replace(effect, where=f"layer {name}" if name else "patches"))
+    return found
+
+
+def summarize(result: Result) -> Summary:
+    """Return accuracies as text: a row per probe, a column per layer."""
+    rows = _whole(result.table)
+    first, quoted = rows.iloc[0], result.best
+    layers = rows.get("layer", pd.Series("", rows.index))
+    cells = pd.DataFrame(
+        {
+            "probe": rows["probe"],
+            "layer": layers.mask(rows["family"].isin(WITHOUT_MODEL), ""),
+            "accuracy": [_percent(row) for row in rows.to_dict("records")],
+        }
+    )
+    wide = cells.pivot_table(index="probe", columns="layer", values="accuracy", aggfunc="first")
+    wide = wide.reindex(
+        index=cells["probe"].unique(), columns=sorted(cells["layer"].unique(), key=_order(layers))
+    )
+    wide.columns = [f"layer {name}" if name else _no_layer(layers) for name in wide.columns]
+    heading = (
+        f"Same object: % of {first['n_pairs']:,} pairs of patches in {first['n_images']} test "
+        "scenes that probes classify correctly (95 % CI over scenes)"
+    )
+    closing = [
+        f"Best constant guess in each scene: {100 * first[_GUESS]:.1f} %. To quote: "
+        f"{_name(quoted)}: {100 * quoted['image_majority_lead']:+.1f} points above it.",
+        claims_line(result.claims),
+    ]
+    if (flagged := rows[rows["flags"].ne("")]).size:
+        closing.append(f"{len(flagged)} of {len(rows)} fits have flags (.table): no evidence.")
+    return Summary(heading, wide.reset_index().fillna(""), tuple(closing))
+
+
+def _order(layers: pd.Series[Any]) -> Any:
+    """Return the order of layers, the column of what reads none last."""
+    place = {name: i for i, name in enumerate(dict.fromkeys(layers))}
+    return lambda name: place.get(name, len(place)) if name else len(place)
+
+
+def _no_layer(layers: pd.Series[Any]) -> str:
+    return "no tokens" if {*layers} - {"", NO_MODEL} else "correct"
+
+
+def _name(row: Mapping[Any, Any]) -> str:
+    layer = f"layer {row['layer']}, " if row.get("layer", NO_MODEL) != NO_MODEL else ""
+    return f"{layer}{row['probe']} probe"
+
+
+def _percent(row: Mapping[Any, Any]) -> str:
+    value, low, high = (100 * row[f"accuracy{end}"] for end in ("", "_low", "_high"))
+    return f"{value:.1f}" + ("" if pd.isna(low) else f" ({low:.1f} to {high:.1f})")
+
+
+@styled
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw the accuracy of each probe, a panel per layer; dotted: the best guess in each scene."""
+    rows = _whole(table)
+    probes = [*dict.fromkeys(rows["probe"])]
+    layers = rows.get("layer", pd.Series("", rows.index))
+    without = rows["family"].isin(WITHOUT_MODEL)
+    names = [*dict.fromkeys(layers[~without])] or [""]
+    grid = wrapped(names, 3, (0.7, 0.8 + 0.25 * len(probes)), sharex=True, sharey=True)
+    for layer, axes in grid.panels.items():
+        for row in rows[without | (layers == layer)].to_dict("records"):
+            y, ends = probes.index(row["probe"]), (row["accuracy_low"], row["accuracy_high"])
+            axes.plot(100 * row["accuracy"], y, "o", color=BLUE, markersize=4)
+            axes.plot([100 * end for end in ends], (y, y), color=BLUE, linewidth=1.2)
+        axes.axvline(100 * rows[_GUESS].iloc[0], color=GREY, linestyle=":")
+        axes.set_title(f"layer {layer}" if layer else "")
+        values_along_x(axes)
+    grid.left[0].set_yticks(range(len(probes)), probes)
+    grid.left[0].set_ylim(len(probes) - 0.5, -0.5)
+    grid.label("% of pairs classified correctly")
+    looks = {"probe": {"color": BLUE, "marker": "o", "linestyle": "none"}}
+    return grid.legend(looks, handle("best guess in each scene", color=GREY, linestyle=":"))
+
+
+VIEW: Final = View(result_table, best_row, CLAIMS, result_effects, summarize, draw)
