@@ -343,7 +343,8 @@ def snippets(page: str) -> list[str]:
     """The Python blocks of a page that call a public function of arrays."""
     blocks = (ROOT / page).read_text().split("```python\n")[1:]
     code = [block.partition("```")[0] for block in blocks]
-    return [block for block in code if re.search(r"bs\.(binding_information|concepts)\(", block)]
+    called = re.compile(r"bs\.(binding_information|concepts|same_object)\(")
+    return [block for block in code if called.search(block)]
 
 
 @pytest.mark.slow
@@ -360,6 +361,8 @@ def test_snippets_run_as_they_are_written(
         exec(compile(code, page, "exec"), {})
         assert time.process_time() - before < 60
         assert "≥ 4.5" in (out := capsys.readouterr().out) or "points above" in out
+        if "same_object" in code:
+            assert f"```text\n{out}```" in (ROOT / page).read_text()
 
 
 @pytest.mark.parametrize("name", bindscope.__all__)
@@ -370,7 +373,7 @@ def test_public_names_are_documented_and_shown_by_tab_completion(name: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["binding_information", "concepts", "example"])
+@pytest.mark.parametrize("name", ["binding_information", "concepts", "example", "same_object"])
 def test_docstring_examples(name: str) -> None:
     parsed = doctest.DocTestFinder().find(getattr(bindscope, name), name)
     examples = [one for test in parsed for one in test.examples]

@@ -299,7 +299,9 @@ def draw_samples(
     InputError
         If no image of a split has a pair.
     """
-    patches, data, skipped = {}, {}, {}
+    patches: dict[str, npt.NDArray[np.int16]] = {}
+    data: dict[str, PairData] = {}
+    skipped: dict[str, Counter[str]] = {}
     for name in SPLITS:
         rows = index[name]
         arrays, reasons = _sample(images, rows, sampling, name)

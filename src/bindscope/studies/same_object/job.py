@@ -115,7 +115,7 @@ def fit_layers(
     stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
     skipped = len(opened["test"].attributes["skipped"])
     for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
-        data = {
+        data: dict[str, PairData] = {
             split: pair_data(opened[split], stores[split], layer, spec["background"])
             for split in SPLITS
         }

@@ -55,7 +55,7 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     rows = _whole(table)
     for family in (*LEADING, *dict.fromkeys(rows["family"])):
         if (of_family := rows[rows["family"] == family])["val_loss_bits"].notna().any():
-            return of_family.loc[of_family["val_loss_bits"].idxmin()]
+            return of_family.iloc[int(of_family["val_loss_bits"].to_numpy().argmin())]
     return rows.iloc[0]
 
 
@@ -98,7 +98,7 @@ def summarize(result: Result) -> Summary:
     )
     closing = [
         f"Best constant guess in each scene: {100 * first[_GUESS]:.1f} %. To quote: "
-        f"{_name(quoted)}: {100 * quoted['image_majority_lead']:+.1f} points above it.",
+        f"{_name(quoted.to_dict())}: {100 * quoted['image_majority_lead']:+.1f} points above it.",
         claims_line(result.claims),
     ]
     if (flagged := rows[rows["flags"].ne("")]).size:
