@@ -93,7 +93,7 @@ USE = """
         fits = graph.of("fit", probe="cubic")
         spec = json.loads(fits[0].spec)
         answers["code"] = fits[0].code
-        answers["files"] = sorted(name for name in closure(roots(spec))[0] if "cubic" in name)
+        answers["files"] = sorted(name for name in closure(roots(spec)).files if "cubic" in name)
         answers["rank"] = spec["probe"]["rank"]
         (figure,) = graph.of("figure", figure="tokens")
         answers["words"] = json.loads(figure.spec)["content"]["families"]["cubic"][1]

@@ -55,7 +55,8 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     rows = _whole(table)
     for family in (*LEADING, *dict.fromkeys(rows["family"])):
         if (of_family := rows[rows["family"] == family])["val_loss_bits"].notna().any():
-            return of_family.iloc[int(of_family["val_loss_bits"].to_numpy().argmin())]
+            first: pd.Series[Any] = of_family.sort_values("val_loss_bits", kind="stable").iloc[0]
+            return first
     return rows.iloc[0]
 
 
