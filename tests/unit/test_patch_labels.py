@@ -77,6 +77,14 @@ def test_pieces_are_those_that_hang_together_by_their_sides() -> None:
     ]
 
 
+def test_there_are_no_pieces_where_no_patch_shows_an_object_that_has_two() -> None:
+    mask = np.zeros((1, 8, 8), int)
+    mask[0, 0, 0] = mask[0, 7, 7] = 1  # two pieces, neither of which fills a patch
+    labels = patch_labels(mask, CLASSES, NO_STUFF, (2, 2))
+    assert not labels.instances.any()
+    np.testing.assert_array_equal(patch_pieces(mask, labels.instances, (2, 2)), [[0] * 4])
+
+
 def test_a_patch_has_the_label_of_most_of_its_pixels() -> None:
     mask = np.array(
         [

@@ -51,7 +51,7 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
     "quadratic_position": _CONVEX,
     "class_pointwise": _CONVEX,
     "class_position": {**_CONVEX, "iterations": 8},
-    "identity_pointwise": {"steps": 300, "queries": 6, "learning_rate": 1e-2},
+    "identity_pointwise": {"steps": 600, "queries": 6, "learning_rate": 1e-2},
     "position": {"steps": 60},
 }
 
