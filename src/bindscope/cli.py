@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -131,18 +131,7 @@ def parser() -> argparse.ArgumentParser:
     def configfile(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("--configfile", default=DEFAULT, help=f"configuration ({DEFAULT})")
 
-    new = command(
-        "new", _new, "write a configuration for your models next to the zoo's",
-        "my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
-    )  # fmt: skip
-    new.add_argument("file", nargs="?", metavar="FILE", help="file to write; left out: questions")
-    new.add_argument(
-        "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
-    )
-    new.add_argument(
-        "--study", choices=["binding_information", "same_object"], default="binding_information",
-        help="what is measured (binding_information)",
-    )  # fmt: skip
+    _add_new(command)
     plan = command(
         "plan", _plan, "show in a few lines what would run, and why",
         "--configfile config/presets/ci.yaml",
@@ -168,6 +157,26 @@ def parser() -> argparse.ArgumentParser:
     )
     zoo = command("zoo", _zoo, "write finished trainings to resources/zoo", "")
     zoo.add_argument("--configfile", default=ZOO_PRESET, help=f"configuration ({ZOO_PRESET})")
+    _add_impostors(command)
+    return top
+
+
+def _add_new(command: Callable[..., argparse.ArgumentParser]) -> None:
+    new = command(
+        "new", _new, "write a configuration for your models next to the zoo's",
+        "my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
+    )  # fmt: skip
+    new.add_argument("file", nargs="?", metavar="FILE", help="file to write; left out: questions")
+    new.add_argument(
+        "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
+    )
+    new.add_argument(
+        "--study", choices=["binding_information", "same_object"], default="binding_information",
+        help="what is measured (binding_information)",
+    )  # fmt: skip
+
+
+def _add_impostors(command: Callable[..., argparse.ArgumentParser]) -> None:
     impostors = command(
         "impostors",
         _impostors,
@@ -181,7 +190,6 @@ def parser() -> argparse.ArgumentParser:
     impostors.add_argument(
         "--write-reference", action="store_true", help="write resources/reference/claims.csv"
     )
-    return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -56,11 +56,11 @@ def test_claims_hold_where_binding_was_planted_and_nowhere_else() -> None:
     assert len(lines) <= 10
     assert "layer objects, quadratic probe: +" in str(result)
     assert "4,800 pairs of patches in 40 test scenes" in lines[0]
-    left, right = result.plot().axes
-    assert [axes.get_title(loc="left") or axes.get_title() for axes in (left, right)] == [
+    panels = result.plot().axes
+    assert [axes.get_title(loc="left") or axes.get_title() for axes in panels] == [
         "layer classes", "layer objects",
     ]  # fmt: skip
-    np.testing.assert_allclose(right.lines[0].get_xdata(), [100 * result.best["accuracy"]])
+    np.testing.assert_allclose(panels[1].lines[0].get_xdata(), [100 * result.best["accuracy"]])
 
 
 N = {"train": 30, "val": 10, "test": 15}
@@ -81,11 +81,11 @@ def stores(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
             for name, values in arrays.items():
                 writer.create(name, values.shape, str(values.dtype))
                 writer.write(name, values)
-        made = folder / f"{split}-tokens.json"
-        with StoreWriter(made.with_suffix(".zarr"), made, spec="{}", code="c") as writer:
+        manifest = folder / f"{split}-tokens.json"
+        with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="c") as writer:
             write_planted(Planted(noise=0.3, dim=40), open_store(path), writer)
         samples.append(str(path))
-        tokens[split] = [str(made)]
+        tokens[split] = [str(manifest)]
     return samples, tokens
 
 
@@ -124,10 +124,10 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
         patches, segments, classes=classes, probes=[probe], split=words, device="cpu"
     )
     of_a_run = {*names, "layer"} - {"probe"}
-    for mine, other in ((written, "same_object"), (strata, "same_object_strata")):
-        assert len(mine) == len(result.rows[other])
-        for row, found in zip(mine, result.rows[other], strict=True):
-            assert {key: found[key] for key in row if key not in of_a_run} == {
+    for mine, table in ((written, "same_object"), (strata, "same_object_strata")):
+        assert len(mine) == len(result.rows[table])
+        for row, entry in zip(mine, result.rows[table], strict=True):
+            assert {key: entry[key] for key in row if key not in of_a_run} == {
                 key: row[key] for key in row if key not in of_a_run
             }
     # Rows of truncated forms are rows of the tables too.
@@ -168,8 +168,8 @@ def test_classes_of_objects_and_of_patches_are_the_same() -> None:
         read_labels(DATA.segments, classes, 60, 16).labels.classes
         for classes in (DATA.objects, PATCH_CLASSES, per_object, named)
     ]
-    for found in labels:
-        np.testing.assert_array_equal(found, PATCH_CLASSES)
+    for entry in labels:
+        np.testing.assert_array_equal(entry, PATCH_CLASSES)
 
 
 def test_pieces_of_objects_are_those_of_masks() -> None:

@@ -215,12 +215,12 @@ def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family, fla
         row("a", "2", "class_position", 0.85, **ends("quadratic_lead", 0.05)),
         row("none", "none", "position", 0.7),
     ]  # fmt: skip
-    assert {one.verdict for one in verdicts(rows).values()} == {"holds"}
-    for one in rows:
-        if one["family"] == family and (family, one["layer"]) != ("quadratic", "2"):
-            one["flags"] = flags
+    assert {claim.verdict for claim in verdicts(rows).values()} == {"holds"}
+    for entry in rows:
+        if entry["family"] == family and (family, entry["layer"]) != ("quadratic", "2"):
+            entry["flags"] = flags
     bad = verdicts(rows)
-    untestable = {name for name, one in bad.items() if one.verdict == "not testable"}
+    untestable = {name for name, claim in bad.items() if claim.verdict == "not testable"}
     assert (
         untestable
         == {

@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "synthetic_release": {"numpy", "PIL"},
     "truth": {"numpy", "scipy"},
     "assignment_priors": {"numpy", "pyarrow", "scipy"},
-    "records": {"numpy", "pyarrow"},
+    "records": {"numpy", "pyarrow", "PIL"},  # decodes every image
     **dict.fromkeys(
         (
             "anchors",

@@ -89,7 +89,7 @@ BROKEN = {
     "column flags": {"flags": "odd"},
     "at most n_layers": {"layer": "5"},
     "column layer": {"layer": "last"},
-    "known family": {"options": "{}"},
+    "names a family": {"options": "{}"},
     "options is JSON": {"options": "rank 16"},
     "column status": {"status": "fine", "reason": "why"},
     "column control": {"control": "all"},

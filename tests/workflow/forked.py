@@ -94,12 +94,12 @@ class Calls:
 
     def _callers(self, frame: FrameType) -> list[CodeType]:
         """Return those of the clone, the nearest first."""
-        found, above = [], frame.f_back
+        codes, above = [], frame.f_back
         while above:
             if above.f_code.co_filename.startswith(self.clone):
-                found.append(above.f_code)
+                codes.append(above.f_code)
             above = above.f_back
-        return found
+        return codes
 
     def _module(self, code: CodeType) -> str:
         path = Path(code.co_filename.removeprefix(self.source)).with_suffix("")

@@ -44,7 +44,10 @@ _CONCEPTS = "src/bindscope/studies/concepts"
 _BINDING_IDS = "src/bindscope/studies/binding_id"
 HARMLESS = {
     (f"{_PAIRS}/schemas.py", "FAMILIES"),
-    (f"{_CONCEPTS}/schemas.py", "ENCODERS"),
+    *(
+        (f"{_CONCEPTS}/tables.py", name)
+        for name in ("ANALYSES", "EMBEDDING_NAME", "ENCODERS", "VECTORS")
+    ),
     (f"{_BINDING_IDS}/schemas.py", "EXPERIMENTS"),
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
@@ -202,6 +205,7 @@ NOT_READ = {
 # None where nobody gave them, and then in no spec: what had none of them keeps its key.
 LEFT_OUT = {
     "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.training.same_object",
+    "model.seeds",
 }  # fmt: skip
 
 

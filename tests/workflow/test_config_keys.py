@@ -27,10 +27,10 @@ WITHOUT_EFFECT = {
         "PythonModel.seeds", "ToyVision.seeds", "Zoo.seeds",
     ),
     "names an entry in messages": (
-        "Embeddings.name", "FitBlock.name", "LearningCurve.name", "PairFits.name",
+        "FitBlock.name", "LearningCurve.name", "PairFits.name",
     ),
     "is valid with its neighbors alone": (
-        "Effects.later", "Effects.layers", "Effects.weights", "Embeddings.texts",
+        "Effects.later", "Effects.layers", "Effects.weights",
         "GenomeSource.feature", "GenomeSource.n_categories", "GenomeSource.n_values",
         "PairSection.scenes", "PatchSampling.class_groups",
         "PlantedEncoder.name",

@@ -186,9 +186,9 @@ def test_jobs_call_nothing_that_their_code_key_lacks(
     missing = {}
     chained: dict[str, set[str]] = {}  # a product's path -> definitions in its two code hashes
     for product in build(config).products.values():  # inputs come before what is made of them
-        own = keys.closure(roots(product.content)).definitions
-        names = {f"{module}:{name}" for module, defined in own.items() for name in defined}
-        inputs = (given.path() for several in product.inputs.values() for given in several)
+        code = keys.closure(roots(product.content)).definitions
+        names = {f"{module}:{name}" for module, defined in code.items() for name in defined}
+        inputs = (product.path() for products in product.inputs.values() for product in products)
         chained[product.path()] = names.union(*(chained[path] for path in inputs))
         called = (calls / product.path().replace("/", ":")).read_text().split()
         assert called

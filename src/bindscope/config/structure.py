@@ -105,7 +105,7 @@ def tag_values(section: Schema, key: str) -> list[str]:
 
 
 def _allowed(section: Schema, key: str) -> str:
-    field = section["properties"].get(key, {})
+    field = section.get("properties", {}).get(key, {})
     return str(field.get("const", field.get("pattern")))
 
 
@@ -116,6 +116,9 @@ def choose(schema: Schema, value: Any) -> Schema:
         return found[0]
     if isinstance(value, list | tuple):
         return next((member for member in found if member.get("type") == "array"), {})
+    named = [member for member in found if "properties" in member]
+    if isinstance(value, Mapping) and len(named) == 1:
+        return named[0]
     if isinstance(value, Mapping) and (key := tag(found)):
         for section in found:
             given = str(value.get(key))

@@ -105,6 +105,13 @@ def binding_ids(
     if scenes is not None and not isinstance(scenes, Mapping):
         return _of_records(model, processor, scenes, experiments, batch_size, random_state, device)
     spec = _specification(scenes or {}, experiments, n, batch_size, random_state)
+    return _measure_drawn(model, processor, spec, batch_size, device)
+
+
+def _measure_drawn(
+    model: Any, processor: Any, spec: dict[str, Any], batch_size: int, device: str
+) -> Result:
+    """Measure a model on scenes of a task."""
     reading = Reading.of(spec)
     engine = _engine(model, processor, reading, batch_size, device)
     with _evaluating(model):

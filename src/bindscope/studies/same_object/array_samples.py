@@ -180,7 +180,7 @@ def _numbered(masks: Array) -> tuple[npt.NDArray[np.int32], list[Integers]]:
 
 
 def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) -> _Classes:
-    """Return how the classes of objects are found; that of no object is 0."""
+    """Return how the classes of objects are numbers; that of no object is 0."""
     if classes is None:
         return lambda first, ids, instances: np.zeros((len(ids), 1 + _most(ids)), np.int16)
     if hasattr(classes, "columns"):
@@ -198,20 +198,20 @@ def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) ->
         )  # fmt: skip
     codes = _codes(array)
 
-    def of(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
+    def look_up(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
         known = ids <= codes.shape[1]
-        found: npt.NDArray[np.int16] = codes[first + image, np.where(known, ids, 1) - 1] * known
-        return found
+        numbers: npt.NDArray[np.int16] = codes[first + image, np.where(known, ids, 1) - 1] * known
+        return numbers
 
-    return _by_image(of)
+    return _by_image(look_up)
 
 
 def _codes(array: Array) -> npt.NDArray[np.int16]:
     """Number classes from 1 on, in their order; 0 and below are none."""
     values, place = np.unique(array, return_inverse=True)
     codes = np.cumsum(values > 0) * (values > 0)
-    found: npt.NDArray[np.int16] = codes[place].reshape(array.shape).astype(np.int16)
-    return found
+    numbers: npt.NDArray[np.int16] = codes[place].reshape(array.shape).astype(np.int16)
+    return numbers
 
 
 def _classes_of_table(table: Any, n: int) -> _Classes:
@@ -225,23 +225,23 @@ def _classes_of_table(table: Any, n: int) -> _Classes:
     codes = table["class"].astype("category").cat.codes + 1
     known = dict(zip(zip(table["scene"], table["segment"], strict=True), codes, strict=True))
 
-    def of(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
+    def look_up(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
         return np.array([known.get((first + image, i), 0) for i in ids.tolist()], np.int16)
 
-    return _by_image(of)
+    return _by_image(look_up)
 
 
-def _by_image(of: Callable[[int, int, Integers], npt.NDArray[np.int16]]) -> _Classes:
+def _by_image(look_up: Callable[[int, int, Integers], npt.NDArray[np.int16]]) -> _Classes:
     """Return classes by a function of the first image of a block, an image in it, and its ids."""
 
     def find(
         first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
     ) -> npt.NDArray[np.int16]:
-        found = np.zeros((len(ids), 1 + _most(ids)), np.int16)
+        numbers = np.zeros((len(ids), 1 + _most(ids)), np.int16)
         for i, each in enumerate(ids):
-            found[i, 1 : 1 + len(each)] = of(first, i, each)
-        _refuse_without_class(found, first, ids, instances)
-        return found
+            numbers[i, 1 : 1 + len(each)] = look_up(first, i, each)
+        _refuse_without_class(numbers, first, ids, instances)
+        return numbers
 
     return find
 
@@ -253,27 +253,27 @@ def _classes_of_patches(codes: npt.NDArray[np.int16]) -> _Classes:
     def find(
         first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
     ) -> npt.NDArray[np.int16]:
-        found = np.zeros((len(ids), 1 + _most(ids)), np.int16)
-        for i, shown in enumerate(instances.astype(np.int64)):
+        numbers = np.zeros((len(ids), 1 + _most(ids)), np.int16)
+        for i, owners in enumerate(instances.astype(np.int64)):
             counts = np.bincount(
-                shown * n_classes + codes[first + i], minlength=found.shape[1] * n_classes
+                owners * n_classes + codes[first + i], minlength=numbers.shape[1] * n_classes
             ).reshape(-1, n_classes)
             counts[:, 0] = 0
-            found[i, 1:] = counts.argmax(1)[1:]
-        _refuse_without_class(found, first, ids, instances)
-        return found
+            numbers[i, 1:] = counts.argmax(1)[1:]
+        _refuse_without_class(numbers, first, ids, instances)
+        return numbers
 
     return find
 
 
 def _refuse_without_class(
-    found: npt.NDArray[np.int16],
+    numbers: npt.NDArray[np.int16],
     first: int,
     ids: Sequence[Integers],
     instances: npt.NDArray[np.int16],
 ) -> None:
     """Refuse objects that patches show and that have no class."""
-    missing = (np.take_along_axis(found, instances.astype(np.intp), 1) == 0) & (instances > 0)
+    missing = (np.take_along_axis(numbers, instances.astype(np.intp), 1) == 0) & (instances > 0)
     if missing.any():
         image, patch = np.argwhere(missing)[0]
         raise InputError(
@@ -328,7 +328,7 @@ def _sample(
     drawn = sample(labels, sampling, split, 0)
     arrays = dict(drawn.arrays)
     if images.pieces is not None:
-        taken = np.maximum(arrays["patches"], 0).astype(np.intp)
-        pieces = np.take_along_axis(images.pieces[rows], taken, 1)
+        patches = np.maximum(arrays["patches"], 0).astype(np.intp)
+        pieces = np.take_along_axis(images.pieces[rows], patches, 1)
         arrays["pieces"] = np.where(arrays["patches"] >= 0, pieces, 0)
     return trimmed(arrays), [reason for _, reason in drawn.skipped]

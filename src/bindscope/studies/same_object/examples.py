@@ -41,9 +41,9 @@ def clutter(n: int | None, random_state: int) -> Example:
         np.unique(np.arange(len(segments))[:, None] * (segments.max() + 1) + segments),
         segments.max() + 1,
     )
-    shown = (segments[scene] == segment[:, None]).argmax(1)
+    patch = (segments[scene] == segment[:, None]).argmax(1)
     objects = pd.DataFrame(
-        {"scene": scene, "segment": segment, "class": sample["classes"][scene, shown]}
+        {"scene": scene, "segment": segment, "class": sample["classes"][scene, patch]}
     )
     truth = {"classes": {"binds": 0.0, "rank": 0.0}, "objects": {"binds": 1.0, "rank": 6.0}}
     return Example(arrays, objects, truth, segments=segments)

@@ -45,6 +45,7 @@ from bindscope.studies.same_object.registry import FAMILIES
 ARRAYS: Final = "arrays"  # dataset and model of the rows
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES: Final = 30
+USUAL: Final = ("quadratic", "class_position", "position")
 _NEED_CLASSES: Final = ("class_pointwise", "class_position")
 _VIEW: Final = "bindscope.studies.same_object.result_view:VIEW"
 
@@ -54,9 +55,7 @@ def same_object(
     segments: Any,
     *,
     classes: Any = None,
-    probes: Sequence[str | Mapping[str, Any] | AnyScorer] = (
-        "quadratic", "class_position", "position",
-    ),
+    probes: Sequence[str | Mapping[str, Any] | AnyScorer] = USUAL,
     groups: Any = None,
     split: Any = None,
     random_state: int = 0,
@@ -103,6 +102,20 @@ def same_object(
     'objects'
     """
     layers = read_layers(patches, WHERE, "patches", axes=(3,))
+    n, n_patches = _shape(layers)
+    chosen = [_probe(entry, device_kind(device)) for entry in probes]
+    index = _split(n, split, groups, random_state)
+    labels = read_labels(segments, classes, n, n_patches)
+    samples = draw_samples(labels, index, PatchSampling(seed=random_state))
+    used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
+    rows = _measured(used, layers, samples, random_state)
+    rows = _without_classes(rows) if classes is None else rows
+    notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
+    return Result(rows, _VIEW, notes)
+
+
+def _shape(layers: Mapping[str, Representation]) -> tuple[int, int]:
+    """Return the numbers of scenes and patches, the same in all layers."""
     n, n_patches, _ = next(iter(layers.values())).shape
     for layer, tokens in layers.items():
         if tokens.shape[1] != n_patches:
@@ -110,16 +123,7 @@ def same_object(
                 WHERE, f"layer {layer!r} has {tokens.shape[1]} patches, and others {n_patches}",
                 "give layers of one patch grid in a call",
             )  # fmt: skip
-    chosen = [_probe(entry, device_kind(device)) for entry in probes]
-    index = _split(n, split, groups, random_state)
-    labels = read_labels(segments, classes, n, n_patches)
-    samples = draw_samples(labels, index, PatchSampling(seed=random_state))
-    used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
-    rows = _measured(used, layers, samples, random_state)
-    if classes is None:
-        rows = _without_classes(rows)
-    notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
-    return Result(rows, _VIEW, notes)
+    return n, n_patches
 
 
 def _split(n: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
@@ -182,7 +186,7 @@ def _measured(
             "dataset": ARRAYS, "model": model, "layer": layer, "probe": probe.name, "spec_key": "",
             "code_key": "",
         }  # fmt: skip
-        with on_threads(probe.threads), hold_device(probe.device) as held, made_current(held):
+        with on_threads(probe.threads), hold_device(probe.device) as device, made_current(device):
             results += fit_rows(probe, read[1], names, n_skipped, seeds=[random_state], **intervals)
     for result in results:
         result.row["n_layers"] = None

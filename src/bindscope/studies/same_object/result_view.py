@@ -69,11 +69,11 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
         dataset=_ARRAYS, group=model, model=model, control="none", n_layers=float("nan"),
         layer=reads_none.map({True: NO_MODEL, False: "0"}),
     )  # fmt: skip
-    found = []
+    effects = []
     for effect in probe_effects(rows):
         name = effect.where.removesuffix(f" on {_ARRAYS}, layer 0")
-        found.append(replace(effect, where=f"layer {name}" if name else "patches"))
-    return found
+        effects.append(replace(effect, where=f"layer {name}" if name else "patches"))
+    return effects
 
 
 def summarize(result: Result) -> Summary:
