@@ -157,7 +157,7 @@ def test_words_that_no_space_makes_equal_are_named_before_weights_are_read(tmp_p
     (folder / "model.safetensors").write_bytes(b"not read")
     with pytest.raises(InputError, match="'azure' takes 2 more tokens than '") as caught:
         loaded(folder)
-    assert "studies.binding_id.suites[].models" in str(caught.value)
+    assert "leave the model out of this task's suites" in str(caught.value)
     # A task that names things by their place does not use the word.
     with pytest.raises(Exception, match="its weights do not load"):
         loaded(folder, Rule("grid", shared="both"))

@@ -29,6 +29,10 @@ WITHOUT_EFFECT = {
     "names an entry in messages": (
         "FitBlock.name", "LearningCurve.name", "PairFits.name",
     ),
+    "names columns or images of the user's files": (
+        "ClevrSource.skip", "GenomeSource.skip", "PugSpareSource.skip", "PythonSource.skip",
+        "TableMasks.file", "TableMasks.id", "TableSource.masks", "TableSource.skip",
+    ),
     "is valid with its neighbors alone": (
         "Effects.later", "Effects.layers", "Effects.weights",
         "GenomeSource.feature", "GenomeSource.n_categories", "GenomeSource.n_values",

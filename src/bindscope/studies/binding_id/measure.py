@@ -69,14 +69,11 @@ def binding_ids(
         or a file of them; what is measured then is what hiding each object costs.
     experiments
         Names of config/README.md (`studies.binding_id.suites[].experiments`).
-    n
-        Drawn scenes that are tested; mean differences are estimated on twice as many others.
-    batch_size
-        Scenes that the model reads at once.
-    random_state
-        Seed of scenes, of random vectors and of resamples.
-    device
-        ``"auto"``: where the model is; else it is moved there.
+    n, batch_size
+        Drawn scenes that are tested (mean differences are estimated on twice as many others), and
+        scenes that the model reads at once.
+    random_state, device
+        Seed of scenes, random vectors and resamples; where the model is moved (``"auto"``: not).
 
     Returns
     -------
@@ -98,14 +95,18 @@ def binding_ids(
     >>> result.best["condition"], float(result.best["share"])
     ('O', 1.0)
     """
-    if n < 2 or batch_size < 1:
-        raise InputError(
-            WHERE, f"`n` is {n} and `batch_size` {batch_size}", "give two scenes or more"
-        )
+    _refuse_counts(n, batch_size)
     if scenes is not None and not isinstance(scenes, Mapping):
         return _of_records(model, processor, scenes, experiments, batch_size, random_state, device)
     spec = _specification(scenes or {}, experiments, n, batch_size, random_state)
     return _measure_drawn(model, processor, spec, batch_size, device)
+
+
+def _refuse_counts(n: int, batch_size: int) -> None:
+    if n < 2 or batch_size < 1:
+        raise InputError(
+            WHERE, f"`n` is {n} and `batch_size` {batch_size}", "give two scenes or more"
+        )
 
 
 def _measure_drawn(

@@ -101,21 +101,20 @@ def same_object(
     >>> result.best["layer"]
     'objects'
     """
-    layers = read_layers(patches, WHERE, "patches", axes=(3,))
-    n, n_patches = _shape(layers)
+    layers, n, n_patches = _read(patches)
     chosen = [_probe(entry, device_kind(device)) for entry in probes]
     index = _split(n, split, groups, random_state)
     labels = read_labels(segments, classes, n, n_patches)
     samples = draw_samples(labels, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
-    rows = _without_classes(rows) if classes is None else rows
     notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
-    return Result(rows, _VIEW, notes)
+    return Result(_without_classes(rows) if classes is None else rows, _VIEW, notes)
 
 
-def _shape(layers: Mapping[str, Representation]) -> tuple[int, int]:
-    """Return the numbers of scenes and patches, the same in all layers."""
+def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
+    """Return tokens by layer, and their numbers of scenes and patches, the same in all layers."""
+    layers = read_layers(patches, WHERE, "patches", axes=(3,))
     n, n_patches, _ = next(iter(layers.values())).shape
     for layer, tokens in layers.items():
         if tokens.shape[1] != n_patches:
@@ -123,7 +122,7 @@ def _shape(layers: Mapping[str, Representation]) -> tuple[int, int]:
                 WHERE, f"layer {layer!r} has {tokens.shape[1]} patches, and others {n_patches}",
                 "give layers of one patch grid in a call",
             )  # fmt: skip
-    return n, n_patches
+    return layers, n, n_patches
 
 
 def _split(n: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
