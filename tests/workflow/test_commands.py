@@ -129,7 +129,7 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     text = module.read_text()
     module.write_text(f"{text}\n# Another comment.\n")
     assert clone.bindscope("plan").stdout.strip() == "nothing to be done"
-    module.write_text(f"{text}\nANOTHER = 1\n")
+    module.write_text(f"{text}\nassert True\n")
     code_changed = clone.bindscope("plan").stdout
     module.write_text(text)
     # the figures that use it; not those of stored maps and of scenes
