@@ -28,10 +28,10 @@ Reference = tuple[str, str]  # module or script, and a definition of it
 # Modules that decide nothing about a result: what they decide stands in the spec, or is how a job
 # is run and reported. tests/workflow/test_code_keys.py holds this list against the tree.
 OUTSIDE = (
-    "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.errors",
-    "bindscope.core.graph", "bindscope.core.interfaces", "bindscope.core.job",
-    "bindscope.core.keys", "bindscope.core.progress", "bindscope.core.registries",
-    "bindscope.core.work", "bindscope.studies.build", "bindscope.cli", "bindscope.notebook",
+    "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.digests",
+    "bindscope.core.errors", "bindscope.core.graph", "bindscope.core.interfaces",
+    "bindscope.core.job", "bindscope.core.keys", "bindscope.core.progress",
+    "bindscope.core.registries", "bindscope.core.work", "bindscope.studies.build", "bindscope.cli", "bindscope.notebook",
     "bindscope.commands",
 )  # fmt: skip
 # The same of every study; parts of its configuration are called `<part>_config`.
