@@ -31,8 +31,8 @@ OUTSIDE = (
     "bindscope", "bindscope.config", "bindscope.graph", "bindscope.core.digests",
     "bindscope.core.errors", "bindscope.core.graph", "bindscope.core.interfaces",
     "bindscope.core.job", "bindscope.core.keys", "bindscope.core.progress",
-    "bindscope.core.registries", "bindscope.core.work", "bindscope.studies.build", "bindscope.cli", "bindscope.notebook",
-    "bindscope.commands",
+    "bindscope.core.registries", "bindscope.core.work", "bindscope.studies.build", "bindscope.cli",
+    "bindscope.notebook", "bindscope.commands",
 )  # fmt: skip
 # The same of every study; parts of its configuration are called `<part>_config`.
 OUTSIDE_STUDY = ("config", "cost", "products", "registry", "study")
