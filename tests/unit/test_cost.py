@@ -291,4 +291,6 @@ def test_a_job_that_no_gpu_holds_is_refused(
 
 def test_jobs_without_a_gpu_are_not_asked_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 1.0)
-    cost.refuse_too_large(planned(), None, "config.yaml")
+    graph = planned()
+    assert not any(product.work.device_mb for product in graph.products.values())
+    cost.refuse_too_large(graph, None, "config.yaml")
