@@ -53,7 +53,7 @@ STATUS_WORDS: Final = {
 }
 FLAG_WORDS: Final = {
     "above_prior": "a probe of the row predicts worse than the distribution of the scenes alone "
-    "would; its estimate is negative",
+    "would; an estimate from that loss is negative, one from another loss need not be",
     "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the "
     "known truth: a defect, or bad luck",
     "assumed_prior": "the distribution of these scenes is not known; H(O) and H(O|F) are estimated "
