@@ -25,6 +25,7 @@ def rates(*rows: tuple[object, ...]) -> pd.DataFrame:
     return with_intervals(pd.DataFrame(rows, columns=COLUMNS))
 
 
+@pytest.mark.timeout(900)  # a minute of one core for planted fits, and more on a busy machine
 @pytest.mark.parametrize("study", studies_with_claims())
 def test_a_sample_of_the_battery_goes_with_the_committed_rates(study):
     found = claim_rates([study], 2)
