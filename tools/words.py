@@ -132,7 +132,7 @@ def main() -> int:
         if before is not None and (more := totals(now) - totals(before)):
             print(f"not written, because totals rise: {dict(more)}")
             return 1
-        lines = (f"{json.dumps(path)}: {json.dumps(counts)}" for path, counts in sorted(now.items()))
+        lines = (f"{json.dumps(path)}: {json.dumps(n)}" for path, n in sorted(now.items()))
         BASELINE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         return 0
     lines = risen(now, before or {})
