@@ -14,9 +14,10 @@ from harness import Clone, flip_a_byte
 
 import bindscope
 from bindscope.cli import main
+from bindscope.commands.plan import dry_run
 from bindscope.config.root import Config
 from bindscope.core.digests import digests_path
-from bindscope.core.errors import StoreError
+from bindscope.core.errors import BindscopeError, StoreError
 from bindscope.studies.build import build
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -136,6 +137,15 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     assert re.search(r"^ +10 +figure +code changed", code_changed, re.MULTILINE)
     assert re.search(r"^ +1 +report +input is made anew", code_changed, re.MULTILINE)
     assert code_changed.splitlines()[-1].split() == ["11", "jobs"]
+
+
+def test_plan_in_a_folder_without_a_snakefile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text("models: []\n")
+    with pytest.raises(BindscopeError, match="No Snakefile found"):
+        dry_run("run.yaml")
 
 
 def test_plan_names_the_changed_key(clone: Clone) -> None:

@@ -30,9 +30,8 @@ def dry_run(configfile: str) -> str:
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", configfile]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BindscopeError(
-            configfile, f"the dry run failed:\n{done.stderr}", " ".join(command[2:])
-        )
+        said = (done.stderr or done.stdout).strip()  # without a Snakefile: in stdout
+        raise BindscopeError(configfile, f"the dry run failed:\n{said}", " ".join(command[2:]))
     return NOTHING if NOTHING in done.stdout.lower() else done.stdout.strip("\n")
 
 
