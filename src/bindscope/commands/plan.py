@@ -30,8 +30,8 @@ def dry_run(configfile: str) -> str:
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--configfile", configfile]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()  # without a Snakefile: in stdout
-        raise BindscopeError(configfile, f"the dry run failed:\n{said}", " ".join(command[2:]))
+        output = (done.stderr or done.stdout).strip()  # without a Snakefile: in stdout
+        raise BindscopeError(configfile, f"the dry run failed:\n{output}", " ".join(command[2:]))
     return NOTHING if NOTHING in done.stdout.lower() else done.stdout.strip("\n")
 
 
