@@ -85,7 +85,7 @@ def test_the_manifest_says_how_it_was_trained(zoo: Path) -> None:
     assert manifest["recipe"]["dataset"]["render"]["object_px"] == 13
     assert manifest["val_loss_bits"] == manifest["history"][-1]["loss_bits"] > 0
     assert manifest["sha256"] == sha256((zoo / "small.safetensors").read_bytes())
-    assert (model().seed, model().n_layers) == (3, 2)
+    assert (model().seed, model().depth) == (3, 2)
 
 
 def test_missing_and_damaged_files_are_named_with_a_remedy(zoo: Path) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, ToyVision
+from bindscope.config.models import AnyModel, ToyVision
 from bindscope.config.sprites import SpritesRenderer
 from bindscope.config.wording import instead
 
@@ -34,29 +34,12 @@ class Grid(Model):
     )
 
 
-def depth(model: AnyModel) -> int:
-    """Return the number of blocks; known-answer encoders have none."""
-    if isinstance(model, KnownAnswer):
-        return 0
-    if isinstance(model, Controlled):
-        return model.architecture.n_layers
-    if isinstance(model, PythonModel):
-        return model.n_layers or len(model.modules)
-    return model.n_layers
-
-
-def first_layer(model: AnyModel) -> int:
-    """Return the first layer: what hooks capture has no input of block 1."""
-    hooked = isinstance(model, ToyVision) or (isinstance(model, PythonModel) and model.modules)
-    return int(bool(hooked))
-
-
 def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:
     """Return the layers of a model that a grid asks for."""
     if grid.layers == "all":
-        return list(range(first_layer(model), depth(model) + 1))
+        return list(range(model.first_layer, model.depth + 1))
     if grid.layers == "last":
-        return [depth(model)]
+        return [model.depth]
     return list(grid.layers)
 
 
@@ -87,12 +70,11 @@ def grid_problems(
 def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
     if isinstance(grid.layers, str):
         return
-    first, last = first_layer(model), depth(model)
-    has_final = not (first or isinstance(model, KnownAnswer))
+    first, last = model.first_layer, model.depth
     toy = isinstance(model, ToyVision)
     captured = " (1 is its tower)" if toy else " (its `modules`)" if first else ""
     for layer in grid.layers:
-        if not has_final if layer == "final" else not first <= layer <= last:
+        if not model.has_final if layer == "final" else not first <= layer <= last:
             yield (
                 f"{where}.layers: model {model.name!r} has layers {first} to {last}"
                 f"{captured}, not {layer!r}"
@@ -100,7 +82,7 @@ def _layers(where: str, model: AnyModel, grid: Grid) -> Iterator[str]:
 
 
 def _images(where: str, model: AnyModel, datasets: Iterable[Dataset]) -> Iterator[str]:
-    if isinstance(model, KnownAnswer):
+    if not model.sees_images:
         for dataset in datasets:
             if dataset.source:
                 yield (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
-from bindscope.config.zoo import read_manifest
+from bindscope.config.zoo import TOY, read_manifest
 
 ENCODERS = (
     "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
@@ -45,8 +45,10 @@ class Extraction(Model):
     )
 
 
-class Seeded(Model):
-    """What an entry of `models` can stand for: a model, or one per seed."""
+class ModelEntry(Model):
+    """What every entry of `models` says of itself; it stands for a model, or for one per seed."""
+
+    sees_images: ClassVar[bool] = True
 
     seeds: tuple[NonNegativeInt, ...] | None = Field(
         None,
@@ -63,9 +65,51 @@ class Seeded(Model):
             raise ValueError("source: {seed} needs a list `seeds`, such as `seeds: [0, 1, 2]`")
         return self
 
+    @property
+    def depth(self) -> int:
+        """Number of blocks, and of the last layer that is not `final`."""
+        return int(getattr(self, "n_layers", None) or 0)
 
-class KnownAnswer(Seeded):
+    @property
+    def first_layer(self) -> int:
+        """The layer that `layers: all` starts with: what hooks capture has no input of block 1."""
+        return 0
+
+    @property
+    def has_final(self) -> bool:
+        """Whether the output of a last norm can be read."""
+        return self.sees_images and not self.first_layer
+
+    @property
+    def objective(self) -> str | None:
+        """What bindscope trained it for; None of a model from elsewhere."""
+        return None
+
+    @property
+    def training_seed(self) -> int | None:
+        """Seed of its training; None of a model that bindscope did not train."""
+        return None
+
+    @property
+    def stored(self) -> dict[str, Any] | None:
+        """The manifest of a model of resources/zoo."""
+        return None
+
+    @property
+    def local_weights(self) -> str | None:
+        """Folder or file that it is loaded from, outside of the clone."""
+        return None
+
+    @property
+    def downloads(self) -> bool:
+        """Whether its weights are fetched."""
+        return False
+
+
+class KnownAnswer(ModelEntry):
     """An encoder whose binding information is known in closed form; sees codes, not images."""
+
+    sees_images: ClassVar[bool] = False
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
@@ -165,7 +209,7 @@ class Training(Model):
     )
 
 
-class Controlled(Seeded):
+class Controlled(ModelEntry):
     """A vision transformer that the pipeline trains itself (or leaves at random init)."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -187,6 +231,21 @@ class Controlled(Seeded):
     )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
+    @property
+    def depth(self) -> int:
+        """Number of blocks."""
+        return self.architecture.n_layers
+
+    @property
+    def objective(self) -> str:
+        """What it is trained for."""
+        return self.source.partition(":")[2]
+
+    @property
+    def training_seed(self) -> int:
+        """Seed of its training."""
+        return self.seed
+
     @model_validator(mode="after")
     def _has_the_layer_of_its_loss(self) -> Self:
         loss = self.training.same_object
@@ -200,7 +259,7 @@ class Controlled(Seeded):
         return self
 
 
-class Zoo(Seeded):
+class Zoo(ModelEntry):
     """A trained model that is committed in resources/zoo: what a run starts from.
 
     Its manifest says how it was trained; depth and seed are read from there.
@@ -219,14 +278,29 @@ class Zoo(Seeded):
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
     @property
-    def n_layers(self) -> int:
+    def stored(self) -> dict[str, Any]:
+        """Its manifest."""
+        return read_manifest(self.source)
+
+    @property
+    def depth(self) -> int:
         """Number of blocks."""
-        return int(read_manifest(self.source)["recipe"]["model"]["architecture"]["n_layers"])
+        return int(self.stored["recipe"]["model"]["architecture"]["n_layers"])
 
     @property
     def seed(self) -> int:
         """Seed of its training."""
-        return int(read_manifest(self.source)["seed"])
+        return int(self.stored["seed"])
+
+    @property
+    def training_seed(self) -> int:
+        """Seed of its training."""
+        return self.seed
+
+    @property
+    def objective(self) -> str:
+        """What it was trained for."""
+        return str(self.stored["recipe"]["model"]["source"]).partition(":")[2]
 
 
 def pinned(source: str) -> str:
@@ -241,7 +315,13 @@ def pinned(source: str) -> str:
     return source
 
 
-class Pretrained(Seeded):
+def local_path(source: str) -> str | None:
+    """Return the folder or file of a `path:` source."""
+    _, found, path = source.partition("path:")
+    return path if found else None
+
+
+class Pretrained(ModelEntry):
     """A published checkpoint: timm, Hugging Face, or a local folder."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
@@ -263,6 +343,16 @@ class Pretrained(Seeded):
         description="Changes to the model's configuration, for random weights only (tiny models).",
     )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @property
+    def local_weights(self) -> str | None:
+        """Folder or file of a `path:` source."""
+        return local_path(self.source)
+
+    @property
+    def downloads(self) -> bool:
+        """Whether its weights are fetched."""
+        return self.pretrained and not self.local_weights
 
     @field_validator("source")
     @classmethod
@@ -299,7 +389,7 @@ class Pixels(Model):
     )
 
 
-class PythonModel(Seeded):
+class PythonModel(ModelEntry):
     """A user's own model: a function that returns a plain `nn.Module`, or a whole model.
 
     Of an `nn.Module`, `modules` names what is captured; anything else is an object like those of
@@ -343,6 +433,16 @@ class PythonModel(Seeded):
     )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
+    @property
+    def depth(self) -> int:
+        """Number of blocks, or of the modules that are captured."""
+        return self.n_layers or len(self.modules)
+
+    @property
+    def first_layer(self) -> int:
+        """1 where modules are captured."""
+        return int(bool(self.modules))
+
     @model_validator(mode="after")
     def _layers_are_named_or_counted(self) -> Self:
         if not self.modules:
@@ -372,7 +472,7 @@ class PythonModel(Seeded):
         return self
 
 
-class ToyVision(Seeded):
+class ToyVision(ModelEntry):
     """The vision side of a toy vision-language model that a study of this configuration trains.
 
     An image stands before all text there, so what the toy makes of it does not depend on the text.
@@ -392,10 +492,20 @@ class ToyVision(Seeded):
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
     @property
-    def stored(self) -> str | None:
-        """The toy's source in the zoo, ``zoo:<name>``; None of one that is trained here."""
-        rest = self.source.partition(":")[2]
+    def first_layer(self) -> int:
+        """What its vision tower gives."""
+        return 1
+
+    @property
+    def zoo_source(self) -> str | None:
+        """``zoo:<name>`` of a toy that is committed; None of one that is trained here."""
+        _, _, rest = self.source.partition(":")
         return rest if rest.startswith("zoo:") else None
+
+    @property
+    def stored(self) -> dict[str, Any] | None:
+        """Its manifest, of a toy that is committed."""
+        return read_manifest(self.zoo_source, TOY) if self.zoo_source else None
 
 
 _TAGS = {

@@ -7,16 +7,7 @@ from typing import Any
 
 from bindscope.activations.parts import in_parts
 from bindscope.config.codes import Dataset, endless
-from bindscope.config.models import (
-    AnyModel,
-    Controlled,
-    KnownAnswer,
-    Pretrained,
-    PythonModel,
-    ToyVision,
-    Zoo,
-)
-from bindscope.config.zoo import TOY, read_manifest
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import ADAPTERS, ADDED_LOSSES, OBJECTIVES
@@ -34,12 +25,10 @@ from bindscope.graph.data import (
 def model_slice(model: AnyModel) -> dict[str, Any]:
     """What decides a model's activations, besides its weights."""
     content = model.model_dump(mode="json", exclude={"name": True, "extraction": {"keep_patches"}})
-    if isinstance(model, Pretrained) and (path := local_path(model.source)):
-        content["weights_sha256"] = content_key(path)
-    if isinstance(model, Zoo):
-        content["weights_sha256"] = read_manifest(model.source)["sha256"]
-    if isinstance(model, ToyVision) and model.stored:
-        content["weights_sha256"] = read_manifest(model.stored, TOY)["sha256"]
+    if model.local_weights:
+        content["weights_sha256"] = content_key(model.local_weights)
+    if model.stored:
+        content["weights_sha256"] = model.stored["sha256"]
     return content
 
 
@@ -47,12 +36,6 @@ def model_code(model: AnyModel) -> list[str]:
     """Return the implementation of a model: its adapter, and the user's own module."""
     scheme, _, rest = model.source.partition(":")
     return [ADAPTERS[scheme], *([rest] if isinstance(model, PythonModel) else [])]
-
-
-def local_path(source: str) -> str | None:
-    """Return the folder or file of a `path:` source."""
-    _, found, path = source.partition("path:")
-    return path if found else None
 
 
 def trained_as(model: Controlled) -> dict[str, Any]:
@@ -82,7 +65,7 @@ def add_weights(
     """
     if isinstance(model, Controlled):
         return _add_training(graph, model, datasets[model.training.dataset], models)
-    if isinstance(model, Pretrained) and model.pretrained and not local_path(model.source):
+    if model.downloads:
         content = {"model": {"source": model.source}}
         return graph.add("weights", {"model": model.name}, content, runs=model_code(model))
     return None
@@ -92,7 +75,7 @@ def _add_training(
     graph: Graph, model: Controlled, dataset: Dataset, models: Iterable[AnyModel]
 ) -> Product:
     """Weights of a controlled model; scenes that are drawn afresh are no products."""
-    objective = model.source.partition(":")[2]
+    objective = model.objective
     made: dict[str, list[Product]] = {}
     code = [*space_code(dataset), *model_code(model)]
     if objective in OBJECTIVES:

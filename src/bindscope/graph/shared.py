@@ -75,8 +75,8 @@ class Shared:
         return add_weights(graph, model, self.datasets, self.models.values())
 
     def _toy(self, graph: Graph, model: ToyVision) -> Product | str:
-        if model.stored:
-            return model.stored
+        if model.zoo_source:
+            return model.zoo_source
         scheme, _, name = model.source.partition(":")
         if scheme not in self.trained:
             raise ConfigError(

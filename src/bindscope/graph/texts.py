@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from bindscope.config.codes import Dataset
-from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Pretrained, Zoo
-from bindscope.config.zoo import read_manifest
+from bindscope.config.models import AnyModel, KnownAnswer
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.registries import TEXT_TOWERS
-from bindscope.graph.activations import add_pooled, local_path, model_code, model_slice
+from bindscope.graph.activations import add_pooled, model_code, model_slice
 from bindscope.graph.data import add_codes
 from bindscope.scenes.value_names import words
 
@@ -19,12 +18,8 @@ def unread(model: AnyModel) -> str | None:
     library = model.source.partition(":")[0]
     if library not in TEXT_TOWERS:
         return f"models of {library!r} read no captions, only those of {', '.join(TEXT_TOWERS)}"
-    if isinstance(model, Controlled | Zoo):
-        source = model.source
-        if isinstance(model, Zoo):
-            source = str(read_manifest(source)["recipe"]["model"]["source"])
-        if source.partition(":")[2] not in CAPTIONED:
-            return f"{model.source!r} was not trained with captions"
+    if model.objective and model.objective not in CAPTIONED:
+        return f"{model.source!r} was not trained with captions"
     return None
 
 
@@ -81,7 +76,7 @@ def _add(
 
 def _tower(graph: Graph, model: AnyModel, weights: Product | None) -> list[Product]:
     """Return what a text tower is loaded from: of a downloaded model, with its tokenizer."""
-    if isinstance(model, Pretrained) and model.pretrained and not local_path(model.source):
+    if model.downloads:
         content = {"model": {"source": model.source}, "texts": True}
         return [graph.add("weights", {"model": model.name}, content, runs=model_code(model))]
     return [weights] if weights else []

@@ -144,8 +144,9 @@ def _own(architecture: Mapping[str, Any], side: int) -> Tower:
 def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
     """Return the tower of a toy and its language model, as deep as they are one above the other."""
     made: Mapping[str, Any] = {}
-    if model.get("stored"):
-        made = read_manifest(model["stored"], TOY)["recipe"]["model"]
+    source = str(model["source"]).removeprefix("toy:")
+    if source.startswith("zoo:"):
+        made = read_manifest(source, TOY)["recipe"]["model"]
     width, layers = int(made.get("width", 96)), int(made.get("n_layers", 3))
     own = made.get("tower", "siglip") == "siglip"
     first = int(made.get("tower_width", 64)) if own else width

@@ -47,7 +47,7 @@ def load_model(
         )  # fmt: skip
     library = config.source.partition(":")[0]
     model: Model = resolve(ADAPTERS[library])(config, weights, device, input_px)
-    expected = getattr(config, "n_layers", None) or model.n_layers
+    expected = config.depth or model.n_layers
     if model.n_layers != expected:
         raise ModelError(
             where,

@@ -162,7 +162,7 @@ def trained_models(config: Path | str) -> list[str]:
     return [
         model.name
         for model in load_file(config).models
-        if isinstance(model, Controlled) and model.source != "controlled:none"
+        if isinstance(model, Controlled) and model.objective != "none"
     ]
 
 

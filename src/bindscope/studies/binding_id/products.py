@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bindscope.config.models import local_path
 from bindscope.config.wording import instead
 from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.contents import content_key
@@ -12,7 +13,6 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
-from bindscope.graph.activations import local_path
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import (
     BindingIdSection,

@@ -109,7 +109,7 @@ class _Fits:
                     continue
                 fit = self.fit("fit", names, seeds, representation, inputs)
                 # Where objects are is known for drawn scenes of real models only.
-                has_masks = not isinstance(model, KnownAnswer) and not self.dataset.source
+                has_masks = model.sees_images and not self.dataset.source
                 if self._attends and control == "none" and has_masks:
                     self._attention(fit, index, stores)
 

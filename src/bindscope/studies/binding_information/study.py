@@ -9,8 +9,6 @@ from math import prod
 from typing import Any
 
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import depth
-from bindscope.config.models import KnownAnswer
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
@@ -39,7 +37,7 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
         name: {
             "model_kind": model.source.partition(":")[0],
             "model_seed": getattr(model, "seed", None),
-            "n_layers": depth(model),
+            "n_layers": model.depth,
         }
         for name, model in shared.models.items()
     }
@@ -64,9 +62,9 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     fits = [
         fit
         for fit in graph.of("fit", control="none")
-        if not isinstance(shared.models[fit.wildcards["model"]], KnownAnswer)
+        if shared.models[fit.wildcards["model"]].sees_images
     ]
-    deepest = {name: str(depth(model)) for name, model in shared.models.items()}
+    deepest = {name: str(model.depth) for name, model in shared.models.items()}
     read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
     last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
     return [fit for fit in fits if fit.wildcards["layer"] == last[fit.wildcards["model"]]]
@@ -185,7 +183,7 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
 
 
 def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    known = any(isinstance(model, KnownAnswer) for model in shared.models.values())
+    known = not all(model.sees_images for model in shared.models.values())
     return _about_table(graph, shared, section) if known else None
 
 

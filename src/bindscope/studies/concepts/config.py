@@ -10,7 +10,6 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.grid import unknown
-from bindscope.config.models import KnownAnswer
 from bindscope.config.references import repeated
 from bindscope.graph.texts import unread
 from bindscope.studies.concepts.counting import (
@@ -356,7 +355,7 @@ def _analysis_problems(
             yield f"{where}.datasets: {problem}"
         yield from _tower_problems(where, entry, dataset)
     for model in (models[name] for name in entry.models if name in models):
-        if isinstance(model, KnownAnswer):
+        if not model.sees_images:
             yield f"{where}.models: {model.name!r} embeds no scenes in slots; use `planted`"
         elif {"joint", "text"} & set(entry.vectors) and (problem := unread(model)):
             yield f"{where}.vectors: {problem}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from bindscope.config.grid import depth
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
@@ -25,7 +24,7 @@ def _strata(graph: Graph, shared: Shared, section: PairSection) -> Request:
 
 def _rows(graph: Graph, shared: Shared, section: PairSection) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
-    depths = {name: depth(model) for name, model in shared.models.items()}
+    depths = {name: model.depth for name, model in shared.models.items()}
     depths |= {entry.name: 0 for entry in section.planted}
     content = {"n_layers": depths, "intervals": section.intervals.model_dump(mode="json")}
     return Request(_fits(graph), content, {"fits": ("images",)})

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bindscope.config.grid import depth
-from bindscope.config.models import AnyModel, Controlled, Zoo
-from bindscope.config.zoo import read_manifest
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
@@ -20,12 +17,6 @@ def _products(graph: Graph, shared: Shared, section: Together) -> None:
     """Nothing is computed: tables of other studies are read."""
 
 
-def _training_seed(model: AnyModel) -> int | None:
-    if isinstance(model, Zoo):
-        return int(read_manifest(model.source)["seed"])
-    return model.seed if isinstance(model, Controlled) else None
-
-
 def _models(shared: Shared, section: Together) -> list[dict[str, Any]]:
     """Return name, group and training seed of every model, in the configuration's order."""
     home = {name: group.name for group in section.groups for name in group.models}
@@ -33,7 +24,7 @@ def _models(shared: Shared, section: Together) -> list[dict[str, Any]]:
         {
             "model": name,
             "group": home.get(name, name),
-            "training_seed": _training_seed(shared.models[name]),
+            "training_seed": shared.models[name].training_seed,
         }
         for name in section.models
     ]
@@ -62,7 +53,7 @@ def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | Non
             "task": use.task,
             "model": name,
             "toy": shared.models[name].source.partition(":")[2],
-            "depth": depth(shared.models[name]),
+            "depth": shared.models[name].depth,
         }
         for use in section.uses
         for name in use.models

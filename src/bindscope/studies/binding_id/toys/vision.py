@@ -106,8 +106,8 @@ def load(
         If the toy's files are missing or damaged.
     """
     where = f"model {config.name} ({config.source})"
-    if config.stored:
-        weights, remedy = manifest_path(config.stored), REMEDY
+    if config.zoo_source:
+        weights, remedy = manifest_path(config.zoo_source), REMEDY
     else:
         remedy = f"run the workflow, which trains it: `{snakemake_command('')}`"
     if weights is None:

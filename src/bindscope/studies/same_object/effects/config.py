@@ -10,7 +10,7 @@ from pydantic import Field
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import depth, layers_of, undefined
+from bindscope.config.grid import layers_of, undefined
 from bindscope.config.models import AnyModel
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def effects_problems(
     if effects.later is not None and effects.later <= max(effects.layers):
         yield "effects.later: must come after all `layers`; name a later layer, or leave it out"
     for model in (models[name] for name in effects.models if name in models):
-        if max(effects.layers) >= depth(model):
+        if max(effects.layers) >= model.depth:
             yield (
                 f"effects.layers: after layer {max(effects.layers)} of {model.name!r} comes no "
-                f"block whose attention could change; edit layers below {depth(model)}"
+                f"block whose attention could change; edit layers below {model.depth}"
             )
     yield from _unfitted(section, effects, models)
     yield from _retrained(section, effects)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bindscope.config.codes import Dataset, SceneDistribution
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Zoo
-from bindscope.config.zoo import kept_names, read_manifest
+from bindscope.config.zoo import kept_names
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import OBJECTIVES
@@ -109,7 +109,7 @@ def _add(
     if isinstance(model, Controlled | Zoo):
         codes = add_codes(graph, dataset)
         inputs["codes"] = [codes[SPLITS.index("test")]]
-        objective = objective_of(model)
+        objective = model.objective
         runs += [OBJECTIVES[objective]] if objective in OBJECTIVES else []
         if isinstance(model, Zoo) and effects.refit:
             inputs["heads"] = _heads(graph, model, effects.refit)
@@ -144,7 +144,7 @@ def _retrained(
 
 def _heads(graph: Graph, model: Zoo, steps: int) -> list[Product]:
     """Add what a model's file lacks for its own loss; nothing where it has it, or has no loss."""
-    manifest, objective = read_manifest(model.source), objective_of(model)
+    manifest, objective = model.stored, model.objective
     kept = any(name.startswith("objective.") for name in kept_names(model.source))
     if kept or objective not in OBJECTIVES:
         return []
@@ -161,11 +161,3 @@ def _heads(graph: Graph, model: Zoo, steps: int) -> list[Product]:
     }
     code = [OBJECTIVES[objective], *space_code(dataset), *renderer_code(dataset)]
     return [graph.add("refitted_heads", {"model": model.name}, content, runs=code)]
-
-
-def objective_of(model: Controlled | Zoo) -> str:
-    """Return the name of what a model was trained for."""
-    source = model.source
-    if isinstance(model, Zoo):
-        source = read_manifest(source)["recipe"]["model"]["source"]
-    return str(source).partition(":")[2]
