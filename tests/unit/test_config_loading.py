@@ -26,6 +26,7 @@ models:
     architecture: {n_layers: 1, width: 16, n_heads: 2, patch_px: 8}
     training: {dataset: tiny}
   - {name: identity, source: "known-answer:identity"}
+  - {name: half, source: "known-answer:half"}
 studies:
   binding_information:
     probes:
@@ -125,7 +126,7 @@ CASES = [
     ("~fits.0.tokens", ["patches"], "~fits.0.tokens: probe 'quadratic' (quadratic) cannot read"),
     ("~probes.1.family", "attention_quadratic", "~fits.1.tokens: probe 'linear' (attention_quadr"),
     ("~probes.1.name", "quadratic", "~probes: the name 'quadratic' is used 2 times"),
-    ("~probes.1.name", "best", "~probes: no probe may be called 'best'"),
+    ("~probes.1.name", "best", "~probes.1.name: no probe may be called 'best'"),
     ("datasets.0.render", None, "~fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
     ("~families", [{"name": "f", "models": ["vit", "vti"]}],
@@ -139,7 +140,7 @@ CASES = [
     ("~groups", [{"name": "g", "models": ["vit", "identity"]},
                  {"name": "h", "models": ["identity", "vit"]}],
      "~groups.1.models: 'identity' is already in the group 'g'"),
-    ("~groups", [{"name": "vit", "models": ["identity", "identity"]}],
+    ("~groups", [{"name": "vit", "models": ["identity", "half"]}],
      "~groups.0.name: 'vit' is also a model, which is not in the group"),
     ("probes", [], "probes: unknown key; it stands under studies.binding_information"),
     ("report", {"families": []}, "report.families: unknown key; it stands under studies.binding_i"),
@@ -163,7 +164,7 @@ def test_a_mistake_is_named_in_plain_words(path: str, value: object, expected: s
 
 def test_the_example_itself_is_right() -> None:
     config = load_config(EXAMPLE, "example.yaml")
-    assert [model.name for model in config.models] == ["vit", "identity"]
+    assert [model.name for model in config.models] == ["vit", "identity", "half"]
 
 
 def test_every_problem_is_listed() -> None:

@@ -6,12 +6,32 @@ are left out of the code keys, because all they decide stands in the spec.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 SLUG = r"^[a-z0-9][a-z0-9-]{0,31}$"
 Slug = Annotated[str, StringConstraints(pattern=SLUG)]
+
+
+@dataclass(frozen=True)
+class NameOf:
+    """Marks a name that another part of the configuration gives.
+
+    Attributes
+    ----------
+    lists
+        Keys of lists whose entries have the names, in the innermost section around the field's
+        own that has such a list.
+    """
+
+    lists: tuple[str, ...]
+
+
+DatasetName = Annotated[Slug, NameOf(("datasets",))]
+ModelName = Annotated[Slug, NameOf(("models",))]
+ProbeName = Annotated[Slug, NameOf(("probes",))]
 PositiveInt = Annotated[int, Field(ge=1)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 Probability = Annotated[float, Field(ge=0, le=1)]

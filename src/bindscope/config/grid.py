@@ -7,11 +7,10 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from bindscope.config.base import Model, NonNegativeInt, Slug
+from bindscope.config.base import DatasetName, Model, ModelName, NonNegativeInt, Slug
 from bindscope.config.codes import Dataset
 from bindscope.config.models import AnyModel, ToyVision
 from bindscope.config.sprites import SpritesRenderer
-from bindscope.config.wording import instead
 
 Tokens = Literal["cls", "mean", "cls_mean", "patches"]
 TOKENS: tuple[Tokens, ...] = get_args(Tokens)
@@ -21,8 +20,8 @@ class Grid(Model):
     """A grid of fits: datasets x models x layers x seed blocks."""
 
     name: Slug = Field(description="What this grid is for; only for people.")
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
     layers: Literal["all", "last"] | tuple[NonNegativeInt | Literal["final"], ...] = Field(
         "last",
         description="`all` (0 to n_layers), `last` (n_layers), or a list; 0 is the input of the "
@@ -43,26 +42,12 @@ def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:
     return list(grid.layers)
 
 
-def unknown(where: str, names: Iterable[str], known: Mapping[str, object]) -> Iterator[str]:
-    """Yield a line for each name that is not defined."""
-    for name in names:
-        if name not in known:
-            yield f"{where}: {name!r} is not defined{instead(name, list(known))}"
-
-
-def undefined(where: str, section: Model, **known: Mapping[str, object]) -> Iterator[str]:
-    """Yield a line for each name that a section lists under such a key and that is not defined."""
-    for key, there in known.items():
-        yield from unknown(f"{where}.{key}", getattr(section, key), there)
-
-
 def grid_problems(
     where: str, grid: Grid, datasets: Mapping[str, Dataset], models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
     """Yield what a grid asks for that its datasets and models do not have."""
-    yield from undefined(where, grid, datasets=datasets, models=models)
-    used = [datasets[name] for name in grid.datasets if name in datasets]
-    for model in (models[name] for name in grid.models if name in models):
+    used = [datasets[name] for name in grid.datasets]
+    for model in (models[name] for name in grid.models):
         yield from _layers(where, model, grid)
         yield from _images(where, model, used)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
+from bindscope.config.base import DatasetName, Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.zoo import TOY, read_manifest
 
 ENCODERS = (
@@ -180,7 +180,7 @@ class SameObjectLoss(Model):
 class Training(Model):
     """How a controlled model is trained."""
 
-    dataset: Slug = Field(description="Dataset whose kind of scenes is learnt.")
+    dataset: DatasetName = Field(description="Dataset whose kind of scenes is learnt.")
     scenes: Literal["fresh", "dataset"] | None = Field(
         None,
         description="`fresh`: scenes that no dataset holds, drawn for each step (shapes, clutter "
@@ -317,8 +317,8 @@ def pinned(source: str) -> str:
 
 def local_path(source: str) -> str | None:
     """Return the folder or file of a `path:` source."""
-    _, found, path = source.partition("path:")
-    return path if found else None
+    _, marker, path = source.partition("path:")
+    return path if marker else None
 
 
 class Pretrained(ModelEntry):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.grid import unknown
+from bindscope.config.base import Model, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.references import repeated
 from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
@@ -96,19 +95,27 @@ class Records(Model):
     )
 
 
+TaskName = Annotated[Slug, NameOf(("tasks",))]
+RecordName = Annotated[Slug, NameOf(("records",))]
+OracleName = Annotated[Slug, NameOf(("oracles",))]
+ToyName = Annotated[Slug, NameOf(("toys",))]
+
+
 class Suite(Model):
     """Experiments on some models, on some tasks."""
 
     name: Slug = Field(description="What this entry is for; stands in paths and tables.")
-    tasks: tuple[Slug, ...] = Field((), description="Names of tasks.")
-    records: tuple[Slug, ...] = Field(
+    tasks: tuple[TaskName, ...] = Field((), description="Names of tasks.")
+    records: tuple[RecordName, ...] = Field(
         (),
         description="Names of records, which `models` are asked about with their things hidden; "
         "of the other keys `resamples`, `seed`, `threads` and `device` count for them.",
     )
-    oracles: tuple[Slug, ...] = Field((), description="Names of oracles; one job reads them all.")
-    models: tuple[Slug, ...] = Field((), description="Names of vision-language models.")
-    toys: tuple[Slug, ...] = Field(
+    oracles: tuple[OracleName, ...] = Field(
+        (), description="Names of oracles; one job reads them all."
+    )
+    models: tuple[ModelName, ...] = Field((), description="Names of vision-language models.")
+    toys: tuple[ToyName, ...] = Field(
         (),
         description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
     )
@@ -186,8 +193,6 @@ def problems(config: Config, section: BindingIdSection) -> Iterator[str]:
 
 def section_problems(section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of it."""
-    for key in ("tasks", "records", "oracles", "models", "toys", "suites"):
-        yield from repeated(key, [entry.name for entry in getattr(section, key)])
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
@@ -200,11 +205,6 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
     for i, suite in enumerate(section.suites):
         where = f"suites.{i}"
-        yield from unknown(f"{where}.tasks", suite.tasks, tasks)
-        yield from unknown(f"{where}.oracles", suite.oracles, {o.name: o for o in section.oracles})
-        yield from unknown(f"{where}.models", suite.models, models)
-        yield from unknown(f"{where}.records", suite.records, own)
-        yield from unknown(f"{where}.toys", suite.toys, {t.name: t for t in section.toys})
         if suite.toys:
             yield from _unreadable_to_toys(where, suite, tasks)
         if "pairing" in suite.experiments:
@@ -213,7 +213,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite)
         yield from _unreleased(where, suite, tasks, models)
-        for key in ("tasks", "records", "oracles", "models", "toys", "experiments", "levels"):
+        for key in ("experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
@@ -238,7 +238,7 @@ def _unreleased(
     where: str, suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
 ) -> Iterator[str]:
     """Yield what the released code, which a model is to be read as, does not have."""
-    paper = [one for one in suite.models if one in models and models[one].compat == "paper"]
+    paper = [one for one in suite.models if models[one].compat == "paper"]
     if not paper:
         return
     if suite.template != "paper" or suite.text_only:
@@ -247,8 +247,8 @@ def _unreleased(
             "images, or a suite of its own"
         )
     for name in suite.tasks:
-        task = tasks.get(name)
-        if task and (task.layout, task.order, task.things) != ("pair", "left_first", 2):
+        task = tasks[name]
+        if (task.layout, task.order, task.things) != ("pair", "left_first", 2):
             yield (
                 f"{where}.tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
                 f"pair` and `order: left_first`, unlike {name!r}; give it a suite of its own"
@@ -259,14 +259,14 @@ def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) 
     if suite.template != "short" or suite.text_only:
         yield f"{where}: toys read images and `template: short` only"
     for name in suite.tasks:
-        if name in tasks and tasks[name].layout != "sprites":
+        if tasks[name].layout != "sprites":
             yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
 
 
 def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
 
-    for task in (tasks[name] for name in suite.tasks if name in tasks):
+    for task in (tasks[name] for name in suite.tasks):
         rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
         if rule.mention == "slot":
             yield (
@@ -277,7 +277,7 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
 
 def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
     """Yield tasks in which accounts of binding do not predict different items."""
-    for task in (tasks[name] for name in suite.tasks if name in tasks):
+    for task in (tasks[name] for name in suite.tasks):
         if task.shared != "none":
             yield (
                 f"{where}.experiments: `mixture` needs things that differ in shape and colour, and "

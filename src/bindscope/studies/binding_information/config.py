@@ -13,10 +13,9 @@ from pydantic import (
     WrapValidator,
 )
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.base import Model, ModelName, NonNegativeInt, PositiveInt, ProbeName, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, Tokens, grid_problems, unknown
-from bindscope.config.references import repeated
+from bindscope.config.grid import Grid, Tokens, grid_problems
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
@@ -64,7 +63,7 @@ class FitBlock(_Controlled):
         ("cls",),
         description="What the probe reads: `cls`, `mean` (of patch tokens), `cls_mean`, `patches`.",
     )
-    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of probes.")
 
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -74,7 +73,7 @@ class LearningCurve(_Controlled):
     """Fits on growing shares of the train scenes, laid out as those of `fits`."""
 
     tokens: tuple[Tokens, ...] = Field(("cls",), description="What the probe reads; as in `fits`.")
-    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of probes.")
     shares: tuple[Share, ...] = Field(
         (0.125, 0.25, 0.5, 1.0),
         min_length=2,
@@ -94,7 +93,7 @@ class ModelFamily(Model):
     """Models that are one family at several input sizes: a curve of the figure `resolution`."""
 
     name: Slug = Field(description="Name of the curve.")
-    models: tuple[Slug, ...] = Field(min_length=2, description="Names of models.")
+    models: tuple[ModelName, ...] = Field(min_length=2, description="Names of models.")
 
 
 class ModelGroup(Model):
@@ -102,7 +101,7 @@ class ModelGroup(Model):
 
     name: Slug = Field(description="Name of the group in figures and in the report.")
     # An editor sees the name of a list of seeds, which stands for several.
-    models: tuple[Slug, ...] = Field(
+    models: tuple[ModelName, ...] = Field(
         min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
     )
 
@@ -132,26 +131,16 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
     probes = {probe.name: probe for probe in section.probes}
-    for key in ("probes", "fits", "learning_curves", "families", "groups"):
-        yield from repeated(key, [entry.name for entry in getattr(section, key)])
-    if "best" in probes:
-        yield (
-            "probes: no probe may be called 'best': the table's rows of the best probe are; "
-            "call it by its family"
-        )
     blocks: list[tuple[str, FitBlock | LearningCurve]] = [
         *((f"fits.{i}", block) for i, block in enumerate(section.fits)),
         *((f"learning_curves.{i}", block) for i, block in enumerate(section.learning_curves)),
     ]
     for where, block in blocks:
         yield from grid_problems(where, block, datasets, models)
-        yield from unknown(f"{where}.probes", block.probes, probes)
-        used = [datasets[name] for name in block.datasets if name in datasets]
-        for probe in (probes[name] for name in block.probes if name in probes):
+        used = [datasets[name] for name in block.datasets]
+        for probe in (probes[name] for name in block.probes):
             yield from _tokens(where, probe, block)
             yield from _groups(where, probe, used)
-    for i, family in enumerate(section.families):
-        yield from unknown(f"families.{i}.models", family.models, models)
     yield from _model_groups(section.groups, models)
 
 
@@ -159,11 +148,9 @@ def _model_groups(groups: Iterable[ModelGroup], models: Mapping[str, object]) ->
     """Every model is in one group at most, and no other model has a group's name."""
     home: dict[str, str] = {}
     for i, group in enumerate(groups):
-        yield from unknown(f"groups.{i}.models", group.models, models)
-        yield from repeated(f"groups.{i}.models", list(group.models))
         if group.name in models and group.name not in group.models:
             yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
-        for name in dict.fromkeys(group.models):
+        for name in group.models:
             if name in home:
                 yield f"groups.{i}.models: {name!r} is already in the group {home[name]!r}"
             home.setdefault(name, group.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, field_validator
 
 from bindscope.config.base import Model, PositiveInt, Slug
 from bindscope.core.registries import resolve
@@ -123,6 +123,17 @@ class ProbeOptions(Model):
     )
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
+
+    @field_validator("name")
+    @classmethod
+    def _is_not_the_best(cls, name: str) -> str:
+        if name == "best":
+            raise ValueError(
+                "no probe may be called 'best': the table's rows of the best probe are; "
+                "call it by its family"
+            )
+        return name
+
     memory_mb: PositiveInt = Field(
         1024,
         description="Memory for activations (and labels that take more than an eighth of it); what "

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.grid import unknown
+from bindscope.config.base import (
+    DatasetName,
+    Model,
+    ModelName,
+    NameOf,
+    NonNegativeInt,
+    PositiveInt,
+    Slug,
+)
 from bindscope.config.references import repeated
 from bindscope.graph.texts import unread
 from bindscope.studies.concepts.counting import (
@@ -202,27 +209,31 @@ class Complexity(Model):
     )
 
 
+PlantedName = Annotated[Slug, NameOf(("planted",))]
+DualEncoderName = Annotated[Slug, NameOf(("dual_encoders",))]
+
+
 class Analysis(Model):
     """Embeddings of datasets, and what is measured of them."""
 
     name: Slug = Field(description="Name in tables.")
-    datasets: tuple[Slug, ...] = Field(
+    datasets: tuple[DatasetName, ...] = Field(
         (), description="Names of datasets with `slots`, all of them filled."
     )
-    singles: Slug | None = Field(
+    singles: DatasetName | None = Field(
         None,
         description="Name of a dataset of the same objects with one in each scene, for the "
         "estimator `single`, and for images as queries of captions.",
     )
-    planted: tuple[Slug, ...] = Field((), description="Names of planted encoders.")
-    models: tuple[Slug, ...] = Field((), description="Names of models.")
+    planted: tuple[PlantedName, ...] = Field((), description="Names of planted encoders.")
+    models: tuple[ModelName, ...] = Field((), description="Names of models.")
     vectors: tuple[Vectors, ...] = Field(
         ("cls",),
         min_length=1,
         description="Of models: [CLS] or the mean of patches after the last layer, images in the "
         "joint space with captions, or captions (their first template).",
     )
-    dual_encoders: tuple[Slug, ...] = Field(
+    dual_encoders: tuple[DualEncoderName, ...] = Field(
         (),
         description="Names of controlled dual encoders, all runs of which are approximated; they "
         "need no dataset.",
@@ -281,8 +292,6 @@ def encoder_names(section: ConceptSection) -> list[str]:
 
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    yield from repeated("analyses", [entry.name for entry in section.analyses])
-    yield from repeated("planted", [encoder.name for encoder in section.planted])
     models = {model.name for model in config.models}
     for name in (encoder.name for encoder in section.planted if encoder.name in models):
         yield f"planted: {name!r} is the name of a model, too; rename one"
@@ -332,12 +341,6 @@ def _analysis_problems(
     """Yield what an entry needs that its datasets, models and encoders do not have."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
-    yield from unknown(f"{where}.datasets", entry.datasets, datasets)
-    yield from unknown(f"{where}.models", entry.models, models)
-    for key, known in (("planted", section.planted), ("dual_encoders", section.dual_encoders)):
-        named: tuple[Any, ...] = known
-        encoders = {encoder.name: encoder for encoder in named}
-        yield from unknown(f"{where}.{key}", getattr(entry, key), encoders)
     embedded = bool(entry.models or entry.planted)
     if not embedded and not entry.dual_encoders:
         yield f"{where}: there is no embedding: give `models`, `planted` or `dual_encoders`"
@@ -345,16 +348,13 @@ def _analysis_problems(
         yield f"{where}: there is nothing to embed: give `datasets`"
     if entry.dual_encoders and entry.complexity is None:
         yield f"{where}.dual_encoders: they are approximated alone: give `complexity`"
-    if entry.complexity:
-        names = [option.name for option in entry.complexity.approximators]
-        yield from repeated(f"{where}.complexity.approximators", names)
     yield from _singles_problems(where, entry, datasets)
     needed = [*entry.datasets, *([entry.singles] if entry.singles else ())]
-    for dataset in (datasets[name] for name in needed if name in datasets):
+    for dataset in (datasets[name] for name in needed):
         if problem := _slots_problem(dataset, 1 if dataset.name == entry.singles else None):
             yield f"{where}.datasets: {problem}"
         yield from _tower_problems(where, entry, dataset)
-    for model in (models[name] for name in entry.models if name in models):
+    for model in (models[name] for name in entry.models):
         if not model.sees_images:
             yield f"{where}.models: {model.name!r} embeds no scenes in slots; use `planted`"
         elif {"joint", "text"} & set(entry.vectors) and (problem := unread(model)):
@@ -379,11 +379,8 @@ def _singles_problems(
         if "single" in entry.estimators:
             yield f"{where}.estimators: `single` needs scenes of one object: give `singles`"
         return
-    yield from unknown(f"{where}.singles", (entry.singles,), datasets)
-    if entry.singles not in datasets:
-        return
     single = datasets[entry.singles]
-    for dataset in (datasets[name] for name in entry.datasets if name in datasets):
+    for dataset in (datasets[name] for name in entry.datasets):
         if (dataset.slots, dataset.space.groups) != (single.slots, single.space.groups):
             yield (
                 f"{where}.singles: {single.name!r} must have the groups and as many slots as "

@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, model_validator
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug, SplitCounts
+from bindscope.config.base import (
+    DatasetName,
+    Model,
+    ModelName,
+    NameOf,
+    NonNegativeInt,
+    PositiveInt,
+    Probability,
+    ProbeName,
+    Slug,
+    SplitCounts,
+)
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, grid_problems, undefined, unknown
+from bindscope.config.grid import Grid, grid_problems
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
-from bindscope.config.references import repeated
+from bindscope.config.references import unknown
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
 from bindscope.studies.same_object.effects.config import Effects, effects_problems
@@ -105,11 +116,11 @@ class Planted(Model):
 class Geometry(Model):
     """Kinds of pairs, places, copies, and probes across layers."""
 
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Slug, ...] = Field(
+    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[Annotated[Slug, NameOf(("models", "planted"))], ...] = Field(
         min_length=1, description="Names of models, and of entries of `planted`."
     )
-    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of quadratic probes.")
+    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of quadratic probes.")
 
 
 class UsedScenes(SplitCounts):
@@ -119,7 +130,7 @@ class UsedScenes(SplitCounts):
 class PairFits(Grid):
     """A grid of fits: datasets x models x layers x probes x seed blocks x controls."""
 
-    probes: tuple[Slug, ...] = Field(
+    probes: tuple[ProbeName, ...] = Field(
         min_length=1,
         description="Names of probes. Those that a claim compares with a quadratic one are also "
         "fitted to the other layers to which an entry fits a quadratic one of the same model.",
@@ -152,8 +163,8 @@ class PlantedModel(Planted):
 
     name: Slug = Field(description="Name in paths, tables and figures, as if it were a model's.")
     patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    probes: tuple[Slug, ...] = Field(min_length=1, description="Names of probes.")
+    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
+    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of probes.")
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds of the probes; each block is one job."
     )
@@ -163,9 +174,9 @@ class PlantedModel(Planted):
 class Maps(Model):
     """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
 
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
-    probes: tuple[Slug, ...] = Field(
+    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
+    probes: tuple[ProbeName, ...] = Field(
         min_length=1,
         description="Names of quadratic probes whose scores are shown.",
     )
@@ -183,7 +194,7 @@ class SeedGroup(Model):
     """Models that differ in their training seed alone; figures and text show their mean."""
 
     name: Slug = Field(description="Name in figures and in the report.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
 
 
 class PairSection(Model):
@@ -245,13 +256,10 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models: dict[str, AnyModel] = {model.name: model for model in config.models}
-    for key in ("probes", "fits", "planted", "groups"):
-        yield from repeated(key, [entry.name for entry in getattr(section, key)])
     for i, entry in enumerate(section.planted):
         where = f"planted.{i}"
         if entry.name in models or entry.name == NO_MODEL:
             yield f"{where}.name: {entry.name!r} is taken; choose a name that no model has"
-        yield from undefined(where, entry, datasets=datasets)
         yield from _pairs(where, section, entry, datasets)
     if NO_MODEL in models:
         yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
@@ -259,22 +267,19 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         where = f"fits.{i}"
         yield from grid_problems(where, block, datasets, models)
         yield from _pairs(where, section, block, datasets)
-        known = [models[name] for name in block.models if name in models]
-        used = [datasets[name] for name in block.datasets if name in datasets]
+        known = [models[name] for name in block.models]
+        used = [datasets[name] for name in block.datasets]
         yield from _models(where, block, known, used)
         yield from _windows(where, section, block, used)
     if maps := section.maps:
-        yield from _of_fits("maps", section, maps, datasets, models)
+        yield from _of_fits("maps", section, maps)
         for name in maps.datasets:
-            if name in datasets and maps.scenes > datasets[name].shard_size.test:
+            if maps.scenes > datasets[name].shard_size.test:
                 yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
     if section.geometry:
-        named = {**models, **{entry.name: entry for entry in section.planted}}
-        yield from _of_fits("geometry", section, section.geometry, datasets, named)
+        yield from _of_fits("geometry", section, section.geometry)
     if section.effects:
         yield from effects_problems(section, section.effects, datasets, models)
-    for i, group in enumerate(section.groups):
-        yield from unknown(f"groups.{i}.models", group.models, models)
 
 
 def _models(
@@ -318,18 +323,11 @@ def _windows(
             )
 
 
-def _of_fits(
-    where: str,
-    section: PairSection,
-    asked: Maps | Geometry,
-    datasets: Mapping[str, Dataset],
-    models: Mapping[str, object],
-) -> Iterator[str]:
+def _of_fits(where: str, section: PairSection, asked: Maps | Geometry) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted with true labels."""
     probes = {probe.name: probe for probe in section.probes}
-    yield from undefined(where, asked, datasets=datasets, models=models, probes=probes)
     for name in asked.probes:
-        if name in probes and (family := probes[name].family) != "quadratic":
+        if (family := probes[name].family) != "quadratic":
             yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
     blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
     fitted = {
@@ -354,18 +352,16 @@ def _pairs(
     block: PairFits | PlantedModel,
     datasets: Mapping[str, Dataset],
 ) -> Iterator[str]:
-    """Probes are there, and so are scenes to fit them to."""
-    yield from unknown(f"{where}.probes", block.probes, {p.name: p for p in section.probes})
+    """There are scenes to fit the probes to."""
     for name in block.datasets:
-        if name in datasets:
-            yield from _scenes(where, section, datasets[name])
+        yield from _scenes(where, section, datasets[name])
 
 
 def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]:
     """Scenes are drawn, there are enough, and their classes are made of groups that there are."""
     if dataset.render is None:
         yield f"{where}.datasets: {dataset.name!r} has no images; give it a render section"
-    groups = {group.name: group for group in dataset.space.groups}
+    groups = [group.name for group in dataset.space.groups]
     yield from unknown("sampling.class_groups", section.sampling.class_groups or (), groups)
     if section.scenes:
         for split in SPLITS:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
-from bindscope.config.grid import undefined, unknown
+from bindscope.config.base import DatasetName, Model, ModelName, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.models import ToyVision
-from bindscope.config.references import repeated
+from bindscope.config.references import repeated, unknown
 from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT, TOKENS
 
 if TYPE_CHECKING:
@@ -23,20 +22,20 @@ class JoinedGroup(Model):
     """Models that differ in their training seed alone: one point of the figure."""
 
     name: Slug = Field(description="Name in figures and in the report.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
+    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
 
 
 class ReadAndUsed(Model):
     """Toys of which both is known: what can be read of their image tokens, and what is used."""
 
-    dataset: Slug = Field(
+    dataset: DatasetName = Field(
         description="Name of a dataset of `render: {kind: sprites}`, whose patches study one reads."
     )
     task: Slug = Field(
         description="Name of a task of the study of binding IDs, on which a suite runs the "
         "experiment `pairing`."
     )
-    models: tuple[Slug, ...] = Field(
+    models: tuple[ModelName, ...] = Field(
         min_length=1, description="Names of models of `source: toy:<name>`, read and asked."
     )
 
@@ -44,8 +43,8 @@ class ReadAndUsed(Model):
 class Together(Model):
     """What is joined: models that several studies measured on the same scenes."""
 
-    datasets: tuple[Slug, ...] = Field((), description="Names of datasets.")
-    models: tuple[Slug, ...] = Field((), description="Names of models.")
+    datasets: tuple[DatasetName, ...] = Field((), description="Names of datasets.")
+    models: tuple[ModelName, ...] = Field((), description="Names of models.")
     uses: tuple[ReadAndUsed, ...] = Field(
         (),
         description="Whether what can be read of what goes with what is also used, by toys; "
@@ -94,20 +93,15 @@ _MEASURED: Final[dict[str, tuple[Callable[[Any], Pairs], str]]] = {
 
 def problems(config: Config, section: Together) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
-    datasets = {dataset.name: dataset for dataset in config.datasets}
-    models = {model.name: model for model in config.models}
     for i, use in enumerate(section.uses):
         yield from _use_problems(f"uses.{i}", use, config)
     if not (section.datasets or section.models or section.groups) and section.uses:
         return
     if not (section.datasets and section.models):
         yield "datasets: name datasets and models that several studies measured, or give `uses`"
-    yield from unknown("datasets", section.datasets, datasets)
-    yield from unknown("models", section.models, models)
-    yield from repeated("groups", [group.name for group in section.groups])
     yield from repeated("groups", [name for group in section.groups for name in group.models])
     for i, group in enumerate(section.groups):
-        yield from unknown(f"groups.{i}.models", group.models, dict.fromkeys(section.models))
+        yield from unknown(f"groups.{i}.models", group.models, section.models)
         if group.name in set(section.models) - set(group.models):
             yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
     measured: dict[str, Pairs] = {}
@@ -121,19 +115,13 @@ def problems(config: Config, section: Together) -> Iterator[str]:
         else:
             measured[study] = pairs(other)
     if len(measured) == len(_MEASURED):
-        there = [name for name in section.datasets if name in datasets]
-        read = [name for name in section.models if name in models]
-        yield from _not_joined("datasets", there, read, measured, 0)
-        yield from _not_joined("models", read, there, measured, 1)
+        yield from _not_joined("datasets", section.datasets, section.models, measured, 0)
+        yield from _not_joined("models", section.models, section.datasets, measured, 1)
 
 
 def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]:
     """Yield what a join of bits and interventions lacks."""
-    datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
-    yield from undefined(where, use, models=models)
-    yield from unknown(f"{where}.dataset", [use.dataset], datasets)
-    yield from repeated(f"{where}.models", list(use.models))
     reader, asker = (getattr(config.studies, name) for name in (BITS, BINDING_ID))
     for name, section in ((BITS, reader), (BINDING_ID, asker)):
         if section is None:
@@ -149,7 +137,7 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
         (task, toy) for suite in asker.suites if "pairing" in suite.experiments
         for task in suite.tasks for toy in suite.toys
     }  # fmt: skip
-    for name in (name for name in use.models if name in models):
+    for name in use.models:
         toy = models[name].source.removeprefix("toy:")
         if not isinstance(models[name], ToyVision):
             yield f"{where}.models: {name!r} is no toy ({models[name].source})"

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.base import (
+    DatasetName,
+    Model,
+    ModelName,
+    NonNegativeInt,
+    PositiveInt,
+    ProbeName,
+)
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import layers_of, undefined
+from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ Alpha = Annotated[float, Field(ge=0, lt=1)]
 class Retrained(Model):
     """Probes that are fitted again to edited tokens; the edited probe always is."""
 
-    probes: tuple[Slug, ...] = Field(
+    probes: tuple[ProbeName, ...] = Field(
         (), description="Names of probes that read tokens, fitted again beside the edited one."
     )
     edits: tuple[Literal["shuffle", "inject", "remove", "weights"], ...] = Field(
@@ -43,9 +50,9 @@ class Retrained(Model):
 class Effects(Model):
     """Edits of what a fitted probe reads, and what they do to attention, probes and the loss."""
 
-    datasets: tuple[Slug, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Slug, ...] = Field(min_length=1, description="Names of models.")
-    probes: tuple[Slug, ...] = Field(
+    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
+    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
+    probes: tuple[ProbeName, ...] = Field(
         min_length=1, description="Names of quadratic probes whose subspace is edited."
     )
     layers: tuple[NonNegativeInt, ...] = Field(
@@ -100,15 +107,14 @@ def effects_problems(
 ) -> Iterator[str]:
     """Yield what edits ask for that is not fitted, or cannot be edited."""
     probes = {probe.name: probe for probe in section.probes}
-    yield from undefined("effects", effects, datasets=datasets, models=models, probes=probes)
     for name in effects.probes:
-        if name in probes and probes[name].family not in EDITED:
+        if probes[name].family not in EDITED:
             yield f"effects.probes: {name!r} has no subspace; name quadratic probes"
-        elif name in probes and probes[name].model_dump()["token_norm"] != "none":
+        elif probes[name].model_dump()["token_norm"] != "none":
             yield f"effects.probes: {name!r} norms tokens first; use one with `token_norm: none`"
     if effects.later is not None and effects.later <= max(effects.layers):
         yield "effects.later: must come after all `layers`; name a later layer, or leave it out"
-    for model in (models[name] for name in effects.models if name in models):
+    for model in (models[name] for name in effects.models):
         if max(effects.layers) >= model.depth:
             yield (
                 f"effects.layers: after layer {max(effects.layers)} of {model.name!r} comes no "
@@ -117,8 +123,8 @@ def effects_problems(
     yield from _unfitted(section, effects, models)
     yield from _retrained(section, effects)
     for name in effects.datasets:
-        used = section.scenes or (datasets[name].n_scenes if name in datasets else None)
-        if effects.scenes and used and effects.scenes > used.test:
+        used = section.scenes or datasets[name].n_scenes
+        if effects.scenes and effects.scenes > used.test:
             yield (
                 f"effects.scenes: {effects.scenes}, but {used.test} of {name!r} are used; ask for "
                 "fewer"
@@ -135,14 +141,13 @@ def _unfitted(
         if "none" in block.controls
         for dataset in block.datasets
         for model in block.models
-        if model in models
         for probe in block.probes
         for layer in layers_of(models[model], block)
     }
     layers = {*effects.layers, *([effects.later] if effects.later else [])}
     for dataset, model, probe in product(effects.datasets, effects.models, effects.probes):
         here = {at for *names, at in fitted if names == [dataset, model, probe]}
-        for layer in sorted(layers - here if model in models else ()):
+        for layer in sorted(layers - here):
             yield (
                 f"effects: no entry of `fits` fits {probe!r} to layer {layer} of {model!r} on "
                 f"{dataset!r}; add it there, or leave it out here"
@@ -160,9 +165,8 @@ def _retrained(section: PairSection, effects: Effects) -> Iterator[str]:
     """Yield what cannot be fitted again."""
     asked = effects.retrained
     probes = {probe.name: probe for probe in section.probes}
-    yield from undefined("effects.retrained", asked, probes=probes)
     for name in asked.probes:
-        if name in probes and probes[name].family in ("position", "baseline"):
+        if probes[name].family in ("position", "baseline"):
             yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
     if "weights" in asked.edits and not effects.weights:
         yield "effects.retrained.edits: `weights` is not made; set `effects: {weights: true}`"
