@@ -286,12 +286,8 @@ def config(**section):
         ({"datasets": ["tiny", "tny"]}, "datasets: 'tny' is not defined"),
         ({"models": ["vit", "identity"]},
          "models: 'identity' is not measured together: add it to `fits` of same_object"),
-        ({"groups": [{"name": "a", "models": ["identity"]}]},
+        ({"groups": [{"name": "a", "models": ["vit", "identity"]}]},
          "groups.0.models: 'identity' is not defined"),
-        ({"models": ["vit", "identity"], "groups": [{"name": "vit", "models": ["identity"]}]},
-         "groups.0.name: 'vit' is also a model"),
-        ({"groups": [{"name": name, "models": ["vit"]} for name in "ab"]},
-         "groups: the name 'vit' is used 2 times"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(section, said):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -31,6 +31,28 @@ class Grid(Model):
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds; each block is one job, a new block refits nothing."
     )
+
+
+class ModelGroup(Model):
+    """Models that differ in their training seed alone: one bar, one curve, one sentence."""
+
+    name: Slug = Field(description="Name of the group in figures and in the report.")
+    # An editor sees the name of a list of seeds, which stands for several.
+    models: tuple[ModelName, ...] = Field(
+        min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
+    )
+
+
+def group_problems(groups: Iterable[ModelGroup], models: Collection[str]) -> Iterator[str]:
+    """Every model is in one group at most, and no other model has a group's name."""
+    home: dict[str, str] = {}
+    for i, group in enumerate(groups):
+        if group.name in models and group.name not in group.models:
+            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
+        for name in group.models:
+            if name in home:
+                yield f"groups.{i}.models: {name!r} is already in the group {home[name]!r}"
+            home.setdefault(name, group.name)
 
 
 def layers_of(model: AnyModel, grid: Grid) -> list[int | str]:

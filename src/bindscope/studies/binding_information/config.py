@@ -15,7 +15,7 @@ from pydantic import (
 
 from bindscope.config.base import Model, ModelName, NonNegativeInt, PositiveInt, ProbeName, Slug
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, Tokens, grid_problems
+from bindscope.config.grid import Grid, ModelGroup, Tokens, grid_problems, group_problems
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
 
@@ -96,16 +96,6 @@ class ModelFamily(Model):
     models: tuple[ModelName, ...] = Field(min_length=2, description="Names of models.")
 
 
-class ModelGroup(Model):
-    """Models that differ in their training seed alone: one bar, one curve, one sentence."""
-
-    name: Slug = Field(description="Name of the group in figures and in the report.")
-    # An editor sees the name of a list of seeds, which stands for several.
-    models: tuple[ModelName, ...] = Field(
-        min_length=2, description="Names of models.", json_schema_extra={"minItems": 1}
-    )
-
-
 class Section(Model):
     """Binding information: probes, and where they are fitted."""
 
@@ -141,19 +131,7 @@ def problems(config: Config, section: Section) -> Iterator[str]:
         for probe in (probes[name] for name in block.probes):
             yield from _tokens(where, probe, block)
             yield from _groups(where, probe, used)
-    yield from _model_groups(section.groups, models)
-
-
-def _model_groups(groups: Iterable[ModelGroup], models: Mapping[str, object]) -> Iterator[str]:
-    """Every model is in one group at most, and no other model has a group's name."""
-    home: dict[str, str] = {}
-    for i, group in enumerate(groups):
-        if group.name in models and group.name not in group.models:
-            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
-        for name in group.models:
-            if name in home:
-                yield f"groups.{i}.models: {name!r} is already in the group {home[name]!r}"
-            home.setdefault(name, group.name)
+    yield from group_problems(section.groups, models)
 
 
 def _tokens(where: str, probe: AnyProbe, block: FitBlock | LearningCurve) -> Iterator[str]:

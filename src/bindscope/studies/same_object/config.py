@@ -20,7 +20,7 @@ from bindscope.config.base import (
     SplitCounts,
 )
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, grid_problems
+from bindscope.config.grid import Grid, ModelGroup, grid_problems, group_problems
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
 from bindscope.config.references import unknown
 from bindscope.config.zoo import read_manifest
@@ -190,13 +190,6 @@ class Intervals(Model):
     bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
 
 
-class SeedGroup(Model):
-    """Models that differ in their training seed alone; figures and text show their mean."""
-
-    name: Slug = Field(description="Name in figures and in the report.")
-    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
-
-
 class PairSection(Model):
     """Which pairs of patches, which probes of them, on which models."""
 
@@ -217,7 +210,7 @@ class PairSection(Model):
         None, description="Edits of what a probe reads; left out: none are made."
     )
     intervals: Intervals = Field(Intervals(), description="Intervals.")
-    groups: tuple[SeedGroup, ...] = Field((), description="Models that are seeds of one.")
+    groups: tuple[ModelGroup, ...] = Field((), description="Models that are seeds of one.")
 
 
 def patch_grid(
@@ -280,6 +273,7 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         yield from _of_fits("geometry", section, section.geometry)
     if section.effects:
         yield from effects_problems(section, section.effects, datasets, models)
+    yield from group_problems(section.groups, models)
 
 
 def _models(

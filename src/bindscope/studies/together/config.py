@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from bindscope.config.base import DatasetName, Model, ModelName, NonNegativeInt, PositiveInt, Slug
+from bindscope.config.grid import ModelGroup, group_problems
 from bindscope.config.models import ToyVision
-from bindscope.config.references import repeated, unknown
+from bindscope.config.references import unknown
 from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT, TOKENS
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Pairs = set[tuple[str, str]]
-
-
-class JoinedGroup(Model):
-    """Models that differ in their training seed alone: one point of the figure."""
-
-    name: Slug = Field(description="Name in figures and in the report.")
-    models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
 
 
 class ReadAndUsed(Model):
@@ -50,7 +44,7 @@ class Together(Model):
         description="Whether what can be read of what goes with what is also used, by toys; "
         "needs neither `datasets` nor `models`.",
     )
-    groups: tuple[JoinedGroup, ...] = Field(
+    groups: tuple[ModelGroup, ...] = Field(
         (),
         description="Models that differ in their training seed alone; the rank correlation is one "
         "of groups. A model in no group stands for itself.",
@@ -99,11 +93,9 @@ def problems(config: Config, section: Together) -> Iterator[str]:
         return
     if not (section.datasets and section.models):
         yield "datasets: name datasets and models that several studies measured, or give `uses`"
-    yield from repeated("groups", [name for group in section.groups for name in group.models])
     for i, group in enumerate(section.groups):
         yield from unknown(f"groups.{i}.models", group.models, section.models)
-        if group.name in set(section.models) - set(group.models):
-            yield f"groups.{i}.name: {group.name!r} is also a model, which is not in the group"
+    yield from group_problems(section.groups, section.models)
     measured: dict[str, Pairs] = {}
     for study, (pairs, _) in _MEASURED.items():
         other = getattr(config.studies, study)
