@@ -1,7 +1,7 @@
 """Run benchmarks: ``python benchmarks/run.py`` runs all, further arguments name some.
 
 Each prints its table under a line that says command, day, commit and machine (both are what
-``docs/benchmarks.md`` quotes) and writes ``results/benchmarks/<name>.json``. The exit status is 1
+``docs/measured.md`` quotes) and writes ``results/benchmarks/<name>.json``. The exit status is 1
 where a promise is broken or a benchmark fails.
 """
 

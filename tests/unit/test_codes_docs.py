@@ -11,7 +11,7 @@ from bindscope.priors.entropies import entropies
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["codes.md", "priors.md", "visual_genome.md"])
+@pytest.mark.parametrize("page", ["information.md", "natural_images.md"])
 def test_examples_run(page):
     (example,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.S)
     assert "\nassert " in example  # it checks what it shows
@@ -19,7 +19,7 @@ def test_examples_run(page):
 
 
 def test_the_table_of_entropies_is_right():
-    text = (DOCS / "priors.md").read_text()
+    text = (DOCS / "information.md").read_text()
     train, _, test = entropies(dataset(PAPER, PAPER_SPLIT))
     space = entropies(dataset(PAPER))[0]
     for name, row in [("space", space), ("train", train), ("val, test", test)]:

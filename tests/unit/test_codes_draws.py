@@ -187,7 +187,7 @@ def test_clevr_is_counted_in_integers_and_fast():
     )
     printed = re.search(
         r"H\(O\) = (\S+) bits, H\(F\) = (\S+), H\(O\|F\) = (\S+)\. .*?equally likely: (\S+) bits",
-        (Path(__file__).parents[2] / "docs/priors.md").read_text(),
+        (Path(__file__).parents[2] / "docs/information.md").read_text(),
         flags=re.S,
     )
     keys = ("h_object_bits", "h_feature_bits", "h_object_given_feature_bits")

@@ -20,7 +20,7 @@ FILES = [FOLDER / "config.yaml", *sorted((FOLDER / "presets").glob("*.yaml"))]
 
 
 def test_the_page_has_every_key() -> None:
-    page = readme(FOLDER / "presets")
+    page = readme()
     missing = {key for _, _, key in keys() if f"| `{key}` |" not in page}
     # The splits' names stand in the type (`{train, val, test}`), sections in headings.
     assert missing <= {"train", "val", "test", *Config.model_fields}
@@ -39,7 +39,7 @@ def test_files_are_valid_and_name_the_schema(path: Path) -> None:
     assert first.startswith(prefix)
     schema = (path.parent / first.removeprefix(prefix)).resolve()
     assert schema == (FOLDER / "schema.json").resolve()
-    assert second.startswith("# "), "the second line says what the file is, for config/README.md"
+    assert second.startswith("# "), "the second line says what the file is, for docs/presets.md"
     jsonschema.validate(
         yaml.safe_load(path.read_text(encoding="utf-8")), json.loads(schema.read_text())
     )

@@ -144,8 +144,8 @@ def test_means_are_over_a_split_with_weights_of_train() -> None:
 
 
 def test_the_configuration_of_the_page_can_be_planned() -> None:
-    page = (GENOME.parents[2] / "docs" / "visual_genome.md").read_text()
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.S)
+    page = (GENOME.parents[2] / "docs" / "natural_images.md").read_text()
+    text = re.findall(r"```yaml\n(datasets:.*?)```", page, flags=re.S)[1]
     config = yaml.safe_load(text)
     for entry in config["datasets"]:
         if "path" in entry["source"]:

@@ -422,7 +422,7 @@ def test_own_model() -> None:
     ("config", "message"),
     [
         (own("make_broken"), r"`n_layers` is str, not int; `dim` \(int\) is missing; `token_map` "
-         r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*docs/models.md"),
+         r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md"),
         (own("make_absent"), "has no function 'make_absent'"),
         (own("make"), "missing a required argument: 'scale'"),
         (own("make_plain", colour=1), "unexpected keyword argument 'colour'"),

@@ -338,8 +338,8 @@ def test_groups_must_be_the_releases_classes() -> None:
 
 
 def test_the_datasets_of_the_page_are_valid() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "segmented_photos.md").read_text()
-    (text,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.S)
+    page = (Path(__file__).parents[2] / "docs" / "natural_images.md").read_text()
+    text = re.findall(r"```yaml\n(datasets:.*?)```", page, flags=re.S)[0]
     kinds = [Dataset.model_validate(entry).source for entry in yaml.safe_load(text)["datasets"]]
     assert [source.kind for source in kinds if source] == ["ade20k", "coco_panoptic"]
 

@@ -168,7 +168,7 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
             raise InputError(
                 source, f"does not give a model with n_layers ({error})",
                 "name a function without required arguments, in a module on PYTHONPATH; for an "
-                "nn.Module, see `modules` in docs/models.md",
+                "nn.Module, see `modules` in docs/add_model.md",
             ) from error  # fmt: skip
     found = settings(source)
     depth = found.get("vision_config", found).get("num_hidden_layers")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -85,15 +86,9 @@ def json_schema() -> str:
     return json.dumps({**head, **whole}, indent=1) + "\n"
 
 
-def readme(presets: Path) -> str:
-    """Return config/README.md: a table of every key.
-
-    Parameters
-    ----------
-    presets
-        Folder whose files are listed with the comment at their top.
-    """
-    parts = [HEADER, *_presets(presets), "## Keys", TABLES]
+def readme() -> str:
+    """Return config/README.md: a table of every key."""
+    parts = [HEADER, "## Keys", TABLES]
     page = _Page()
     for name, field in root()["properties"].items():
         if sections(field):
@@ -103,17 +98,21 @@ def readme(presets: Path) -> str:
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _presets(folder: Path) -> Iterator[str]:
-    yield "\n## Presets\n\n| file | what it is |\n|---|---|"
+def presets_table(folder: Path) -> str:
+    """Return a section with a table of presets: the first paragraph of each file's comment.
+
+    Parameters
+    ----------
+    folder
+        Folder with the presets; the default configuration is in the folder above it.
+    """
+    rows = []
     for path in [folder.parent / "config.yaml", *sorted(folder.glob("*.yaml"))]:
-        comment = []
-        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
-            if not line.startswith("#"):
-                break
-            comment.append(line.lstrip("# "))
-        link = path.relative_to(folder.parent)
-        yield f"| [`{link}`]({link}) | {' '.join(comment)} |"
-    yield ""
+        lines = path.read_text(encoding="utf-8").splitlines()[1:]
+        comment = itertools.takewhile(lambda line: line.startswith("# "), lines)
+        link = f"../config/{path.relative_to(folder.parent)}"
+        rows.append(f"| [`{path.stem}`]({link}) | {' '.join(line[2:] for line in comment)} |")
+    return "\n".join(["## All presets", "", "| preset | content |", "|---|---|", *rows]) + "\n"
 
 
 class _Page:

@@ -22,7 +22,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 class GenomeRules(Model):
     """How annotations become object codes: an object has one category and one value.
 
-    docs/visual_genome.md explains every choice.
+    docs/natural_images.md explains every choice.
     """
 
     feature: Literal["color", "attribute"] = Field(
@@ -66,7 +66,7 @@ class Download(Model):
 
 _ANNOTATIONS = "https://visualgenome.org/static/data/dataset"
 _IMAGES = "https://cs.stanford.edu/people/rak248/VG_100K_2"
-# docs/visual_genome.md says where the checksums are from.
+# docs/natural_images.md says where the checksums are from.
 _RELEASE = {
     f"{_ANNOTATIONS}/objects.json.zip": (
         "efa456069aedb420b7dabf54f4608c89c78a00de550f1433066e9b6f84fb629c"
@@ -85,7 +85,7 @@ _RELEASE = {
 class SyntheticRelease(Model):
     """A synthetic release: drawn pictures and simulated annotations, in the release's files.
 
-    Free of any licence, and its distribution is known: see docs/visual_genome.md.
+    Free of any licence, and its distribution is known: see docs/natural_images.md.
     """
 
     n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")

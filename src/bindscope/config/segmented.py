@@ -12,7 +12,7 @@ from bindscope.config.base import Group, ImageSource
 class Ade20kSource(ImageSource):
     """ADE20K's full release of 2021 (IJCV 2019, arXiv 1608.05442); its images need registration.
 
-    The space has one group, `class`. docs/segmented_photos.md explains every choice.
+    The space has one group, `class`. docs/natural_images.md explains every choice.
     """
 
     kind: Literal["ade20k"]

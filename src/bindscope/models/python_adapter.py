@@ -47,7 +47,7 @@ def load(
         if not isinstance(model, nn.Module):
             raise ModelError(
                 where, f"its function returns {type(model).__name__}, which has no submodules",
-                "return an `nn.Module`, or leave out `modules` (docs/models.md)",
+                "return an `nn.Module`, or leave out `modules` (docs/add_model.md)",
             )  # fmt: skip
         return HookedModule(where, model, config, device, input_px)
     problems = complaints(model)
@@ -57,13 +57,13 @@ def load(
             "its function returns a plain `nn.Module`",
             "name the submodules to read, such as `modules: "
             f"[{', '.join(name for name, _ in list(model.named_children())[-2:])}]`, and leave "
-            "out `n_layers` (docs/models.md, `Any PyTorch module`)",
+            "out `n_layers` (docs/add_model.md)",
         )
     if problems:
         raise ModelError(
             where,
             f"what its function returns is no model: {'; '.join(problems)}",
-            "see docs/models.md, `Your own function`, for the attributes and methods",
+            "see docs/add_model.md, `Your own function`, for the attributes and methods",
         )
     checked: Model = model
     return checked

@@ -1,7 +1,7 @@
 """Probe families: the options that a configuration gives them, and what each says of itself.
 
 No torch here: a configuration is read by every job. `registry` has the families by name; the class
-that is fitted is `ProbeOptions.implementation`. How to add one: docs/probes.md.
+that is fitted is `ProbeOptions.implementation`. How to add one: docs/add_probe.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check a probe family: what docs/probes.md promises of every one of them."""
+"""Check a probe family: what docs/add_probe.md promises of every one of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Labelled = tuple[Tensor, Tensor | None, Tensor]
 
 
 def check_probe(family: str, *, contains: Sequence[str] = ("linear",), **options: Any) -> None:
-    """Check that a probe family keeps the promises of docs/probes.md.
+    """Check that a probe family keeps the promises of docs/add_probe.md.
 
     Parameters
     ----------

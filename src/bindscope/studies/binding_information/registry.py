@@ -58,6 +58,6 @@ def options_of(family: str) -> Any:
     if not (isinstance(options, type) and issubclass(options, descended)):
         raise ValueError(
             f"the probe family {family!r} ({home}) is no class derived from `DescendedProbe`; "
-            "docs/probes.md says what a family is"
+            "docs/add_probe.md describes a family"
         )
     return options

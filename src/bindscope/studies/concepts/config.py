@@ -403,7 +403,7 @@ def _slots_problem(dataset: Dataset, wanted: int | None = None) -> str | None:
     if dataset.source and dataset.source.kind not in FILLED:
         return (
             f"{full}, and those of {dataset.source.kind} differ in number; make a `table` of those "
-            "with one number of objects (docs/ordered_scenes.md), a dataset for each number"
+            "with one number of objects (docs/scenes.md), a dataset for each number"
         )
     if dataset.source and most != dataset.slots:
         return f"{full}, and may hold {most}; give space.max_objects: {dataset.slots}"
