@@ -11,6 +11,8 @@ import yaml
 from bindscope.config.loading import load_config, load_file
 from bindscope.config.yaml_files import read_yaml
 from bindscope.core.errors import ConfigError
+from bindscope.core.graph import Graph
+from bindscope.studies.build import build
 
 EXAMPLE = yaml.safe_load("""
 datasets:
@@ -252,3 +254,28 @@ def test_numbers_as_yaml_1_1_reads_them() -> None:
     assert (
         load_config(raw, "example.yaml").studies.binding_information.probes[0].learning_rate == 1e-3
     )
+
+
+def with_blocks(*seed_blocks: list[list[int]], control: str = "none") -> Graph:
+    raw = copy.deepcopy(EXAMPLE)
+    known = raw["studies"]["binding_information"]["fits"][1]
+    raw["studies"]["binding_information"]["fits"] = [
+        {**known, "name": f"block-{i}", "seed_blocks": blocks}
+        | ({"controls": [control]} if i else {})
+        for i, blocks in enumerate(seed_blocks)
+    ]
+    return build(load_config(raw, "example.yaml"))
+
+
+def test_blocks_that_share_a_seed_share_its_null_probe() -> None:
+    """Shuffled labels with more seeds than the fits beside them, as in `calibration.yaml`."""
+    graph = with_blocks([[0]], [[0, 1], [2]], control="shuffled_labels")
+    assert [null.wildcards["seeds"] for null in graph.of("null")] == ["0", "1", "2"]
+
+
+def test_a_seed_is_fitted_to_the_same_once() -> None:
+    assert len(with_blocks([[0]], [[0]]).of("fit")) == 1
+    with pytest.raises(
+        ConfigError, match="two seed blocks fit seed 0 to identity 0 cls none tiny lin"
+    ):
+        with_blocks([[0]], [[0, 1]])

@@ -8,6 +8,7 @@ from typing import Any
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel, KnownAnswer
+from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.interfaces import Step
 from bindscope.graph.activations import add_truth
@@ -56,6 +57,21 @@ def add_products(graph: Graph, shared: Shared, section: Section) -> None:
     blocks: list[FitBlock | LearningCurve] = [*section.fits, *section.learning_curves]
     for block in blocks:
         _add_block(graph, shared, section, block)
+    _check_seeds(graph)
+
+
+def _check_seeds(graph: Graph) -> None:
+    """Refuse a seed that two blocks fit to the same: a table has one row for it."""
+    homes: dict[tuple[str, ...], Product] = {}
+    for fit in graph.of("fit"):
+        names = [value for key, value in fit.wildcards.items() if key not in ("seeds", "key")]
+        for seed in fit.wildcards["seeds"].split("_"):
+            if homes.setdefault((*names, seed), fit) is not fit:
+                raise ConfigError(
+                    "studies.binding_information.fits",
+                    f"two seed blocks fit seed {seed} to {' '.join(names)}",
+                    "give these blocks of `seed_blocks` no seed in common, or the same seeds",
+                )
 
 
 def _add_block(
@@ -101,7 +117,8 @@ class _Fits:
             # Only the plain probes have a prior to learn; the others start from it.
             if isinstance(block, FitBlock) and "plain" in self.probe.targets:
                 plain = self.probe.model_copy(update={"targets": ("plain",)})
-                _add_null(self.graph, replace(self, probe=plain), seeds)
+                for seed in seeds:
+                    _add_null(self.graph, replace(self, probe=plain), seed)
             for control in block.controls:
                 names["control"] = control
                 if isinstance(block, LearningCurve):
@@ -187,10 +204,10 @@ class _Fits:
 
 
 @once
-def _add_null(graph: Graph, fits: _Fits, seeds: tuple[int, ...]) -> Product:
-    """Add the null probe beside all fits of a probe, whatever they read."""
+def _add_null(graph: Graph, fits: _Fits, seed: int) -> Product:
+    """Add the null probe beside all fits of a probe with a seed, whatever they read."""
     representation = {"tokens": "null", "patches": fits.probe.patches}
-    return fits.fit("null", {}, seeds, representation, {})
+    return fits.fit("null", {}, (seed,), representation, {})
 
 
 def _flat(product: Product) -> list[Product]:
