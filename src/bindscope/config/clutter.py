@@ -12,7 +12,7 @@ Texture = Literal["plain", "stripes", "dots", "checks"]
 
 
 class ClutterRenderer(Model):
-    """Textured shapes over one another, on stuff (first group: colour, second group: shape)."""
+    """Textured shapes over one another, on stuff (first group: color, second group: shape)."""
 
     kind: Literal["clutter"]
     size_px: PositiveInt = Field(96, description="Side of the square image.")
@@ -40,7 +40,7 @@ class ClutterRenderer(Model):
     touching: Probability = Field(
         0.3,
         description="Share of scenes in which two objects are put edge to edge, of one shape and "
-        "two colours where the scene has such.",
+        "two colors where the scene has such.",
     )
     occluders: Probability = Field(
         0.3,

@@ -124,7 +124,7 @@ Split = Annotated[
 
 
 class ShapesRenderer(Model):
-    """Coloured shapes on a plain background (first group: colour, second group: shape)."""
+    """Colored shapes on a plain background (first group: color, second group: shape)."""
 
     kind: Literal["shapes"]
     size_px: PositiveInt = Field(256, description="Side of the square image.")
@@ -176,7 +176,7 @@ class SceneDistribution(Model):
     space: Space = Field(description="The distribution of object codes.")
     split: Split = Field(description="How scenes are assigned to train, val and test.")
     seed: NonNegativeInt = Field(
-        0, description="Seed of codes and placement; scenes that are read have none."
+        0, description="Seed of codes and placement; imported scenes have none."
     )
     slots: PositiveInt | None = Field(
         None,
@@ -190,12 +190,12 @@ class SceneDistribution(Model):
         description="What scenes are called in words, for models that read; needs `slots`.",
     )
     render: Renderer | None = Field(
-        None, description="How images are drawn; leave out where only known-answer models are used."
+        None, description="How images are rendered; not needed for known-answer models."
     )
     source: Source | None = Field(
         None,
         exclude_if=lambda source: source is None,  # it enters no key of scenes that are drawn
-        description="Where scenes are read from (docs/own_datasets.md); left out: they are drawn.",
+        description="Where scenes are imported from (docs/own_datasets.md); default: rendered.",
     )
 
     @model_validator(mode="after")

@@ -30,36 +30,38 @@ HEADER = """\
 <!-- Generated from src/bindscope/config by `make docs`; a test fails when it drifts. -->
 # Configuration
 
-One YAML file decides everything that decides the results. Plain `snakemake --cores all` reads
-[`config.yaml`](config.yaml); any other complete file is named on the command line and replaces it:
+One YAML file decides all results. `make run` and plain `snakemake --cores all` read
+[`config.yaml`](config.yaml). Name any other complete file on the command line;
+[presets](../docs/presets.md) lists those that exist:
 
 ```
+make run CONFIG=config/presets/ci.yaml
 snakemake --cores all --configfile config/presets/ci.yaml
 ```
 
-A second file after `--configfile` is laid over the first, key by key; lists are replaced whole. A
-file can also name others to start from, by paths from its own folder:
+A second file after `--configfile` replaces keys of the first one. Lists are replaced whole. A
+file can include others, by paths from its own folder:
 
 ```yaml
-include: ../parts/objectives.yaml  # its `models`; what stands below is laid over it
+include: ../parts/objectives.yaml  # its `models`; keys below replace its keys
 ```
 
-An entry of `models` can stand for several training seeds. Lists of models then name all of them by
-one name, and studies show them as one group (give `groups` to have others):
+- `datasets` and `models` are shared. `studies` has a section for each study that takes part.
+- Datasets, models, probes and fits are lists of entries with a `name`: lower-case letters, digits
+  and hyphens. A fit names the entries that it combines.
+- Threads, memory and partitions of jobs belong to a profile (`profiles/`, `workflow/profiles/`).
+- Entries of every kind are in
+  [`src/bindscope/config/example.yaml`](../src/bindscope/config/example.yaml), and in
+  `src/bindscope/studies/<name>/example.yaml`.
+- `bindscope plan` lists what a change of a key recomputes, and why.
+
+An entry of `models` can stand for several training seeds. Lists of models then use its name, and
+studies show the models as one group:
 
 ```yaml
 models:
   - {name: objects, source: "zoo:matching-objects-{seed}", seeds: [0, 1, 2]}  # objects-0, -1, -2
 ```
-
-Threads, memory, partitions and the like belong to a profile (`profiles/`, `workflow/profiles/`).
-
-`datasets` and `models` are shared by all studies; what is measured of them stands under `studies`,
-in a section for each study that is to take part. Datasets, models, probes and fits are lists of
-entries with a `name`: lower-case letters, digits and hyphens, unique in its list, part of paths and
-tables. A fit names the entries that it combines. Entries of every kind, to copy from, are in
-[`src/bindscope/config/example.yaml`](../src/bindscope/config/example.yaml) and, for a study, in
-`src/bindscope/studies/<name>/example.yaml`.
 
 Unknown keys are errors, and every problem of a file is listed with its line:
 
@@ -68,11 +70,8 @@ my.yaml: models.0.training.stps: unknown key; did you mean 'steps'? (line 21)
   remedy: correct the configuration; config/README.md lists every key with its type and default
 ```
 
-Files whose first line names [`schema.json`](schema.json) are completed and checked by editors that
-have a YAML language server.
-"""
-TABLES = """
-`bindscope plan` says what a change of a key makes anew, and why.
+Editors with a YAML language server complete and check files whose first line names
+[`schema.json`](schema.json).
 """
 BAR = "\\|"
 COLUMNS = "| key | type | default | meaning |\n|---|---|---|---|"
@@ -88,13 +87,13 @@ def json_schema() -> str:
 
 def readme() -> str:
     """Return config/README.md: a table of every key."""
-    parts = [HEADER, "## Keys", TABLES]
+    parts = [HEADER, "## Keys"]
     page = _Page()
     for name, field in root()["properties"].items():
         if sections(field):
             parts += page.section(below("", name, field), field, 3)
         else:
-            parts.append(f"\n### `{name}`\n\n{_description(field)} Type: {words(field)}.")
+            parts.append(f"\n### `{name}`\n\n{_description(field)} Type: {type_words(field)}.")
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -121,46 +120,70 @@ class _Page:
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}  # heading by section
 
-    def section(self, path: str, field: Schema, depth: int) -> Iterator[str]:
-        """Write the tables of one section, or of what a union's members share and add."""
+    def section(self, path: str, field: Schema, depth: int, text: str = "") -> Iterator[str]:
+        """Write the tables of one section, or of what a union's members share and add.
+
+        Parameters
+        ----------
+        path
+            Keys that lead to it.
+        field
+            Its schema.
+        depth
+            Of its heading.
+        text
+            Description that the page has already.
+        """
         union = sections(field)
-        yield f"\n{'#' * min(depth, 6)} `{path}`\n\n{_description(field)}"
+        about = _description(field)
+        yield f"\n{'#' * min(depth, 6)} `{path}`" + (f"\n\n{about}" if about != text else "")
         if len(union) == 1:
             yield from self._table(path, union, list(union[0]["properties"]), depth)
             return
         shared = _shared(union)
+        selects = tag(union)
         if shared:
             yield "\nEvery entry has:"
             yield from self._table(path, union, shared, depth)
-        selects = tag(union)
+        described: dict[str, tuple[str, Schema]] = {}  # first member of the union with a key
         for section in union:
-            own = [key for key in section["properties"] if key not in shared]
-            own.sort(key=lambda key: key != selects)
             values = [v.replace(":", ":...") for v in tag_values(section, selects)]
-            chosen = either([f"`{selects}: {value}`" for value in values])
-            yield f"\n{'#' * min(depth + 1, 6)} `{path}`: {chosen}\n\n{_description(section)}"
-            yield from self._table(path, [section], own, depth + 1)
+            heading = f"`{path}`: {either([f'`{selects}: {value}`' for value in values])}"
+            yield f"\n{'#' * min(depth + 1, 6)} {heading}\n\n{_description(section)}"
+            above: dict[str, list[str]] = {}
+            keys = []
+            for key, inner in section["properties"].items():
+                first, same = described.setdefault(key, (heading, inner))
+                if key in shared or key == selects:
+                    continue
+                if first != heading and same == inner:
+                    above.setdefault(first, []).append(f"`{key}`")
+                else:
+                    keys.append(key)
+            yield from self._table(path, [section], keys, depth + 1)
+            for first, names in above.items():
+                words = first.partition(": ")[2]
+                yield f"\nAs for [{words}](#{_anchor(first)}): {', '.join(names)}."
 
     def _table(self, path: str, union: list[Schema], keys: list[str], depth: int) -> Iterator[str]:
         """Write a table of keys, then the sections below those that are sections themselves."""
-        found, rows = [], []
+        below_it, rows = [], []
         for key in keys:
             field = union[0]["properties"][key]
             inner = [section for section in sections(field) if not _is_record(section)]
-            kind = words(field)
+            kind, meaning = type_words(field), _description(field)
             if inner:
                 name, heading = inner[0][NAME], below(path, key, field)
                 if name not in self._seen:
-                    found.append((heading, field))
+                    below_it.append((heading, field, meaning))
                     self._seen.update({section[NAME]: heading for section in inner})
-                kind = f"{kind}, see [`{self._seen[name]}`](#{_anchor(self._seen[name])})"
-            meaning = _description(field) or "Decides which other keys there are."
+                kind = f"[{kind}](#{_anchor(self._seen[name])})"
             cells = (f"`{key}`", kind, _default(union[0], key), meaning)
             rows.append(f"| {' | '.join(cell.replace('|', BAR) for cell in cells)} |")
         if rows:
             yield "\n" + COLUMNS + "\n" + "\n".join(rows)
-        for heading, field in found:
-            yield from self.section(heading, field, depth + 1)
+        for heading, field, text in below_it:
+            yield from self.section(heading, field, depth + 1, text)
 
 
 def _shared(union: list[Schema]) -> list[str]:
@@ -187,18 +210,18 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def words(field: Schema) -> str:
+def type_words(field: Schema) -> str:
     """Describe what a value may be."""
-    if found := sections(field):
+    if inner := sections(field):
         if items(field):
-            return "list of sections"
-        return _record(found[0]) if _is_record(found[0]) else "section"
+            return "list"
+        return _record(inner[0]) if _is_record(inner[0]) else "section"
     return either([_plain(member) for member in members(field)])
 
 
 def _record(section: Schema) -> str:
     first = next(iter(section["properties"].values()))
-    return f"`{{{', '.join(section['properties'])}}}`, each a {words(first)}"
+    return f"`{{{', '.join(section['properties'])}}}` of {type_words(first)}"
 
 
 def _plain(kind: Schema) -> str:
@@ -206,27 +229,19 @@ def _plain(kind: Schema) -> str:
         return either([f"`{choice}`" for choice in choices])
     match kind["type"]:
         case "array":
-            return f"list: {words(items(kind) or {})}"
+            return f"list of {type_words(items(kind) or {})}"
         case "string":
             return "name" if kind.get("pattern") == SLUG else "text"
-        case "boolean":
-            return "`true` or `false`"
         case "object":
-            return "section of any keys"
-    noun = {"integer": "whole number", "number": "number"}[kind["type"]]
-    return noun + _bounds(kind)
+            return "mapping"
+    return str(kind["type"]) + _bounds(kind)
 
 
 def _bounds(kind: Schema) -> str:
-    low, high = kind.get("minimum"), kind.get("maximum")
-    if low is not None and high is not None:
-        return f", {low:g} to {high:g}"
-    if low is not None:
-        return f", {low:g} or more"
-    above, under = kind.get("exclusiveMinimum"), kind.get("exclusiveMaximum")
-    if above is None:
-        return ""
-    return f", above {above:g}" + (f" and below {under:g}" if under is not None else "")
+    """Return the limits of a number, as ` ≥ 0, < 1`."""
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    limits = [f"{sign} {kind[key]:g}" for key, sign in signs.items() if key in kind]
+    return f" {', '.join(limits)}" if limits else ""
 
 
 def _default(section: Schema, key: str) -> str:
@@ -236,10 +251,10 @@ def _default(section: Schema, key: str) -> str:
     value = field.get("default", {})
     found = sections(field)
     if found and isinstance(value, list) and value:
-        return f"{len(value)} entries, see schema.json"
+        return f"{len(value)} entries (schema.json)"
     if found and isinstance(value, dict):
         changed = _changed(field, value)
-        return f"`{_yaml(changed)}` and its defaults" if changed else "its defaults"
+        return f"`{_yaml(changed)}`" if changed else "its defaults"
     return "none" if value is None else f"`{_yaml(value)}`"
 
 

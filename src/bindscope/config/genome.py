@@ -26,7 +26,7 @@ class GenomeRules(Model):
     """
 
     feature: Literal["color", "attribute"] = Field(
-        description="`color`: values are basic colour terms; `attribute`: the commonest attributes."
+        description="`color`: values are basic color terms; `attribute`: the commonest attributes."
     )
     coco_only: bool = Field(True, description="Only images that are in COCO too (`coco_id`).")
     n_categories: PositiveInt = Field(
@@ -91,7 +91,7 @@ class SyntheticRelease(Model):
     n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")
     size_px: int = Field(64, ge=40, description="Side of a picture.")
     n_categories: int = Field(5, ge=2, le=8, description="Kinds of things that are drawn.")
-    n_colors: int = Field(5, ge=2, le=7, description="Their colours; some things have none.")
+    n_colors: int = Field(5, ge=2, le=7, description="Their colors; some things have none.")
     max_objects: int = Field(
         4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
     )

@@ -38,7 +38,7 @@ class DrawsSpace(Model):
 
 
 class CountedSpace(Model):
-    """Nobody knows how the scenes came about: their distribution is estimated from `train`.
+    """The scene distribution is unknown and is estimated from `train`.
 
     Only for scenes that are read. Entropies are estimates from above, and rows of the table carry
     the flag `assumed_prior`.

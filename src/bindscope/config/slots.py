@@ -26,7 +26,7 @@ class EnumeratedSplit(Model):
 class Clevr2dRenderer(Model):
     """One to three outlined flat shapes in a row, at fixed places.
 
-    The first group is the colour, the second the shape. The 8 colours and 3 shapes, their order and
+    The first group is the color, the second the shape. The 8 colors and 3 shapes, their order and
     their geometry are those of the scenes CLEVR-2D of arXiv 2605.31503.
     """
 

@@ -31,7 +31,7 @@ KNOWN_VALUES: dict[str, tuple[str, ...]] = {
 class SolidsFixed(Model):
     """What all objects share in a feature that is no group of the space."""
 
-    color: Color = Field("gray", description="Colour of all objects.")
+    color: Color = Field("gray", description="Color of all objects.")
     shape: Shape = Field("cube", description="Shape of all objects.")
     material: Material = Field("rubber", description="Material of all objects.")
     size: Size = Field("small", description="Size of all objects.")
@@ -75,7 +75,7 @@ class SolidsRenderer(Model):
     colors: tuple[Color, ...] = Field(
         get_args(Color),
         min_length=1,
-        description="The colours of a group `color`, in the order of its values.",
+        description="The colors of a group `color`, in the order of its values.",
     )
     fixed: SolidsFixed = Field(
         SolidsFixed(), description="Features of all objects that no group of the space varies."

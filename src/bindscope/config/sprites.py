@@ -16,7 +16,7 @@ SPRITE_SLOTS = 9
 class SpritesRenderer(Model):
     """Small solids on white, at most one in each of 3 x 3 slots of 12 px.
 
-    The first group is the colour, the second the shape. These are the images that the toy
+    The first group is the color, the second the shape. These are the images that the toy
     vision-language models know.
     """
 
@@ -24,11 +24,11 @@ class SpritesRenderer(Model):
 
     kind: Literal["sprites"]
     words: Literal["test", "estimation"] = Field(
-        "test", description="Which of two sets of colours and shapes, which share no word."
+        "test", description="Which of two sets of colors and shapes, which share no word."
     )
     jitter: bool = Field(
         False,
-        description="Whether objects differ by up to 10 % in each colour and in brightness, and by "
+        description="Whether objects differ by up to 10 % in each color and in brightness, and by "
         "a pixel in place, as in the training of toys.",
     )
 

@@ -1,11 +1,11 @@
-"""docs/tables.md: every column with its unit and meaning, from the declarations."""
+"""The generated part of docs/tables.md: every column with its unit and meaning."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from bindscope.tables.schema import Column, TableSchema, declared
+from bindscope.tables.schema import KEYS, Column, TableSchema, declared
 
 _ENDS = ("_low", "_high")
 
@@ -23,18 +23,16 @@ def markdown(schema: TableSchema, shared: Mapping[tuple[str, ...], Column]) -> s
     Returns
     -------
     str
-        A heading, a sentence, a table of columns, and the rules.
+        A heading, a description, the key, and a table of columns.
     """
     lines = [f"## `{schema.name}`", "", schema.description, ""]
     lines += [f"Key: {_names(schema.key)}.", ""]
-    common = [column.name for column in schema.columns if _text(column) in shared]
-    if common:
-        lines += [f"[Shared columns](#shared-columns): {_names(common)}.", ""]
-    lines += _rows(column for column in schema.columns if _text(column) not in shared)
-    if schema.rules:
-        lines += ["", "Rules that every row obeys:", ""]
-    lines += [f"- {words}" for words, _ in schema.rules]
-    return "\n".join(lines) + "\n"
+    stated = {*schema.key, *(column.name for column in KEYS)}
+    common = [column for column in schema.columns if _text(column) in shared]
+    if further := [c.name for c, _ in _with_ends(common) if c.name not in stated]:
+        lines += [f"And of the [shared columns](#shared-columns): {_names(further)}.", ""]
+    rest = (column for column in schema.columns if _text(column) not in shared)
+    return "\n".join([*lines, *_rows(rest, schema.description)]) + "\n"
 
 
 def all_tables() -> str:
@@ -62,21 +60,26 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _rows(columns: Iterable[Column]) -> list[str]:
-    """Return a Markdown table; the ends of an interval share the row of what they are ends of."""
-    lines = ["| column | unit | meaning |", "|---|---|---|"]
+def _with_ends(columns: Iterable[Column]) -> list[tuple[Column, list[str]]]:
+    """Return columns with the ends of their intervals, which are not listed on their own."""
     listed = list(columns)
     names = {column.name for column in listed}
-    for column in listed:
-        base = column.name.removesuffix("_low").removesuffix("_high")
-        if base != column.name and base in names:
-            continue
-        ends = [f"`{end}`" for end in _ENDS if column.name + end in names]
+    return [
+        (column, [end for end in _ENDS if column.name + end in names])
+        for column in listed
+        if column.name.removesuffix("_low").removesuffix("_high") not in names - {column.name}
+    ]
+
+
+def _rows(columns: Iterable[Column], above: str = "") -> list[str]:
+    """Return a Markdown table; values that the text above it explains are not listed again."""
+    lines = ["| column | unit | meaning |", "|---|---|---|"]
+    for column, ends in _with_ends(columns):
         meaning = column.meaning
-        if column.values:
+        if column.values and f"- `{column.values[0]}`: " not in above:
             meaning += f" One of {_names(column.values)}."
-        cells = [", ".join([f"`{column.name}`", *ends]), column.unit or "-", meaning]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        cells = [", ".join([f"`{column.name}`", *(f"`{end}`" for end in ends)]), column.unit or "-"]
+        lines.append("| " + " | ".join(c.replace("|", "\\|") for c in [*cells, meaning]) + " |")
     return lines if len(lines) > 2 else []
 
 

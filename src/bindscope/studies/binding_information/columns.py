@@ -142,14 +142,14 @@ _SIZES = (
     ),
     _entropy(
         "h_counts_given_feature_bits",
-        "H(M|F): *how many* objects have each value, beyond which values occur. Counts M are told "
-        "apart for two feature groups without repeated objects.",
+        "H(M|F): *how many* objects have each value, beyond which values occur. Counts M are "
+        "separate for two feature groups without repeated objects.",
         "`priors`, exact",
         null="reason",
     ),
     _entropy(
         "h_object_given_counts_bits",
-        "H(O|M) = H(O|F) - H(M|F): *what goes with what*.",
+        "H(O|M) = H(O|F) - H(M|F): which values belong together.",
         "`priors`, exact",
         null="reason",
     ),
@@ -277,7 +277,7 @@ _ESTIMATES = (
     ),
     *_bound(
         "pairing",
-        "I(O;Z|M), the pairing information, *what goes with what*. From "
+        "I(O;Z|M), the pairing information, which values belong together. From "
         "loss_object_given_counts_bits likewise.",
     ),
     *_bound(

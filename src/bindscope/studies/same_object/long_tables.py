@@ -8,7 +8,13 @@ from typing import Any
 import pandas as pd
 
 from bindscope.studies.same_object.marks import CONTROLS, JUDGED
-from bindscope.studies.same_object.quantities import EDITS, GEOMETRY, QUANTITIES, Quantity
+from bindscope.studies.same_object.quantities import (
+    EDITS,
+    GEOMETRY,
+    QUANTITIES,
+    SUFFIXES,
+    Quantity,
+)
 from bindscope.studies.same_object.schemas import NAMES, ends_ordered
 from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
@@ -48,6 +54,17 @@ def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
     return (none == (frame["subspace"] == "none")) & (none == (frame["strength"] == 0))
 
 
+def _listed(quantities: Mapping[str, Quantity]) -> str:
+    """Describe quantities: those of one meaning together, and what a suffix adds once."""
+    suffixes = [end for end in SUFFIXES if any(name.endswith(end) for name in quantities)]
+    names: dict[str, list[str]] = {}
+    for name, quantity in quantities.items():
+        if not name.endswith(tuple(SUFFIXES)):
+            names.setdefault(quantity.meaning, []).append(f"`{name}`")
+    lines = [f"- {', '.join(same)}: {meaning}" for meaning, same in names.items()]
+    return "\n".join([*lines, *(f"- suffix `{end}`: {SUFFIXES[end]}" for end in suffixes)])
+
+
 def _long(
     name: str, version: int, description: str, quantities: Mapping[str, Quantity], source: str,
     own: tuple[Column, ...] = (), **more: Any,
@@ -64,11 +81,10 @@ def _long(
         ("numbers are in the range of the quantity", _ranges),
         *more.pop("rules", ()),
     )
-    listed = "\n".join(f"- `{key}`: {quantity.meaning}" for key, quantity in quantities.items())
     return TableSchema(
         name=name,
         version=version,
-        description=f"{description}\n\n{listed}",
+        description=f"{description}\n\n{_listed(quantities)}",
         columns=(
             *NAMES[:4],
             *own,

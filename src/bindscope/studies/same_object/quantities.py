@@ -53,6 +53,13 @@ GEOMETRY: Final[dict[str, Quantity]] = {
                                       "layer `at`."),
 }  # fmt: skip
 
+# What the names of some edits' quantities add to those of others.
+SUFFIXES: Final = {
+    "_change": "The number minus that without an edit.",
+    "_beyond_controls": "Only of `beyond`: the number minus that under the same edit of a control. "
+    "Of each number the one nearest to no effect among controls; `reason` names the control.",
+}
+
 
 def _changed(
     name: str, unit: str, meaning: str, *, compared: bool = True,
@@ -62,14 +69,9 @@ def _changed(
     least = None if low is None else -1.0
     found = {
         name: Quantity(unit, meaning, low, high),
-        f"{name}_change": Quantity(unit, f"`{name}` minus that without an edit.", least, high),
     }
-    if compared:
-        found[f"{name}_beyond_controls"] = Quantity(
-            unit, f"Only of `beyond`: `{name}` minus that under the same edit of a control. Of "
-            "each number the one nearest to no effect among controls; `reason` names the control.",
-            least, high,
-        )  # fmt: skip
+    for suffix, added in list(SUFFIXES.items())[: 1 + compared]:
+        found[name + suffix] = Quantity(unit, added, least, high)
     return found
 
 
