@@ -1,13 +1,15 @@
-"""Pages of the site made from code and published numbers: errors, figures, validation."""
+"""Pages of the site made from code: commands, errors, figures, published numbers."""
 
 from __future__ import annotations
 
+import argparse
 import ast
 import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bindscope.cli import parser
 from bindscope.core.registries import studies
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +81,26 @@ def _plain(text: str) -> str:
     """Return text that Markdown shows as it is."""
     text = " ".join(text.split())
     return re.sub(r"([<>\[\]*_|#])", r"\\\1", text).replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def command_page() -> str:
+    """Return a page with every command of the command line and its options."""
+    lines = [
+        "# Command line\n",
+        "Every command has `--help`. An error is one message with a remedy and exit code 1. Runs",
+        "start with `make run`, see [development](../development.md#commands).\n",
+    ]
+    (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+        lines += [f"## bindscope {name}\n", f"{_plain(command.description or '')}\n"]
+        lines += [f"```bash\n{usage}\n```\n", "| argument | effect |", "|---|---|"]
+        for action in command._actions[1:]:
+            shown = ", ".join(action.option_strings) or action.metavar or action.dest
+            lines.append(f"| `{shown}` | {_plain(action.help or '')} |")
+        example = (command.epilog or "").removeprefix("example: ")
+        lines += ["", f"Example: `{example}`\n"]
+    return "\n".join(lines) + "\n"
 
 
 def gallery_page() -> str:

@@ -25,6 +25,7 @@ COPIES = {  # page of the site: file of the repository
     "changelog.md": "CHANGELOG.md",
 }
 GENERATED = {  # page of the site: function that writes it
+    "reference/commands.md": pages.command_page,
     "reference/errors.md": pages.error_page,
     "reference/gallery.md": pages.gallery_page,
 }
