@@ -187,10 +187,9 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 CONCEPTS_SCHEMA = TableSchema(
     name="concepts",
     version=1,
-    description="How embeddings hold the objects of scenes: what probes decode, how far scenes are "
-    "sums over objects and objects sums over values, what remains after a part is subtracted, what "
-    "exchanging an object does, and what learners of the map from values to embeddings predict of "
-    "new objects. A row per embedding, analysis, quantity and stratum.",
+    description="How embeddings encode the objects of scenes. Analyses: accuracy of probes, sums "
+    "over objects and over values, removal of a part, exchange of an object, and learners that "
+    "predict embeddings of new objects. A row per embedding, analysis, quantity and stratum.",
     columns=(*_EMBEDDING_NAMES, *_VALUES, *_EDITS, *_FITS, *_ABOUT, *KEYS),
     key=tuple(column.name for column in _EMBEDDING_NAMES),
     rules=(

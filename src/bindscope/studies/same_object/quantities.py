@@ -104,16 +104,16 @@ for _prefix, _words in _READERS.items():
 
 # Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
 CORRELATIONS: Final[dict[str, Quantity]] = {
-    name: Quantity("correlation", f"Of attention, head `at` (from 1; `mean`: of the mean of all "
-                   f"heads' weights, of their logarithms): {meaning}", -1.0)
+    name: Quantity("correlation", f"Attention of head `at` (from 1; `mean`: mean weights of all "
+                   f"heads, or of their logarithms): {meaning}", -1.0)
     for name, meaning in {
         "pearson": "correlation with the probe's probabilities.",
         "pearson_logit": "correlation with the probe's logits.",
         "pearson_renormalised": "correlation of weights that sum to 1 over the other sampled "
                                 "patches with the probe's probabilities.",
         "spearman": "rank correlation.",
-        "beyond_rivals": "correlation of log attention with the labels, given query, key, both "
-                         "classes, distance, cosine and inner product of the tokens.",
+        "beyond_rivals": "correlation of its logarithm with the labels, given query, key, both "
+                         "classes, distance, cosine and inner product.",
     }.items()
 }  # fmt: skip
 

@@ -361,9 +361,8 @@ SAME_OBJECT_SCHEMA = TableSchema(
 STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
     version=2,
-    description="The scores of `same_object` for parts of the pairs: of one class or of two, by "
-    "the distance of the patches and the size of the smaller object; by texture; by whether both "
-    "patches were seen in one forward pass, and show one piece of their object.",
+    description="The scores of `same_object` for parts of the pairs: by class, distance of the "
+    "patches, size of the smaller object, texture, forward pass, and piece of their object.",
     columns=_with_context(STRATA_COLUMNS, ()),
     key=(*STRATA_KEY, "grid"),
     rules=STRATA_RULES,
