@@ -96,8 +96,8 @@ def command_page() -> str:
         lines += [f"## bindscope {name}\n", f"{_plain(command.description or '')}\n"]
         lines += [f"```bash\n{usage}\n```\n", "| argument | effect |", "|---|---|"]
         for action in command._actions[1:]:
-            shown = ", ".join(action.option_strings) or action.metavar or action.dest
-            lines.append(f"| `{shown}` | {_plain(action.help or '')} |")
+            names = ", ".join(action.option_strings) or action.metavar or action.dest
+            lines.append(f"| `{names}` | {_plain(action.help or '')} |")
         example = (command.epilog or "").removeprefix("example: ")
         lines += ["", f"Example: `{example}`\n"]
     return "\n".join(lines) + "\n"
