@@ -53,10 +53,10 @@ from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
-from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.probes_config import FAMILIES as SCORERS
 from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES as SCORERS
 
 DEVICE = os.environ.get("BINDSCOPE_TEST_DEVICE", "cuda")
 pytestmark = [

@@ -22,19 +22,18 @@ from bindscope.studies.same_object.effects.job import (
 )
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes
 from bindscope.studies.same_object.effects.rows import Edited
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.quantities import CORRELATIONS
-from bindscope.studies.same_object.subspace import (
+from bindscope.studies.same_object.effects.subspace import (
     Editor,
 )
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.quantities import CORRELATIONS
 
 N, SIDE, OBJECTS, DIM = 24, 4, 3, 64
 PATCHES = SIDE * SIDE
 # Deviations of what is not read: as little as a copy's, much, as much as what is read, little.
 ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
 EFFECTS: dict[str, Any] = {
-    "directions": OBJECTS, "shuffle": [0.5, 1.0], "inject": [0.5, 0.0], "seed": 0,
-    "weights": True,
+    "directions": OBJECTS, "weights": True,
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.known import Planted, planted_tokens
@@ -48,3 +49,16 @@ def planted_splits(planted=None, n=(200, 80, 120), background="ignore", **shape)
 
 def hash_of(name):
     return list(OFFSETS).index(name)
+
+
+def write_planted(planted, sample, writer):
+    """Write planted tokens as the rule `sampled` writes those of a model."""
+    rows, columns = sample.attributes["grid"]
+    places = np.stack(np.divmod(np.maximum(sample.read("patches"), 0), columns), axis=-1)
+    tokens = planted_tokens(
+        sample.read("instances"), sample.read("classes"), places, (rows, columns), planted,
+        SPLITS.index(sample.attributes["split"]) << 24,
+    )  # fmt: skip
+    writer.create("patches", (1, *tokens.shape), "float32", sample_axis=1)
+    writer.write("patches", tokens[None])
+    writer.attributes["layers"] = ["0"]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import zarr
-from pair_problems import blobs, hash_of
+from pair_problems import blobs, hash_of, write_planted
 
 import bindscope as bs
 from bindscope.core.errors import InputError
@@ -20,11 +20,11 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.same_object.array_samples import read_labels
-from bindscope.studies.same_object.job import fit_layers, write_results
-from bindscope.studies.same_object.known import Planted, write_planted
+from bindscope.studies.same_object.fit import fit_layers, write_results
+from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.measure import same_object
 from bindscope.studies.same_object.probes_config import QuadraticScorer
-from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.tables.schema import table_of
 
 FAST: dict[str, Any] = {"family": "quadratic", "l2": [0.1], "steps": 5}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 
-from bindscope.studies.same_object.attention_measures import (
+from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
     correlations,
     divergence_bits,

@@ -25,17 +25,10 @@ from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.vit import build
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.effects.job import interventions
-from bindscope.studies.same_object.effects.losses import pretraining_losses
+from bindscope.studies.same_object.effects.job import interventions, pretraining_losses
 from bindscope.studies.same_object.effects.passes import Scenes
 from bindscope.studies.same_object.effects.rows import ablation_rows, beyond, loss_rows
-from bindscope.studies.same_object.estimates import Bootstrap
-from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.long_tables import EDITS_SCHEMA
-from bindscope.studies.same_object.metrics import couples_won
-from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
-from bindscope.studies.same_object.subspace import (
+from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
     LabelMeans,
@@ -53,6 +46,12 @@ from bindscope.studies.same_object.subspace import (
     shuffled,
     variance_basis,
 )
+from bindscope.studies.same_object.estimates import Bootstrap
+from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
+from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.schema import table_of
 
 # --- The subspace -------------------------------------------------------------------------------

@@ -9,24 +9,16 @@ from pair_problems import planted_splits
 from pair_twins import block_of
 from pydantic import TypeAdapter
 
-from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES
-from bindscope.studies.same_object.schemas import (
-    ROW_KEY,
-    SAME_OBJECT_COLUMNS,
-    SAME_OBJECT_RULES,
-    STRATA_COLUMNS,
-    STRATA_KEY,
-    STRATA_RULES,
-)
-from bindscope.studies.same_object.scorers.class_pointwise import ClassProbabilities
-from bindscope.studies.same_object.scorers.identity_pointwise import IdentityProbabilities
-from bindscope.studies.same_object.strata import Stratum
-from bindscope.tables.schema import TableSchema, table_of
+from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.fit import fit_rows
+from bindscope.studies.same_object.leads import add_leads
+from bindscope.studies.same_object.metrics import Stratum
+from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.scorers.classes import ClassProbabilities
+from bindscope.studies.same_object.scorers.identity import IdentityProbabilities
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
+from bindscope.tables.schema import table_of
 
-ROWS = TableSchema("same_object", 1, "", SAME_OBJECT_COLUMNS, ROW_KEY, SAME_OBJECT_RULES)
-STRATA = TableSchema("same_object_strata", 1, "", STRATA_COLUMNS, STRATA_KEY, STRATA_RULES)
 NAMES = {
     "dataset": "blobs", "model": "planted", "layer": "0", "probe": "p",
     "spec_key": "0" * 8, "code_key": "0" * 8,
@@ -41,10 +33,13 @@ def splits():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_of_every_family_obey_the_schemas(splits, family):
     probe = TypeAdapter(AnyScorer).validate_python({"name": "p", "family": family})
-    results = fit_probe(probe, *splits, bootstrap_samples=20)
-    table = table_of([NAMES | result.row for result in results], ROWS)
+    data = dict(zip(SPLITS, splits, strict=True))
+    results = fit_rows(probe, data, NAMES, 0, bootstrap_samples=20)
+    rows = [result.row | {"n_layers": None} for result in results]
+    add_leads([(row, r.of_images) for row, r in zip(rows, results, strict=True)], 20, 0)
+    table = table_of(rows, SAME_OBJECT_SCHEMA)
     assert len(table) == len(results)
-    strata = table_of([NAMES | row for result in results for row in result.strata], STRATA)
+    strata = table_of([row for result in results for row in result.strata], STRATA_SCHEMA)
     whole = strata[(strata[list(Stratum._fields)] == "all").all(axis=1)]
     assert whole["accuracy"].tolist() == pytest.approx(table["accuracy"].tolist())
     assert whole["n_pairs"].tolist() == table["n_pairs"].tolist()

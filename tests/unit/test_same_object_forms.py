@@ -22,12 +22,12 @@ from bindscope.studies.same_object.probes_config import (
     QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.scorers import ladder, position, quadratic_position
+from bindscope.studies.same_object.scorers import ladder, position
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance, Diagonal, Linear, Quadratic
+from bindscope.studies.same_object.scorers.ladder import QuadraticPlaces
 from bindscope.studies.same_object.scorers.position import Places
-from bindscope.studies.same_object.scorers.quadratic_position import QuadraticPlaces
 
 B, M, D = 3, 6, 4
 FAMILIES = {"linear": LinearScorer, "diagonal": DiagonalScorer, "quadratic": QuadraticScorer}
@@ -263,7 +263,7 @@ def split_of(data, n, dims):
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
     task = Task(*easy[:2])
     rows = [
-        ladder.fit(config(name="p", family=kind), task)[0].columns
+        ladder.fit_form(config(name="p", family=kind), task)[0].columns
         for kind, config in FAMILIES.items()
     ]
     for poorer, richer in pairwise(rows):
@@ -278,10 +278,10 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
 ], ids=["both", "places alone"])  # fmt: skip
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
-    [of_places] = position.fit(PositionScorer(name="p", family="position"), task)
-    [of_tokens] = ladder.fit(QuadraticScorer(name="p", family="quadratic"), task)
+    [of_places] = position.fit_position(PositionScorer(name="p", family="position"), task)
+    [of_tokens] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), task)
     family = "quadratic_position"
-    [both] = quadratic_position.fit(QuadraticPositionScorer(name="p", family=family), task)
+    [both] = ladder.fit_quadratic_position(QuadraticPositionScorer(name="p", family=family), task)
     for loss in ("train_loss_bits", "val_loss_bits"):
         least = min(one.columns[loss] for one in (of_places, of_tokens))
         assert both.columns[loss] <= least + 1e-6
@@ -292,9 +292,9 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
 
 def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     config = QuadraticScorer(name="p", family="quadratic", ranks=(2, 8, 64))
-    *fitted, full = ladder.fit(config, Task(*easy[:2]))
+    *fitted, full = ladder.fit_form(config, Task(*easy[:2]))
     assert [one.rank for one in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
-    [alone] = ladder.fit(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
+    [alone] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
     assert all(np.array_equal(full.weights[name], alone.weights[name]) for name in full.weights)
     block = next(Task(*easy[:2]).pairs(full.scaling)[1].blocks())
     whole, *parts = (one.scorer.logits(block) for one in (full, *fitted))
@@ -309,14 +309,14 @@ def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
 
 def test_a_fit_that_is_cut_short_says_so(easy):
     config = QuadraticScorer(name="p", family="quadratic", steps=1, l2=(1e-3,))
-    [fitted] = ladder.fit(config, Task(*easy[:2]))
+    [fitted] = ladder.fit_form(config, Task(*easy[:2]))
     assert fitted.columns["flags"] == ["not_converged"]
 
 
 def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
     config = QuadraticScorer(name="p", family="quadratic")
-    first, second = (ladder.fit(config, Task(*easy[:2]))[0] for _ in range(2))
+    first, second = (ladder.fit_form(config, Task(*easy[:2]))[0] for _ in range(2))
     assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
-    [streamed] = ladder.fit(config, Task(*easy[:2], memory=0))
+    [streamed] = ladder.fit_form(config, Task(*easy[:2], memory=0))
     for loss in ("train_loss_bits", "val_loss_bits"):
         assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)

@@ -11,21 +11,22 @@ from pair_problems import GRID, planted_splits
 
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.geometry.job import Measured, measured_rows
-from bindscope.studies.same_object.geometry.places import positions_decoded
-from bindscope.studies.same_object.geometry.residuals import matched, residuals
-from bindscope.studies.same_object.geometry.scores import (
-    Labels,
+from bindscope.studies.same_object.geometry import (
+    Measured,
     by_distance,
     cross_scores,
+    matched,
+    measured_rows,
+    positions_decoded,
+    residuals,
     transfers,
 )
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.quantities import GEOMETRY
+from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.tables.schema import table_of
 
 BY = Bootstrap(50, 0)
@@ -36,8 +37,10 @@ def values(rows):
     return {(row["quantity"], row["at"]): row["value"] for row in rows}
 
 
-def labels_of(data):
-    return Labels.of(data)
+def labels_of(instances, valid, positions, grid, classes=None):
+    """Patches without tokens."""
+    classes = np.zeros_like(instances) if classes is None else classes
+    return PairData(no_tokens(valid.shape), instances, classes, valid, positions, grid)
 
 
 def inner_products(data, cut=0.5):
@@ -52,7 +55,7 @@ def on_a_line(n, m):
     positions = np.broadcast_to(place, (n, m, 2)).astype(np.float32)
     instances = np.broadcast_to(np.arange(m) // 4 + 1, (n, m)).astype(np.int16)
     valid = np.ones((n, m), bool)
-    return Labels(instances, valid, positions, (1, m))
+    return labels_of(instances, valid, positions, (1, m))
 
 
 def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
@@ -61,10 +64,10 @@ def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
     classes = np.array([[5, 5, 5, 5, 5, 6, 0]], np.int16)
     copy_of = np.array([[2, 2, 1, 1, 0, 0, 0]], np.int16)
     valid = instances > 0
-    labels = Labels(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7))
+    labels = labels_of(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7), classes)
     draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
     scores = (draw + draw.T)[None]
-    found = values(cross_scores(scores, labels, classes, copy_of, BY))
+    found = values(cross_scores(scores, labels, copy_of, BY))
     p = 1 / (1 + np.exp(-scores[0].astype(float)))
     pairs = {
         "object": [(0, 1), (2, 3)],
@@ -87,9 +90,9 @@ def test_probabilities_by_distance_are_their_means():
 
 
 def places_read(position):
-    train, val, test = planted_splits(replace_of(CODES, position=position, noise=0.1))
+    train, val, test = planted_splits(replace(CODES, position=position, noise=0.1))
     scaling = Standardiser.identity(train.dim)
-    return values(positions_decoded(train, val, test, scaling, "none", BY))
+    return values(positions_decoded(train, val, test, scaling, BY))
 
 
 def test_planted_places_are_read_and_others_are_not():
@@ -103,7 +106,7 @@ def test_r2_is_that_of_all_patches_together():
     """A token that is the place with noise of its own variance has R^2 = 1 / 2."""
     train, val, test = (with_noisy_places(split, i) for i, split in enumerate(plain_splits()))
     scaling = Standardiser.identity(2)
-    found = values(positions_decoded(train, val, test, scaling, "none", BY))
+    found = values(positions_decoded(train, val, test, scaling, BY))
     assert found["position_r2", ""] == pytest.approx(0.5, abs=0.03)
 
 
@@ -127,7 +130,7 @@ def of_copies(binding, place=0.0, n=30, noise=0.05):
     )
     instances = np.repeat(np.array([[1, 2]], np.int16), 6, 1).repeat(n, 0)
     valid = np.ones((n, 12), bool)
-    labels = Labels(instances, valid, positions, (8, 8))
+    labels = labels_of(instances, valid, positions, (8, 8))
     e = np.repeat(draw.standard_normal((n, 2, 16)), 6, 1)
     texture = np.tile(draw.standard_normal((n, 6, 16)), (1, 2, 1))  # the same in a copy
     tokens = binding * e + texture + noise * draw.standard_normal((n, 12, 16))
@@ -158,14 +161,14 @@ def test_places_alone_make_clusters_too_hence_the_controls():
 def test_scenes_without_copies_say_so():
     data = planted_splits(CODES, n=(1, 1, 5))[2]
     nothing = np.zeros_like(data.instances)
-    rows = residuals(np.ones((5, 32, 4)), labels_of(data), nothing, nothing, BY)
+    rows = residuals(np.ones((5, 32, 4)), data, nothing, nothing, BY)
     assert {row["value"] for row in rows} == {0.0, None}
     assert all(row["reason"] for row in rows if row["value"] is None)
 
 
 def turned(n=(120, 40, 60)):
     """The same identities in two layers, in one half of the dimensions and in the other."""
-    splits = planted_splits(replace_of(CODES, dim=16, rank=8, class_dims=4, place_dims=4,
+    splits = planted_splits(replace(CODES, dim=16, rank=8, class_dims=4, place_dims=4,
                                        noise=0.1), n=n, patches=16)  # fmt: skip
     q = np.roll(np.eye(16), 8, axis=1)
     second = [
@@ -183,7 +186,7 @@ def probe_of(matrix):
     d = len(matrix)
     return FittedScorer(
         torch.from_numpy(matrix.astype(np.float32)), torch.zeros(d), torch.zeros(1),
-        Standardiser.identity(d), "none",
+        Standardiser.identity(d),
     )  # fmt: skip
 
 
@@ -191,7 +194,7 @@ def test_other_dimensions_stop_a_probe():
     splits, q = turned()
     first = np.diag(np.arange(16) < 8).astype(float)
     probes = {"1": probe_of(first), "2": probe_of(q.T @ first @ q)}
-    labels = labels_of(splits["test"]["1"])
+    labels = splits["test"]["1"]
     moved = transfers(probes, splits["test"], labels, BY)
     own, other = (
         values(moved["1"])["transfer_auc", "1"],
@@ -203,13 +206,13 @@ def test_other_dimensions_stop_a_probe():
 
 def test_every_quantity_is_a_row_of_the_table():
     """One job on planted tokens: all that is declared is measured, and the schema takes it."""
-    splits = planted_splits(replace_of(CODES, noise=0.2), n=(30, 10, 12))
+    splits = planted_splits(replace(CODES, noise=0.2), n=(30, 10, 12))
     by_layer = {
         name: {"0": split} for name, split in zip(("train", "val", "test"), splits, strict=True)
     }
     probe = FittedScorer(
         torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
-        Standardiser.identity(48), "none",
+        Standardiser.identity(48),
     )  # fmt: skip
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
@@ -218,10 +221,6 @@ def test_every_quantity_is_a_row_of_the_table():
     assert {row["quantity"] for row in rows} == set(GEOMETRY)
     names = {"dataset": "d", "model": "m", "probe": "p", "spec_key": "0" * 8, "code_key": "0" * 8}
     assert len(table_of([{**names, **row} for row in rows], GEOMETRY_SCHEMA)) == len(rows)
-
-
-def replace_of(planted, **changes):
-    return Planted(**{**planted.model_dump(), **changes})
 
 
 def plain_splits():

@@ -38,7 +38,7 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
 
     def built(*fits):
         changes = {"probes": known, "fits": list(fits), "maps": None, "effects": None,
-                   "geometry": None, "planted": [], "groups": []}  # fmt: skip
+                   "geometry": None, "groups": []}  # fmt: skip
         config["studies"]["same_object"] |= changes
         return build(Config.model_validate(config))
 
@@ -105,14 +105,14 @@ CUT = {
 WHOLE = {**CUT, "windows": 1, "layers": [0, 1]}
 EDITS = {
     "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [0],
-    "shuffle": [0.5], "inject": [0.5], "retrained": {"probes": ["position"], "edits": ["shuffle"]},
+    "retrained": {"probes": ["position"], "edits": ["shuffle"]},
 }  # fmt: skip
 
 
 def test_what_claims_about_edits_need_is_made_whatever_is_asked():
     """The edited probe is fitted again, to removal too; edits are made at full strength."""
     edits = {**EDITS, "retrained": {"probes": ["class"], "edits": ["shuffle"]}}
-    graph = graph_of(fits=[WHOLE], planted=[], maps=None, geometry=None, effects=edits)
+    graph = graph_of(fits=[WHOLE], maps=None, geometry=None, effects=edits)
     [job] = graph.of("same_object_effects")
     spec = json.loads(job.spec)
     again = spec["retrained"]
@@ -125,7 +125,7 @@ def test_what_claims_about_edits_need_is_made_whatever_is_asked():
 
 
 def test_windows_make_a_larger_grid_of_another_sample():
-    graph = graph_of(fits=[CUT], planted=[], maps=None, effects=None, geometry=None)
+    graph = graph_of(fits=[CUT], maps=None, effects=None, geometry=None)
     [samples] = graph.of("patch_samples", split="test")
     spec = json.loads(samples.spec)
     whole = json.loads(graph_of().of("patch_samples", dataset="tiny")[0].spec)
@@ -150,7 +150,7 @@ def test_windows_make_a_larger_grid_of_another_sample():
         ),
         (
             {"geometry": {"datasets": ["tiny"], "models": ["mine"], "probes": ["quadratic2"]}},
-            "geometry: no entry of `fits` or `planted` fits these probes to 'mine'",
+            "geometry: no entry of `fits` fits 'quadratic2' to 'mine'",
         ),
         (
             {"maps": None, "effects": {**EDITS, "layers": [1]}, "fits": [WHOLE]},

@@ -10,11 +10,10 @@ from pair_problems import GRID, blobs
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.figures.score_maps import same_object_maps
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.fitted_scorer import FittedScorer, probabilities, queries_of
 from bindscope.studies.same_object.probes_config import QuadraticScorer
-from bindscope.studies.same_object.score_maps import probabilities, queries_of
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.ladder import fit
+from bindscope.studies.same_object.scorers.ladder import fit_form
 
 
 def test_queries_are_of_the_largest_things_and_not_of_stuff():
@@ -65,7 +64,7 @@ def test_a_map_says_of_a_pair_what_its_probe_says():
         for data in splits
     ]
     config = QuadraticScorer(name="p", family="quadratic", steps=5)
-    [fitted] = fit(config, Task(splits[0], splits[1]))
+    [fitted] = fit_form(config, Task(splits[0], splits[1]))
     weights = {f"2/0/0.{name}": value for name, value in fitted.weights.items()}
     [block] = Pairs(splits[2], fitted.scaling).blocks()
     wanted = block.unpacked(fitted.scorer.logits(block).sigmoid())

@@ -16,9 +16,8 @@ from bindscope.studies.same_object import histogram
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
-from bindscope.studies.same_object.metrics import COARSE, measure, tally
+from bindscope.studies.same_object.metrics import COARSE, MEMBERS, SHAPE, STRATA, measure, tally
 from bindscope.studies.same_object.probes_config import Baseline
-from bindscope.studies.same_object.strata import MEMBERS, SHAPE, STRATA
 
 NATS = np.log(2.0)
 

@@ -10,11 +10,9 @@ from matplotlib.text import Text
 
 from bindscope.statistics.claims import judge
 from bindscope.studies.same_object import estimates
-from bindscope.studies.same_object.effects.claims import (
+from bindscope.studies.same_object.claims import (
     EDIT_CLAIMS,
     edit_effects,
-    effects_findings,
-    effects_sections,
 )
 from bindscope.studies.same_object.effects.job import interventions
 from bindscope.studies.same_object.effects.rows import (
@@ -24,13 +22,14 @@ from bindscope.studies.same_object.effects.rows import (
     refitted_rows,
     strongest,
 )
+from bindscope.studies.same_object.effects.subspace import Intervention
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
-from bindscope.studies.same_object.long_tables import EDITS_SCHEMA
+from bindscope.studies.same_object.findings import _edits, _own_losses
 from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.quantities import EDITS
-from bindscope.studies.same_object.subspace import Intervention
+from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.studies.same_object.views import with_groups
 from bindscope.tables.schema import table_of
 
@@ -141,10 +140,10 @@ def test_an_edit_that_changes_nothing_is_refused(table: pd.DataFrame) -> None:
 
 
 def test_findings_say_which_heads(table: pd.DataFrame) -> None:
-    (found,) = effects_findings({"same_object_edits": table})
+    (found,) = _own_losses({"same_object_edits": table})
     said = " ".join(f"{head} {words}" for head, words in found.points)
     assert "0.600 bits on its own validation scenes, 0.200 at the end" in said
-    (section,) = effects_sections({"same_object_edits": table})
+    (section,) = _edits({"same_object_edits": table})
     assert section.figures == ("same_object_attention", "same_object_edits")
 
 

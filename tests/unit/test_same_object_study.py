@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import reason
-from pair_problems import GRID, blobs
+from pair_problems import GRID, blobs, write_planted
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
@@ -15,7 +15,6 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.figures import style
-from bindscope.fitting.rows import ArrayRows
 from bindscope.statistics.claims import judge
 from bindscope.studies.same_object.claims import (
     CLAIMS,
@@ -23,7 +22,7 @@ from bindscope.studies.same_object.claims import (
     WITH_POSITION_OVER,
     probe_effects,
 )
-from bindscope.studies.same_object.config import Planted
+from bindscope.studies.same_object.data import Pairs
 from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
     same_object_models,
@@ -31,8 +30,8 @@ from bindscope.studies.same_object.figures.probes import (
     same_object_strata,
 )
 from bindscope.studies.same_object.findings import chapter
-from bindscope.studies.same_object.job import FirstPatches, fit_layers, pair_data, write_results
-from bindscope.studies.same_object.known import write_planted
+from bindscope.studies.same_object.fit import fit_layers, pair_data, write_results
+from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.leads import LEADS, add_leads
 from bindscope.studies.same_object.probes_config import (
     PositionScorer,
@@ -159,13 +158,10 @@ def test_patches_that_no_image_has_take_no_room(made):
     sample = open_store(made.samples[2])
     stores = [open_store(path) for path in made.tokens["test"]]
     data = pair_data(sample, stores, "0", "ignore")
-    assert data.tokens.shape == (IMAGES["test"], 13, Planted().dim)
+    assert data.valid.shape == (IMAGES["test"], 13)
     every = stores[0].read("patches", layer="0")
-    np.testing.assert_array_equal(data.tokens.read(3, 9), every[3:9, :13])
-    out = np.empty((6, 13, Planted().dim), np.float32)
-    np.testing.assert_array_equal(data.tokens.read(3, 9, out), every[3:9, :13])
-    some = FirstPatches(ArrayRows(every), 2)
-    assert (some.shape, some.dtype) == ((IMAGES["test"], 2, Planted().dim), every.dtype)
+    block = Pairs(data).read(3, 9)
+    np.testing.assert_array_equal(block.x[block.valid], every[3:9, :13][data.valid[3:9]])
 
 
 def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):

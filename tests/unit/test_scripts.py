@@ -58,7 +58,6 @@ ALLOWED: dict[str, set[str]] = {
             "codes",
             "counted_anchors",
             "counted_priors",
-            "same_object_known",
             "scene_statistics",
             "scenes",
         ),

@@ -19,7 +19,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.core.parquet import seal
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.studies.together.claims import judged
 from bindscope.studies.together.figures import together as figure
 from bindscope.studies.together.findings import chapter

@@ -108,7 +108,7 @@ def pairs_of_patches() -> dict[str, Any]:
     )
     section["effects"] |= {"models": ["vit", "kept"], "refit": 2}
     shown = (section[part] for part in ("maps", "geometry", "effects"))
-    for entry in (*section["fits"], *section["planted"], *shown):
+    for entry in (*section["fits"], *shown):
         entry["datasets"] = ["pairs"]
     return section
 

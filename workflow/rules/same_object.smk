@@ -67,28 +67,6 @@ use rule sampled as sampled_temporary with:
         code=code("sampled_temporary"),
 
 
-rule same_object_known:
-    input:
-        unpack(made_from("same_object_known")),
-    output:
-        manifest=output_of("same_object_known", "manifest"),
-        store=directory(output_of("same_object_known", "store")),
-    log:
-        log_of("same_object_known"),
-    benchmark:
-        benchmark_of("same_object_known")
-    conda:
-        "../../envs/base.yaml"
-    resources:
-        mem_mb=memory_of("same_object_known"),
-        runtime=minutes_of("same_object_known"),
-    params:
-        spec=spec("same_object_known"),
-        code=code("same_object_known"),
-    script:
-        "../scripts/same_object_known.py"
-
-
 rule same_object_fit:
     input:
         unpack(made_from("same_object_fit")),

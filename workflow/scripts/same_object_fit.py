@@ -6,9 +6,9 @@ import bindscope
 from bindscope.config.entities import entity
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.job import fit_layers, write_results
-from bindscope.studies.same_object.marks import NO_MODEL
+from bindscope.studies.same_object.fit import fit_layers, write_results
 from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.quantities import NO_MODEL
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.geometry.job import Measured, measured_rows
+from bindscope.studies.same_object.geometry import Measured, measured_rows
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -11,7 +11,7 @@ from bindscope.core.devices import hold_device
 from bindscope.core.files import write_atomic
 from bindscope.core.store.reader import open_store
 from bindscope.models.loading import load_model
-from bindscope.studies.same_object.score_maps import score_maps
+from bindscope.studies.same_object.fitted_scorer import score_maps
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -29,9 +29,7 @@ def main(job: "Job") -> None:
     with hold_device(spec["device"]) as device:
         model = load_model(model_of(job), weights and Path(weights), device, images.shape[1])
         fit = load_file(job.input.fit_weights[0])
-        found = score_maps(
-            model, images, masks, stuff, fit, spec["layers"], spec["seed"], spec["token_norm"]
-        )
+        found = score_maps(model, images, masks, stuff, fit, spec["layers"], spec["seed"])
     write_atomic(job.output.maps, save(found))
 
 

@@ -25,51 +25,32 @@ _AT_ONCE = 64  # images
 _TOKENS = "leave [CLS] and register tokens out of `patches`"
 
 Integers = npt.NDArray[np.int64]
-# Number of the first image, ids by the number that they have in each, instances (b, P) -> classes
-# (b, 1 + objects), 0 for no object.
-_Classes = Callable[[int, Sequence[Integers], npt.NDArray[np.int16]], npt.NDArray[np.int16]]
+# Number of a scene, the ids of its objects, owners of its patches (P,), numbers of objects from 1
+# on -> classes of the objects, 0 for none.
+_LookUp = Callable[[int, Integers, Integers], Integers]
 
 
 @dataclass(frozen=True, eq=False)
 class ImageLabels:
-    """Labels of all patches of all images.
+    """Labels of all patches of all images."""
 
-    Attributes
-    ----------
-    labels
-        Objects are numbered from 1 on in each image, in the order of their ids; all have class 0
-        where no classes are known.
-    pieces
-        int16 (N, P), as `patch_pieces`; None where there are no masks.
-    grid
-        Rows and columns of patches.
-    """
-
+    # Objects are numbered from 1 on in each image, in the order of their ids; all have class 0
+    # where no classes are known.
     labels: PatchLabels
+    # int16 (N, P), as `patch_pieces`; None where there are no masks.
     pieces: npt.NDArray[np.int16] | None
-    grid: Grid
+    grid: Grid  # rows and columns of patches
 
 
 @dataclass(frozen=True, eq=False)
 class ArraySamples:
-    """Patches whose pairs count, of each split, without their tokens.
+    """Patches whose pairs count, of each split, without their tokens."""
 
-    Attributes
-    ----------
-    index
-        Images of each split, ascending.
-    patches
-        Numbers of the patches (n, M) in the grid, -1 behind the last one.
-    data
-        The pairs.
-    skipped
-        Reason -> images without a pair, by split.
-    """
-
-    index: Mapping[str, Integers]
+    index: Mapping[str, Integers]  # images of each split, ascending
+    # Numbers of the patches (n, M) in the grid, -1 behind the last one.
     patches: Mapping[str, npt.NDArray[np.int16]]
-    data: Mapping[str, PairData]
-    skipped: Mapping[str, Counter[str]]
+    data: Mapping[str, PairData]  # the pairs
+    skipped: Mapping[str, Counter[str]]  # reason -> images without a pair, by split
 
     def with_tokens(self, tokens: Representation) -> dict[str, PairData]:
         """Return the pairs with the tokens of a layer, float32, in memory."""
@@ -91,19 +72,8 @@ class ArraySamples:
 def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLabels:
     """Label the patches of images by segments.
 
-    Parameters
-    ----------
-    segments
-        Ids of patches (n, T), or masks (n, H, W); 0 and below: no object.
-    classes
-        As `measure.same_object` has them.
-    n, n_patches
-        Images, and patches of each.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit, or an object has no class.
+    `segments`: ids of patches (n, T), or masks (n, H, W); 0 and below: no object. `classes`: as
+    `measure.same_object` has them.
     """
     masks = segments if hasattr(segments, "chunks") else to_array(segments, WHERE, "segments")
     if masks.dtype.kind not in "iu":
@@ -116,7 +86,7 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
             "patches", f"give ids ({n}, {n_patches}) or masks ({n}, height, width)",
         )  # fmt: skip
     grid = _grid(tuple(masks.shape), n_patches)
-    classes_of = _read_classes(classes, masks.shape, n, n_patches)
+    look_up = None if classes is None else _read_classes(classes, masks.shape, n, n_patches)
     has_pixels = len(masks.shape) == 3 and grid != tuple(masks.shape[1:])
     parts, pieces = [], []
     for first in range(0, n, _AT_ONCE):
@@ -126,9 +96,10 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
         )
         known = np.ones((len(block), max(1, int(dense.max()))), np.int16)
         labels = patch_labels(dense, known, np.zeros_like(known), grid, WHERE)
-        of_objects = classes_of(first, ids, labels.instances)
-        image = np.arange(len(block))[:, None]
-        parts.append(replace(labels, classes=of_objects[image, labels.instances]))
+        found = np.zeros_like(labels.instances)
+        if look_up:
+            found = _look_up_all(look_up, first, ids, labels.instances)
+        parts.append(replace(labels, classes=found))
         if has_pixels:
             pieces.append(patch_pieces(dense, labels.instances, grid))
     names = ("instances", "classes", "stuff", "purity")
@@ -179,10 +150,8 @@ def _numbered(masks: Array) -> tuple[npt.NDArray[np.int32], list[Integers]]:
 # --- Classes ------------------------------------------------------------------------------------
 
 
-def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) -> _Classes:
-    """Return how the classes of objects are numbers; that of no object is 0."""
-    if classes is None:
-        return lambda first, ids, instances: np.zeros((len(ids), 1 + _most(ids)), np.int16)
+def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) -> _LookUp:
+    """Return what finds the classes of a scene's objects, numbers from 1 on; 0: it has none."""
     if hasattr(classes, "columns"):
         return _classes_of_table(classes, n)
     array = to_array(classes, WHERE, "classes")
@@ -198,23 +167,23 @@ def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) ->
         )  # fmt: skip
     codes = _codes(array)
 
-    def look_up(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
+    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
         known = ids <= codes.shape[1]
-        numbers: npt.NDArray[np.int16] = codes[first + image, np.where(known, ids, 1) - 1] * known
+        numbers: Integers = codes[scene, np.where(known, ids, 1) - 1] * known
         return numbers
 
-    return _by_image(look_up)
+    return look_up
 
 
-def _codes(array: Array) -> npt.NDArray[np.int16]:
+def _codes(array: Array) -> Integers:
     """Number classes from 1 on, in their order; 0 and below are none."""
     values, place = np.unique(array, return_inverse=True)
     codes = np.cumsum(values > 0) * (values > 0)
-    numbers: npt.NDArray[np.int16] = codes[place].reshape(array.shape).astype(np.int16)
+    numbers: Integers = codes[place].reshape(array.shape).astype(np.int64)
     return numbers
 
 
-def _classes_of_table(table: Any, n: int) -> _Classes:
+def _classes_of_table(table: Any, n: int) -> _LookUp:
     names = [name for name in ("scene", "segment", "class") if name not in table]
     if names or not table["scene"].isin(range(n)).all():
         problem = f"no column `{names[0]}`" if names else "a scene that is none of the arrays'"
@@ -224,66 +193,39 @@ def _classes_of_table(table: Any, n: int) -> _Classes:
         )  # fmt: skip
     codes = table["class"].astype("category").cat.codes + 1
     known = dict(zip(zip(table["scene"], table["segment"], strict=True), codes, strict=True))
-
-    def look_up(first: int, image: int, ids: Integers) -> npt.NDArray[np.int16]:
-        return np.array([known.get((first + image, i), 0) for i in ids.tolist()], np.int16)
-
-    return _by_image(look_up)
+    return lambda scene, ids, owners: np.array(
+        [known.get((scene, number), 0) for number in ids.tolist()], np.int64
+    )
 
 
-def _by_image(look_up: Callable[[int, int, Integers], npt.NDArray[np.int16]]) -> _Classes:
-    """Return classes by a function of the first image of a block, an image in it, and its ids."""
-
-    def find(
-        first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
-    ) -> npt.NDArray[np.int16]:
-        numbers = np.zeros((len(ids), 1 + _most(ids)), np.int16)
-        for i, each in enumerate(ids):
-            numbers[i, 1 : 1 + len(each)] = look_up(first, i, each)
-        _refuse_without_class(numbers, first, ids, instances)
-        return numbers
-
-    return find
-
-
-def _classes_of_patches(codes: npt.NDArray[np.int16]) -> _Classes:
+def _classes_of_patches(codes: Integers) -> _LookUp:
     """Give each object the class of most of its patches."""
     n_classes = int(codes.max()) + 1
 
-    def find(
-        first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
-    ) -> npt.NDArray[np.int16]:
-        numbers = np.zeros((len(ids), 1 + _most(ids)), np.int16)
-        for i, owners in enumerate(instances.astype(np.int64)):
-            counts = np.bincount(
-                owners * n_classes + codes[first + i], minlength=numbers.shape[1] * n_classes
-            ).reshape(-1, n_classes)
-            counts[:, 0] = 0
-            numbers[i, 1:] = counts.argmax(1)[1:]
-        _refuse_without_class(numbers, first, ids, instances)
-        return numbers
+    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
+        both = owners * n_classes + codes[scene]
+        counts = np.bincount(both, minlength=(1 + len(ids)) * n_classes).reshape(-1, n_classes)
+        counts[:, 0] = 0
+        classes: Integers = counts.argmax(1)[1:]
+        return classes
 
-    return find
+    return look_up
 
 
-def _refuse_without_class(
-    numbers: npt.NDArray[np.int16],
-    first: int,
-    ids: Sequence[Integers],
-    instances: npt.NDArray[np.int16],
-) -> None:
-    """Refuse objects that patches show and that have no class."""
-    missing = (np.take_along_axis(numbers, instances.astype(np.intp), 1) == 0) & (instances > 0)
-    if missing.any():
-        image, patch = np.argwhere(missing)[0]
+def _look_up_all(
+    look_up: _LookUp, first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
+) -> npt.NDArray[np.int16]:
+    """Return the classes of patches (b, P) by their objects; refuse objects without a class."""
+    found = np.zeros_like(instances)
+    for i, (numbers, owners) in enumerate(zip(ids, instances.astype(np.int64), strict=True)):
+        found[i] = np.append(0, look_up(first + i, numbers, owners))[owners]
+    if ((found == 0) & (instances > 0)).any():
+        image, patch = np.argwhere((found == 0) & (instances > 0))[0]
         raise InputError(
             WHERE, f"segment {ids[image][instances[image, patch] - 1]} of scene {first + image} "
             "has no class", "give each object a class (numbers: above 0), or leave `classes` out",
         )  # fmt: skip
-
-
-def _most(ids: Sequence[Integers]) -> int:
-    return max(map(len, ids))
+    return found
 
 
 # --- Samples ------------------------------------------------------------------------------------
@@ -292,13 +234,7 @@ def _most(ids: Sequence[Integers]) -> int:
 def draw_samples(
     images: ImageLabels, index: Mapping[str, Integers], sampling: PatchSampling
 ) -> ArraySamples:
-    """Draw patches of each image as the pipeline does, split by split.
-
-    Raises
-    ------
-    InputError
-        If no image of a split has a pair.
-    """
+    """Draw patches of each image as the pipeline does, split by split."""
     patches: dict[str, npt.NDArray[np.int16]] = {}
     data: dict[str, PairData] = {}
     skipped: dict[str, Counter[str]] = {}

@@ -5,20 +5,167 @@ object, and nothing of any pair. So the effect of a claim about a probe is the l
 several gains: over its rival, and over the more frequent answer of each test image. A claim against
 classes, positions and the image needs a gain over the probes of less as well: of the classes, and
 of the positions. Which of them was fitted with more luck then decides nothing.
+
+Tokens that hold only the class, the position or something of the whole image also lose accuracy
+under an edit of what a probe reads, and attention that goes by them also goes to patches of the
+same object. So claims about edits are about the judged subspace, which is outside those of class
+and position; about areas within images; and about attention beyond its rivals. No claim is about
+injections: these write the labels into the tokens, and a probe of noise reads them there, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
-from bindscope.studies.same_object.effects.claims import TABLE as EDITS
-from bindscope.studies.same_object.views import best_layers, fitted, with_groups
+from bindscope.studies.same_object.quantities import JUDGED
+from bindscope.studies.same_object.views import (
+    best_layers,
+    fitted,
+    where_validation_is_best,
+    with_groups,
+)
+
+EDITS = "same_object_edits"
+TINY = 1e-9  # share of the tokens' squared length, below which an edit changes nothing
+IMAGES, BATCHES = "test images", "batches"
+_CLASSES = "classes and distances decide which patches are of one object"
+_EMPTY = "empty edit"
+
+
+class _Source(NamedTuple):
+    """Where the table has the effect of a claim: a quantity, under an edit."""
+
+    quantity: str
+    scale: float
+    edit: str = ""
+    units: str = IMAGES
+
+
+_AREA = "auc_within_beyond_controls"
+_WITHOUT = "outside class and position"
+_DECLARED: tuple[tuple[Claim, _Source], ...] = (
+    (
+        Claim(
+            "attention-beyond-rivals",
+            "Attention in the next block goes to patches of the same object beyond what classes, "
+            "distance and the similarity of tokens predict.",
+            unit="r",
+        ),
+        _Source("beyond_rivals", 1.0),
+    ),
+    (
+        Claim(
+            "attention-without-subspace",
+            "Attention on the same object falls more when the probe's subspace "
+            f"{_WITHOUT} is removed than under any control.",
+            "below",
+        ),
+        _Source("object_share_beyond_controls", 100.0, "remove"),
+    ),
+    (
+        Claim(
+            "attention-without-weights",
+            "Attention on the same object falls more when no weight writes the probe's subspace "
+            f"{_WITHOUT} than under any control.",
+            "below",
+        ),
+        _Source("object_share_beyond_controls", 100.0, "weights"),
+    ),
+    (
+        Claim(
+            "later-probe-without-subspace",
+            f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
+            "than under any control.",
+            "below",
+        ),
+        _Source(f"later_{_AREA}", 100.0, "remove"),
+    ),
+    (
+        Claim(
+            "later-probe-after-shuffle",
+            "The probe of a later layer ranks pairs worse when patches exchange the subspace "
+            f"{_WITHOUT} than under any control.",
+            "below",
+        ),
+        _Source(f"later_{_AREA}", 100.0, "shuffle"),
+    ),
+    (
+        Claim(
+            "refitted-probe-without-subspace",
+            f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
+            "after the removal of any control.",
+            "below",
+        ),
+        _Source(f"refitted_{_AREA}", 100.0, "remove"),
+    ),
+    (
+        Claim(
+            "loss-after-shuffle",
+            "The model's own loss rises more when patches exchange the subspace "
+            f"{_WITHOUT} than under any control.",
+            unit="bits",
+        ),
+        _Source("pretraining_loss_beyond_controls", 1.0, "shuffle", units=BATCHES),
+    ),
+)
+EDIT_CLAIMS: tuple[Claim, ...] = tuple(claim for claim, _ in _DECLARED)
+Told = Mapping[tuple[str, str], Any]
+"""(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
+
+
+def edit_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return the effect of every claim about every edited model.
+
+    Each is at the layer whose probe validation prefers. A claim whose edit changed nothing, or was
+    not made, has a reason instead of an effect.
+    """
+    best = where_validation_is_best(table)
+    full = (best["subspace"] == JUDGED) & (best["strength"] == 1)
+    best = best[full | (best["edit"] == "none")]
+    found: list[Effect] = []
+    for (dataset, model, _, layer), rows in best.groupby(_PLACE, sort=False):
+        told = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
+        where = f"{model} on {dataset}, layer {layer}"
+        found += [_edit_effect(claim, source, where, told) for claim, source in _DECLARED]
+    return found
+
+
+_PLACE = ["dataset", "model", "probe", "layer"]
+
+
+def _edit_effect(claim: Claim, source: _Source, where: str, told: Told) -> Effect:
+    row = told.get((source.edit or "none", source.quantity), {})
+    reason = _no_evidence(source, told, row)
+    row = {} if reason == _EMPTY else row
+    value, low, high = (source.scale * _number(row.get(end)) for end in ("value", "low", "high"))
+    n = int(np.nan_to_num(_number(row.get("n"))))
+    return Effect(claim.name, where, value, low, high, n, source.units, reason)
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else float(value)
+
+
+def _no_evidence(source: _Source, told: Told, row: Mapping[str, Any]) -> str:
+    """Return why a row is no evidence for a claim; empty where it may be."""
+    if not source.edit:
+        return "" if row["n"] else _CLASSES
+    if (source.edit, "change") not in told:
+        return f"the edit `{source.edit}` was not made"
+    directions, change = (told[source.edit, name]["value"] for name in ("directions", "change"))
+    if not directions or change < TINY:
+        return _EMPTY
+    if source.units == BATCHES:
+        return str(told["none", "pretraining_loss"]["reason"])
+    again = source.quantity.startswith("refitted")
+    return "no probe was fitted again" if again and not row else ""
+
 
 QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"
 LAST_LAYER = "inner-layer-over-last"
@@ -81,10 +228,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     They are taken at the layer that validation prefers for the leading probe; of an inner layer, at
     that which validation prefers among the inner ones.
 
-    Parameters
-    ----------
-    table
-        `same_object` with groups (`views.with_groups`).
+    `table`: `same_object` with groups (`views.with_groups`).
     """
     rows = _with_position_flags(fitted(table), table)
     of_models = rows[rows["n_layers"].fillna(0) > 0]

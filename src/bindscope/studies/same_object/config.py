@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, model_validator
 
 from bindscope.config.base import (
     DatasetName,
     Model,
     ModelName,
-    NameOf,
     NonNegativeInt,
     PositiveInt,
     Probability,
@@ -20,17 +20,17 @@ from bindscope.config.base import (
     SplitCounts,
 )
 from bindscope.config.codes import Dataset
-from bindscope.config.grid import Grid, ModelGroup, grid_problems, group_problems
+from bindscope.config.grid import Grid, ModelGroup, grid_problems, group_problems, layers_of
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel, Zoo
 from bindscope.config.references import unknown
 from bindscope.config.zoo import read_manifest
 from bindscope.core.splits import SPLITS
-from bindscope.studies.same_object.effects.config import Effects, effects_problems
-from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.quantities import NO_MODEL, WITHOUT_MODEL
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
+
 
 Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
@@ -71,58 +71,6 @@ class PatchSampling(Model):
         return self
 
 
-class Planted(Model):
-    """What the features hold, each part in deviations of a dimension of its own."""
-
-    dim: PositiveInt = Field(48, description="Dimensions of a token.")
-    rank: PositiveInt = Field(16, description="Dimensions of e, the rank of the binding.")
-    class_dims: PositiveInt = Field(12, description="Dimensions of the class part.")
-    place_dims: PositiveInt = Field(8, description="Dimensions of the part of the place.")
-    image_dims: NonNegativeInt = Field(0, description="Dimensions of the image-level part.")
-    binding: NonNegativeFloat = Field(1.0, description="Size of e.")
-    classes: NonNegativeFloat = Field(1.0, description="Size of the class part.")
-    position: NonNegativeFloat = Field(0.0, description="Size of the part of the place.")
-    image: NonNegativeFloat = Field(
-        0.0,
-        description="Size of the image-level part, the same in all tokens of an image: smooth "
-        "functions of the image's share of pairs of one object.",
-    )
-    histogram: NonNegativeFloat = Field(
-        0.0,
-        description="Size of the mean class part of the image's patches, added to all of them.",
-    )
-    offset: float = Field(0.0, description="Common to all numbers of all tokens.")
-    nuisance: NonNegativeFloat = Field(
-        0.0, description="Deviation of noise in the dimensions that hold nothing else."
-    )
-    noise: NonNegativeFloat = Field(0.2, description="Deviation of the noise in all dimensions.")
-    rotated: bool = Field(True, description="Whether Q is a rotation; false: the identity.")
-    shuffled: Literal["no", "image"] = Field(
-        "no", description="`image`: the e of patches change places within their image."
-    )
-    seed: NonNegativeInt = Field(0, description="Seed of all directions and of the noise.")
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        parts = self.rank + self.class_dims + self.place_dims + self.image_dims
-        if parts > self.dim:
-            raise ValueError(
-                f"rank, class_dims, place_dims and image_dims take {parts} dimensions of "
-                f"{self.dim}; raise dim"
-            )
-        return self
-
-
-class Geometry(Model):
-    """Kinds of pairs, places, copies, and probes across layers."""
-
-    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
-    models: tuple[Annotated[Slug, NameOf(("models", "planted"))], ...] = Field(
-        min_length=1, description="Names of models, and of entries of `planted`."
-    )
-    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of quadratic probes.")
-
-
 class UsedScenes(SplitCounts):
     """How many scenes of each split are used, the first ones."""
 
@@ -158,29 +106,72 @@ class PairFits(Grid):
     )
 
 
-class PlantedModel(Planted):
-    """Tokens with known content: what a chain of probes must find in them, and what not."""
-
-    name: Slug = Field(description="Name in paths, tables and figures, as if it were a model's.")
-    patch_grid: PatchGrid = Field((8, 8), description="Rows and columns of patches.")
-    datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
-    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of probes.")
-    seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
-        ((0,),), description="Seeds of the probes; each block is one job."
-    )
-    controls: tuple[Control, ...] = Field(("none",), description="As of `fits`.")
-
-
-class Maps(Model):
-    """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
+class OfFits(Model):
+    """Quadratic probes that entries of `fits` fit to models."""
 
     datasets: tuple[DatasetName, ...] = Field(min_length=1, description="Names of datasets.")
     models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
-    probes: tuple[ProbeName, ...] = Field(
-        min_length=1,
-        description="Names of quadratic probes whose scores are shown.",
-    )
+    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of quadratic probes.")
+
+
+class Maps(OfFits):
+    """Score maps: of query patches of a few test scenes, every patch of the scene scored."""
+
     scenes: PositiveInt = Field(4, description="Number of test scenes.")
+
+
+class Geometry(OfFits):
+    """Kinds of pairs, places, copies, and probes across layers."""
+
+
+class Retrained(Model):
+    """Probes that are fitted again to edited tokens; the edited probe always is."""
+
+    probes: tuple[ProbeName, ...] = Field(
+        (), description="Names of probes that read tokens, fitted again beside the edited one."
+    )
+    edits: tuple[Literal["shuffle", "inject", "remove", "weights"], ...] = Field(
+        ("shuffle", "inject", "remove"),
+        description="The edits, at their greatest strength, of every subspace; and no edit. "
+        "`remove`, which a claim is about, is always among them.",
+    )
+    train: PositiveInt = Field(
+        500,
+        description="Scenes of train, the first ones, at most: the model runs over them under "
+        "each edit.",
+    )
+    val: PositiveInt = Field(250, description="Scenes of validation, the first ones, at most.")
+
+
+class Effects(OfFits):
+    """Edits of what a fitted probe reads, and what they do to attention, probes and the loss."""
+
+    layers: tuple[NonNegativeInt, ...] = Field(
+        min_length=1,
+        description="Layers that are edited, each for itself; the block after it is measured.",
+    )
+    directions: PositiveInt = Field(
+        8, description="Directions of the subspace: eigenvalues of the probe, largest by size."
+    )
+    weights: bool = Field(
+        True,
+        description="Whether the subspace is taken out of all weights that write the residual "
+        "stream, too: no layer's tokens have a part in it. Needs layers of one width.",
+    )
+    retrained: Retrained = Field(
+        Retrained(),
+        description="Probes that are fitted again to edited tokens, which distinguishes "
+        "information that is gone from information that the old probe no longer finds.",
+    )
+    refit: NonNegativeInt = Field(
+        400,
+        description="Steps in which head, decoder or text tower of a model of the zoo whose file "
+        "has none are fitted again to its frozen transformer, for its own pretraining loss; 0: it "
+        "has no such loss.",
+    )
+    scenes: PositiveInt | None = Field(
+        None, description="Number of test scenes, the first ones. Default: those that are used."
+    )
 
 
 class Intervals(Model):
@@ -199,9 +190,6 @@ class PairSection(Model):
     )
     probes: tuple[AnyScorer, ...] = Field(min_length=1, description="Probes of pairs.")
     fits: tuple[PairFits, ...] = Field(min_length=1, description="What is fitted where.")
-    planted: tuple[PlantedModel, ...] = Field(
-        (), description="Tokens with known content, and what is fitted to them."
-    )
     maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
     geometry: Geometry | None = Field(
         None, description="What scores and tokens are like; left out: nothing of it is measured."
@@ -213,9 +201,7 @@ class PairSection(Model):
     groups: tuple[ModelGroup, ...] = Field((), description="Models that are seeds of one.")
 
 
-def patch_grid(
-    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
-) -> PatchGrid | None:
+def patch_grid(model: AnyModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
     """Return rows and columns of an image's patches, those of all of its windows.
 
     None where the configuration of the model does not say.
@@ -224,9 +210,7 @@ def patch_grid(
     return own and (own[0] * block.windows, own[1] * block.windows)
 
 
-def _own_grid(
-    model: AnyModel | PlantedModel, dataset: Dataset, block: PairFits
-) -> PatchGrid | None:
+def _own_grid(model: AnyModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
     """Return rows and columns of what a model sees at once."""
     if block.patch_grid or isinstance(model, KnownAnswer):
         return block.patch_grid
@@ -249,30 +233,27 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models: dict[str, AnyModel] = {model.name: model for model in config.models}
-    for i, entry in enumerate(section.planted):
-        where = f"planted.{i}"
-        if entry.name in models or entry.name == NO_MODEL:
-            yield f"{where}.name: {entry.name!r} is taken; choose a name that no model has"
-        yield from _pairs(where, section, entry, datasets)
     if NO_MODEL in models:
         yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
     for i, block in enumerate(section.fits):
         where = f"fits.{i}"
         yield from grid_problems(where, block, datasets, models)
-        yield from _pairs(where, section, block, datasets)
         known = [models[name] for name in block.models]
         used = [datasets[name] for name in block.datasets]
+        for dataset in used:
+            yield from _scenes(where, section, dataset)
         yield from _models(where, block, known, used)
         yield from _windows(where, section, block, used)
     if maps := section.maps:
-        yield from _of_fits("maps", section, maps)
+        yield from _of_fits("maps", section, maps, models)
         for name in maps.datasets:
             if maps.scenes > datasets[name].shard_size.test:
                 yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
     if section.geometry:
-        yield from _of_fits("geometry", section, section.geometry)
+        yield from _of_fits("geometry", section, section.geometry, models)
     if section.effects:
-        yield from effects_problems(section, section.effects, datasets, models)
+        yield from _of_fits("effects", section, section.effects, models)
+        yield from _effects(section, section.effects, datasets, models)
     yield from group_problems(section.groups, models)
 
 
@@ -284,7 +265,7 @@ def _models(
         if isinstance(model, KnownAnswer):
             yield (
                 f"{where}.models: {model.name!r} encodes codes and has no patches of an image; "
-                "use an entry of `planted`"
+                "name a model that sees images"
             )
             continue
         for dataset in datasets:
@@ -317,38 +298,76 @@ def _windows(
             )
 
 
-def _of_fits(where: str, section: PairSection, asked: Maps | Geometry) -> Iterator[str]:
+def _fitted(
+    section: PairSection, models: Mapping[str, AnyModel]
+) -> dict[tuple[str, str, str], set[int | str]]:
+    """Return the layers that a probe is fitted to with true labels: by dataset, model, probe."""
+    found: dict[tuple[str, str, str], set[int | str]] = {}
+    for block in section.fits:
+        known = block.models if "none" in block.controls else ()
+        for dataset, model, probe in product(block.datasets, known, block.probes):
+            layers = layers_of(models[model], block)
+            found.setdefault((dataset, model, probe), set()).update(layers)
+    return found
+
+
+def _of_fits(
+    where: str, section: PairSection, asked: OfFits, models: Mapping[str, AnyModel]
+) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted with true labels."""
     probes = {probe.name: probe for probe in section.probes}
     for name in asked.probes:
         if (family := probes[name].family) != "quadratic":
             yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
-    blocks: tuple[PairFits | PlantedModel, ...] = (*section.fits, *section.planted)
-    fitted = {
-        (dataset, model)
-        for block in blocks
-        if set(asked.probes) <= set(block.probes) and "none" in block.controls
-        for dataset in block.datasets
-        for model in ([block.name] if isinstance(block, PlantedModel) else block.models)
-    }
-    for dataset in asked.datasets:
-        for model in asked.models:
-            if (dataset, model) not in fitted:
-                yield (
-                    f"{where}: no entry of `fits` or `planted` fits these probes to {model!r} on "
-                    f"{dataset!r}; add it there, or leave it out here"
-                )
+    fitted = _fitted(section, models)
+    for dataset, model, probe in product(asked.datasets, asked.models, asked.probes):
+        if (dataset, model, probe) not in fitted:
+            yield (
+                f"{where}: no entry of `fits` fits {probe!r} to {model!r} on {dataset!r}; add it "
+                "there, or leave it out here"
+            )
 
 
-def _pairs(
-    where: str,
+def _effects(
     section: PairSection,
-    block: PairFits | PlantedModel,
+    effects: Effects,
     datasets: Mapping[str, Dataset],
+    models: Mapping[str, AnyModel],
 ) -> Iterator[str]:
-    """There are scenes to fit the probes to."""
-    for name in block.datasets:
-        yield from _scenes(where, section, datasets[name])
+    """Yield which layers cannot be edited, and which probes cannot be fitted again."""
+    deepest = max(effects.layers)
+    for model in (models[name] for name in effects.models):
+        if deepest >= model.depth:
+            yield (
+                f"effects.layers: after layer {deepest} of {model.name!r} comes no block whose "
+                f"attention could change; edit layers below {model.depth}"
+            )
+    fitted = _fitted(section, models)
+    for names in product(effects.datasets, effects.models, effects.probes):
+        here, (dataset, name, probe) = fitted.get(names, set()), names
+        for layer in sorted({*effects.layers} - here if here else ()):
+            yield (
+                f"effects: no entry of `fits` fits {probe!r} to layer {layer} of {name!r} on "
+                f"{dataset!r}; add it there, or leave it out here"
+            )
+        last = max((at for at in here if isinstance(at, int)), default=0)
+        if {*effects.layers} <= here and last <= deepest:
+            yield (
+                f"effects.layers: {probe!r} is fitted to no layer of {name!r} on {dataset!r} after "
+                f"layer {deepest}, and claims are about a later layer; add one to `fits`"
+            )
+    again, probes = effects.retrained, {probe.name: probe for probe in section.probes}
+    for name in again.probes:
+        if probes[name].family in WITHOUT_MODEL:
+            yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
+    if "weights" in again.edits and not effects.weights:
+        yield "effects.retrained.edits: `weights` is not made; set `effects: {weights: true}`"
+    for name in effects.datasets:
+        used = used_scenes(section, datasets[name])["test"]
+        if effects.scenes and effects.scenes > used:
+            yield (
+                f"effects.scenes: {effects.scenes}, but {used} of {name!r} are used; ask for fewer"
+            )
 
 
 def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]:

@@ -16,6 +16,7 @@ Content = Mapping[str, Any]
 
 # `data.PAIR_BYTES` and `data.BLOCK`, which are beside torch.
 PAIR_BYTES, BLOCK = 40, 2**21
+BATCH_IMAGES = 8  # as of `scorers.identity`
 # Passes over all pairs of train that a form takes: of its path, and of those it contains (default
 # run: many more iterations, which read only pairs that count).
 _PASSES = {
@@ -35,6 +36,7 @@ _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
 _STRATUM = 400  # bytes of a stratum's row, of which there are about 110
 _BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default run)
 _EDITS = 5  # subspaces that are edited
+_STRENGTHS = 4  # of shuffles and injections
 _SMALL = 0.5  # share of the rate of large products that blocks of images reach
 
 
@@ -69,8 +71,6 @@ def _dim(product: Product) -> int:
     made = next(iter(product.inputs.get("test", ())), None)
     if made is None:
         return 0
-    if made.rule == "same_object_known":
-        return int(made.content["planted"].get("dim", 64))
     return tower_of(made.content["model"], image_px(made)).width
 
 
@@ -92,20 +92,6 @@ def sampled(product: Product) -> Work:
 def sampled_temporary(product: Product) -> Work:
     """Count tokens that go when they have been read."""
     return replace(sampled(product), temporary=True)
-
-
-def same_object_known(product: Product) -> Work:
-    """Count tokens that are planted."""
-    (sample,) = product.inputs["samples"]
-    n, width = sample.content["n_scenes"], _width(sample)
-    dim = int(product.content["planted"].get("dim", 64))
-    numbers = n * width * dim
-    return Work(
-        bytes_disk=stored("float32", (1, n, width, dim), axis=1),
-        bytes_peak=24 * numbers,
-        elements=20 * numbers,
-        python=1e7,
-    )
 
 
 def same_object_fit(product: Product) -> Work:
@@ -150,7 +136,7 @@ def pairs_work(
     image = 2.0 * 2 * (width * read * read + width * width * read)
     pairs = width * (width - 1) / 2 * _VALID
     if family == "identity_pointwise":
-        passes = own * probe["steps"] * probe["batch_images"] / max(n["train"], 1) * 2
+        passes = own * probe["steps"] * BATCH_IMAGES / max(n["train"], 1) * 2
         image, python = 6.0 * width * dim * probe["queries"], 8000.0 * own * probe["steps"]
     else:
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
@@ -252,7 +238,7 @@ def same_object_effects(product: Product) -> Work:
         _width(sample),
         {"test": int(content["n_scenes"]), **{s: again[s] for s in ("train", "val")}},
     )
-    each = len({*asked["shuffle"], 1.0}) + len({*asked["inject"], 0.0}) + bool(asked["weights"])
+    each = _STRENGTHS + bool(asked["weights"])
     edits = 1 + _EDITS * (each + 1)
     refits = 1 + _EDITS * len(again["edits"])
     passes = n["test"] * edits * 3 + refits * (n["train"] + n["val"])

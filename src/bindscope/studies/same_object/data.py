@@ -24,60 +24,39 @@ from bindscope.fitting.streaming import buffers, in_order
 from bindscope.studies.same_object.config import Control
 
 Background = Literal["object", "ignore", "negative"]
-TokenNorm = Literal["none", "layernorm", "l2"]
 BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
-NORM_EPSILON = 1e-6
 # Arrays of a patch sample that tell kinds of pairs apart where they are known, as `Block` has them.
 KNOWN = ("textures", "pieces", "windows")
 
 
 @dataclass(frozen=True)
 class PairData:
-    """Patches of the images of one split.
+    """Patches of the images of one split."""
 
-    Attributes
-    ----------
-    tokens
-        float16 or float32 (n, M, d), in memory or read in blocks of images; d is 0 where only
-        labels and places are known.
-    instances
-        int16 (n, M): object inside its image; 0 is no object.
-    classes
-        int16 (n, M): class of that object; 0 is none.
-    valid
-        bool (n, M): whether the entry is a patch whose pairs count.
-    positions
-        float32 (n, M, 2): row and column in the patch grid.
-    grid
-        Rows and columns of the patch grid.
-    background
-        `object`: two patches of instance 0 are the same object; `negative`: they are not. With
-        `ignore` such patches are not valid.
-    textures
-        int16 (n, M): texture of the object, 0 where it is not known; None: of no patch.
-    pieces
-        int16 (n, M): which connected piece of its object the patch shows, likewise.
-    windows
-        int16 (n, M): which window of its image the patch was seen in, likewise.
-    """
-
+    # float16 or float32 (n, M, d), in memory or read in blocks of images, or more patches, of which
+    # the first M count; d is 0 where only labels and places are known.
     tokens: Rows
-    instances: npt.NDArray[np.int16]
-    classes: npt.NDArray[np.int16]
-    valid: npt.NDArray[np.bool_]
-    positions: npt.NDArray[np.float32]
-    grid: tuple[int, int]
+    instances: npt.NDArray[np.int16]  # int16 (n, M): object inside its image; 0 is no object
+    classes: npt.NDArray[np.int16]  # int16 (n, M): class of that object; 0 is none
+    valid: npt.NDArray[np.bool_]  # bool (n, M): whether the entry is a patch whose pairs count
+    positions: npt.NDArray[np.float32]  # float32 (n, M, 2): row and column in the patch grid
+    grid: tuple[int, int]  # rows and columns of the patch grid
+    # `object`: two patches of instance 0 are the same object; `negative`: they are not. With
+    # `ignore` such patches are not valid.
     background: Background = "ignore"
+    # int16 (n, M): texture of the object, 0 where it is not known; None: of no patch.
     textures: npt.NDArray[np.int16] | None = None
+    # int16 (n, M): which connected piece of its object the patch shows, likewise.
     pieces: npt.NDArray[np.int16] | None = None
+    # int16 (n, M): which window of its image the patch was seen in, likewise.
     windows: npt.NDArray[np.int16] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that are not of the same patches."""
         shape = self.instances.shape
         shapes = {
-            "tokens": self.tokens.shape[:2],
+            "tokens": (self.tokens.shape[0], min(self.tokens.shape[1], shape[1])),
             "classes": self.classes.shape,
             "valid": self.valid.shape,
             "positions": self.positions.shape[:2],
@@ -99,15 +78,9 @@ class PairData:
     ) -> PairData:
         """Put the arrays of a patch sample and the tokens of its patches together.
 
-        Parameters
-        ----------
-        sample
-            `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M); `textures`,
-            `pieces` and `windows` (n, M) where they are known.
-        tokens
-            (n, M, d) in the sample's order, or None for what reads labels and places alone.
-        grid, background
-            Of the sample.
+        `sample`: `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M);
+        `textures`, `pieces` and `windows` (n, M) where they are known. `tokens` (n, M, d) in the
+        sample's order, or None for what reads labels and places alone.
         """
         patches = np.asarray(sample["patches"])
         valid = patches >= 0
@@ -163,6 +136,19 @@ class PairData:
             )
         return found
 
+    @cached_property
+    def same_object(self) -> npt.NDArray[np.bool_]:
+        """Whether two patches are of the same object, bool (n, M, M)."""
+        same: npt.NDArray[np.bool_] = self.instances[:, :, None] == self.instances[:, None, :]
+        return same if self.background == "object" else same & (self.instances != 0)[:, :, None]
+
+    @cached_property
+    def pairs(self) -> npt.NDArray[np.bool_]:
+        """Which (i, j) are pairs i < j of valid patches, bool (n, M, M)."""
+        upper = np.triu(np.ones((self.valid.shape[1],) * 2, bool), 1)
+        both: npt.NDArray[np.bool_] = self.valid[:, :, None] & self.valid[:, None, :] & upper
+        return both
+
     def controlled(self, control: Control, seed: int) -> PairData:
         """Return the patches with labels that say nothing about the tokens.
 
@@ -193,36 +179,20 @@ class PairData:
 
 @dataclass(frozen=True)
 class Block:
-    """Successive images and their pairs.
+    """Successive images and their pairs."""
 
-    Attributes
-    ----------
-    first
-        Number of the first image.
-    x
-        Tokens float32 (B, M, d), scaled; 0 where there is no valid patch.
-    instances, classes
-        int64 (B, M).
-    valid
-        bool (B, M).
-    positions
-        float32 (B, M, 2).
-    textures, pieces, windows
-        int64 (B, M), 0 where not known.
-    background
-        Of the data.
-    """
-
-    first: int
-    x: Tensor
+    first: int  # number of the first image
+    x: Tensor  # tokens float32 (B, M, d), scaled; 0 where there is no valid patch
+    # int64 (B, M).
     instances: Tensor
     classes: Tensor
-    valid: Tensor
-    positions: Tensor
+    valid: Tensor  # bool (B, M)
+    positions: Tensor  # float32 (B, M, 2)
+    # int64 (B, M), 0 where not known.
     textures: Tensor
     pieces: Tensor
     windows: Tensor
-    background: Background = "ignore"
+    background: Background = "ignore"  # of the data
 
     @cached_property
     def index(self) -> Tensor:
@@ -294,32 +264,19 @@ class Block:
 class Pairs:
     """Blocks of the images of a split, in order: in memory if they fit there, else read anew.
 
-    Parameters
-    ----------
-    data
-        The split.
-    scaling
-        Of the tokens; None leaves them as they are.
-    norm
-        Of every token for itself, before the scaling.
-    memory
-        Bytes that the blocks, and what a fit holds of their pairs, may take; 0: read in every pass.
-    device
-        Where the blocks are.
-    block
-        Numbers of a block.
+    `scaling`: of the tokens; None leaves them as they are. `memory`: bytes that the blocks, and
+    what a fit holds of their pairs, may take; 0: read in every pass.
     """
 
     def __init__(
         self,
         data: PairData,
         scaling: Standardiser | None = None,
-        norm: TokenNorm = "none",
         memory: int = 0,
         device: str = "cpu",
         block: int = BLOCK,
     ) -> None:
-        self.data, self.scaling, self.norm = data, scaling, norm
+        self.data, self.scaling = data, scaling
         self.device = torch.device(device)
         patches = data.valid.shape[1]
         self.images = max(1, block // max(1, patches * max(data.dim, 4 * patches)))
@@ -352,7 +309,8 @@ class Pairs:
 
     def _block(self, content: Array, start: int, stop: int) -> Block:
         data, rows = self.data, slice(start, stop)
-        x = normed(torch.from_numpy(content).to(torch.float32, copy=True), self.norm)
+        content = content[:, : data.valid.shape[1]]
+        x = torch.from_numpy(content).to(torch.float32, copy=True)
         if self.scaling is not None:
             x = self.scaling.scaled(x)
         valid = torch.from_numpy(data.valid[rows])
@@ -384,14 +342,7 @@ def no_tokens(shape: tuple[int, ...]) -> ArrayRows:
     return ArrayRows(np.zeros((*shape, 0), np.float32))
 
 
-def normed(x: Tensor, norm: TokenNorm) -> Tensor:
-    """Return tokens (..., d), each scaled by its own mean and deviation, or by its length."""
-    if norm == "layernorm":
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], eps=NORM_EPSILON)
-    return torch.nn.functional.normalize(x, dim=-1) if norm == "l2" else x
-
-
-def standardiser(data: PairData, norm: TokenNorm = "none") -> Standardiser:
-    """Measure the columns of the valid tokens of a split, each normed for itself first."""
-    raw = Pairs(data, norm=norm)
-    return Standardiser.of((block.x[block.valid].numpy() for block in raw.blocks()), data.dim)
+def standardiser(data: PairData) -> Standardiser:
+    """Measure the columns of the valid tokens of a split."""
+    blocks = Pairs(data).blocks()
+    return Standardiser.of((block.x[block.valid].numpy() for block in blocks), data.dim)

@@ -69,12 +69,8 @@ class Bootstrap:
     ) -> list[Row]:
         """Return a row per statistic of means, with its interval over images.
 
-        Parameters
-        ----------
-        sums
-            float64 (n, k): numbers of each image.
-        statistics
-            (quantity, at) -> function of means (B, k) to (B,), NaN where there is nothing.
+        `sums` float64 (n, k): numbers of each image. `statistics` (quantity, at) -> function of
+        means (B, k) to (B,), NaN where there is nothing.
         """
         if not len(sums):
             return [row(quantity, None, at=at, n=0) for quantity, at in statistics]
@@ -123,15 +119,7 @@ def counted(
 ) -> NDArray[np.float32]:
     """Count pairs of different and of the same object by bins of their scores.
 
-    Parameters
-    ----------
-    scores, same, pairs
-        (n, M, M): scores, labels, and which of them are pairs.
-    edges
-        Of the bins.
-
-    Returns
-    -------
+    `scores`, `same`, `pairs` (n, M, M): scores, labels, and which of them are pairs. Returns:
     float32 (n, 2, COARSE).
     """
     n = len(scores)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -23,17 +23,18 @@ from bindscope.report.claims import claims_findings, claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.same_object.claims import (
     CLAIMS,
+    EDITS,
     QUADRATIC,
     WITH_POSITION_OVER,
     claim_name,
     study_effects,
 )
-from bindscope.studies.same_object.effects.claims import effects_findings, effects_sections
-from bindscope.studies.same_object.geometry.findings import geometry_section
 from bindscope.studies.same_object.views import (
     at_best_layers,
+    best_layers,
     fitted,
     of_positions,
+    own_losses,
     with_groups,
 )
 
@@ -92,14 +93,14 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         key_numbers=tuple(_key_numbers(table)),
         findings=(
             Finding(_INTRODUCTION), *claims_findings(judgments, _CLAIMS_LEAD),
-            *effects_findings(tables),
+            *_own_losses(tables),
         ),
         notes=(*_notes(table), *_left_out(table)),
         sections=(
             claims_section(judgments, rates, "same_object"),
             Section("models", "Model by model", (), figures=("same_object_models",)),
-            *geometry_section(tables, list(groups)),
-            *effects_sections(tables),
+            *_geometry(tables, groups),
+            *_edits(tables),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
         ),
     )  # fmt: skip
@@ -201,3 +202,73 @@ def _rows(table: pd.DataFrame) -> PageTable:
     shown += [c for c in NUMBERS if c.source in table and table[c.source].notna().any()]
     shown.append(Column("flags", "flags"))
     return page_table("All measurements", shown, table, folded=True)
+
+
+_GEOMETRY = "same_object_geometry"
+
+
+def _geometry(
+    tables: Mapping[str, pd.DataFrame], groups: Sequence[Mapping[str, object]]
+) -> list[Section]:
+    """Return what scores and tokens are like; no section where nothing was measured."""
+    if _GEOMETRY not in tables or tables[_GEOMETRY].empty:
+        return []
+    table = with_groups(tables[_GEOMETRY], groups)
+    table = table.rename(columns={"low": "value_low", "high": "value_high"})
+    best = best_layers(fitted(with_groups(tables["same_object"], groups)))
+    here = table[~table["quantity"].str.endswith("by_distance")]
+    here = here.merge(best, on=["dataset", "group", "layer"])
+    names = ("dataset", "model", "layer", "probe", "quantity", "at")
+    shown = [
+        *(Column(name, name, "label") for name in names),
+        Column("value", "value", "number", format=".3f", interval=True),
+        Column("unit", "unit"),
+        Column("reason", "reason"),
+    ]
+    figures = (_GEOMETRY, "same_object_distance", "same_object_cross_layers")
+    listed = (
+        page_table("At the layer that validation prefers", shown, here),
+        page_table("All numbers", shown, table, folded=True),
+    )
+    return [
+        Section("geometry", "What scores and tokens are like", (), figures=figures, tables=listed)
+    ]
+
+
+_ABOUT_EDITS = (
+    "Each model is judged at the edited layer whose probe has the lowest loss on validation. "
+    "Claims are about the directions that the probe reads most, without those in which patches "
+    "differ by class or by position; the table gives the overlap of each subspace with both. The "
+    "effect of an edit is the difference from every control: random directions, random ones that "
+    "hold as much variance, the directions of most variance moved as far, and, for removal, "
+    "tokens moved as far towards the mean.",
+    "That a probe fails where what it reads was removed shows that the directions are those that "
+    "it reads, not that the model uses them. Later layers, attention and the model's own loss are "
+    "evidence for use by the model.",
+)
+
+
+def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
+    """Return the section with both figures of edits; none where nothing was edited."""
+    if EDITS not in tables or tables[EDITS].empty:
+        return []
+    figures = ("same_object_attention", EDITS)
+    return [Section("edits", "Ablating the probe subspace", _ABOUT_EDITS, figures=figures)]
+
+
+def _own_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
+    """Say how far the models' own losses are those of their training; nothing without edits."""
+    if EDITS not in tables:
+        return []
+    reasons, losses = own_losses(tables[EDITS])
+    points = [("No loss", f"{', '.join(models)}: {reason}.") for reason, models in reasons.items()]
+    points += [
+        (
+            model,
+            f"heads fitted again to the frozen transformer: {refitted:.3f} bits on its own "
+            f"validation scenes, {trained:.3f} at the end of its training.",
+        )
+        for model, (refitted, trained) in losses.items()
+    ]
+    words = "The models' own pretraining loss under edits:"
+    return [Finding(words, tuple(points))] if points else []

@@ -1,29 +1,32 @@
-"""Fitting a probe of one layer, and measuring it on the test split."""
+"""Fitting a probe of pairs to each layer of a block, and measuring it on the test split."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from bindscope.core.errors import InputError
-from bindscope.core.files import canonical_json
+from bindscope.activations.reader import RowReader
+from bindscope.core.errors import InputError, StoreError
+from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.registries import resolve
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.denormals import flushed
-from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.config import Control
+from bindscope.studies.same_object.data import KNOWN, Background, PairData, Pairs, trimmed
 from bindscope.studies.same_object.histogram import UNCHANGED
 from bindscope.studies.same_object.metrics import measure, tally, validated
-from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
-
-if TYPE_CHECKING:
-    from bindscope.studies.same_object.config import Control
-    from bindscope.studies.same_object.probes_config import AnyScorer
 
 log = logging.getLogger(__name__)
 ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
@@ -31,26 +34,14 @@ ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """One scorer that was fitted and measured.
+    """One scorer that was fitted and measured."""
 
-    Attributes
-    ----------
-    row
-        Columns of the table `same_object`, JSON; names and keys by `fit_rows` only.
-    strata
-        Rows of the table `same_object_strata`, likewise.
-    weights
-        Flat name -> float32 array.
-    history
-        Rows {seed, rank, step, split, loss_bits}.
-    of_images
-        float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
-    """
-
+    # Columns of the table `same_object`, JSON; names and keys by `fit_rows` only.
     row: dict[str, Any]
-    strata: list[dict[str, Any]]
-    weights: Mapping[str, npt.NDArray[np.float32]]
-    history: list[dict[str, Any]]
+    strata: list[dict[str, Any]]  # rows of the table `same_object_strata`, likewise
+    weights: Mapping[str, npt.NDArray[np.float32]]  # flat name -> float32 array
+    history: list[dict[str, Any]]  # rows {seed, rank, step, split, loss_bits}
+    # float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
     of_images: npt.NDArray[np.float32]
 
 
@@ -65,18 +56,9 @@ def fit_rows(
 ) -> list[ProbeResult]:
     """Fit a probe to one layer; its rows are whole, but for gains over other probes.
 
-    Parameters
-    ----------
-    probe
-        Its configuration.
-    splits
-        Patches of `train`, `val` and `test`.
-    names
-        Columns that name the fit: dataset, model, layer, keys.
-    n_skipped
-        Test images without a pair of patches.
-    control, options
-        As `fit_probe` has them.
+    `splits`: patches of `train`, `val` and `test`. `names`: columns that name the fit: dataset,
+    model, layer, keys. `n_skipped`: test images without a pair of patches. `control`, `options`: as
+    `fit_probe` has them.
     """
     here = {**names, "family": probe.family, "control": control,
             "grid": "x".join(map(str, splits["test"].grid))}  # fmt: skip
@@ -184,9 +166,7 @@ def _measured(
     bootstrap_samples: int,
     bootstrap_seed: int,
 ) -> ProbeResult:
-    val, last = (
-        Pairs(split, fitted.scaling, fitted.norm, device=task.device) for split in (task.val, test)
-    )
+    val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
     calibration, edges = validated(fitted.scorer, val)
     if not fitted.calibrated:
         calibration = UNCHANGED
@@ -208,3 +188,84 @@ def _measured(
     return ProbeResult(
         row, [names | one for one in strata], fitted.weights, history, found.of_images()
     )
+
+
+SAMPLE_ARRAYS = ("patches", "instances", "classes", *KNOWN)
+
+
+def pair_data(
+    sample: Store, tokens: Sequence[Store], layer: str, background: Background
+) -> PairData:
+    """Put the patches of a split and their tokens in one layer together; tokens are read later.
+
+    `sample`: store of the rule `patch_samples`. `tokens`: stores of the rule `sampled`, in the
+    order of their scenes; none for what reads labels and positions alone.
+    """
+    whole = {name: sample.read(name) for name in SAMPLE_ARRAYS if name in sample.names}
+    arrays = trimmed(whole)
+    rows, columns = sample.attributes["grid"]
+    split = sample.attributes["split"]
+    reader = RowReader(tokens, ["patches"], layer, split) if tokens else None
+    wanted = whole["patches"].shape
+    if reader is not None and reader.shape[:2] != wanted:
+        raise StoreError(
+            str(tokens[0].manifest.path),
+            f"holds tokens of {reader.shape[0]} x {reader.shape[1]} patches, and the sample "
+            f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
+            "run snakemake again, which makes both of the same images",
+        )
+    return PairData.of(arrays, reader, (rows, columns), background)
+
+
+def fit_layers(
+    probe: AnyScorer,
+    samples: Sequence[str],
+    tokens: Mapping[str, Sequence[str]],
+    spec: Mapping[str, Any],
+    names: Mapping[str, Any],
+) -> Iterator[ProbeResult]:
+    """Fit a probe to each layer of a block, as `bindscope.same_object` does.
+
+    `samples`: manifests of the patches of train, val and test. `tokens`: manifests of their tokens
+    by split; empty for what reads labels and positions alone. `spec`: the job's `layers`, `seeds`,
+    `control`, `background` and `intervals`. `names`: columns that the job knows: dataset, model,
+    probe, keys.
+    """
+    opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
+    stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
+    skipped = len(opened["test"].attributes["skipped"])
+    for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
+        data: dict[str, PairData] = {
+            split: pair_data(opened[split], stores[split], layer, spec["background"])
+            for split in SPLITS
+        }
+        yield from fit_rows(
+            probe, data, {**names, "layer": layer}, skipped,
+            seeds=spec["seeds"], control=spec["control"], **spec["intervals"],
+        )  # fmt: skip
+
+
+def write_results(output: Any, results: Iterable[ProbeResult]) -> None:
+    """Write rows, strata, weights, histories, and what is told right of each test image.
+
+    `output`: paths `rows`, `strata`, `weights`, `history`, `images`. `results`: what `fit_layers`
+    yields.
+    """
+    rows, strata, history = [], [], []
+    weights: dict[str, NDArray[Any]] = {}
+    of_images: dict[str, NDArray[Any]] = {}
+    for result in results:
+        layer = result.row["layer"]
+        rows.append(result.row)
+        strata += result.strata
+        history += [{"layer": layer, **row} for row in result.history]
+        which = weights_name(layer, result.row["seed"], result.row["rank"])
+        weights |= {
+            f"{which}.{name}": np.ascontiguousarray(value) for name, value in result.weights.items()
+        }
+        of_images[which] = result.of_images
+    write_atomic(output.weights, save(weights))
+    write_atomic(output.images, save(of_images))
+    write_json(output.history, history)
+    write_atomic(output.strata, "".join(canonical_json(row) + "\n" for row in strata))
+    write_atomic(output.rows, "".join(canonical_json(row) + "\n" for row in rows))

@@ -36,21 +36,13 @@ UNCHANGED = Calibration(1.0, 0.0)
 
 @dataclass
 class Histogram:
-    """Counts of pairs by logit.
+    """Counts of pairs by logit."""
 
-    Attributes
-    ----------
-    counts
-        int64 (2, bins): pairs of different objects, pairs of the same.
-    sums
-        Sum of the logits in each bin, float64 (bins,).
-    finite
-        Whether every logit was.
-    """
-
+    # int64 (2, bins): pairs of different objects, pairs of the same.
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, BINS), np.int64))
+    # Sum of the logits in each bin, float64 (bins,).
     sums: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(BINS))
-    finite: bool = True
+    finite: bool = True  # whether every logit was
 
     def add(self, logits: npt.NDArray[np.float32], same: npt.NDArray[np.bool_]) -> None:
         """Count logits (P,) and labels (P,)."""

@@ -1,4 +1,4 @@
-"""Features of patches whose binding is known: the gates of the study.
+"""Planted tokens of patches, whose binding is known: the gates of the study.
 
     h = Q [binding e(image, object); classes c(class); position q(row, column); image v(share);
            nuisance u] + offset + noise
@@ -13,17 +13,41 @@ class, and a sum of two patches predicts nothing from e.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from bindscope.core.splits import SPLITS
-from bindscope.core.store.reader import Store
-from bindscope.core.store.writer import StoreWriter
+from bindscope.arrays.example import Example
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array
-from bindscope.studies.same_object.config import Planted
+from bindscope.studies.same_object.data import PairData
 
 CLASS, PLACE, ROTATION, IMAGE, SHARE = range(5)  # what a generator is for
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What tokens hold, each part in deviations of a dimension of its own."""
+
+    dim: int = 48
+    rank: int = 16  # dimensions of e, the rank of the binding
+    class_dims: int = 12
+    place_dims: int = 8
+    image_dims: int = 0
+    binding: float = 1.0  # size of e
+    classes: float = 1.0
+    position: float = 0.0
+    image: float = 0.0
+    histogram: float = 0.0  # size of the mean class part of the image's patches, added to all
+    offset: float = 0.0  # common to all numbers of all tokens
+    nuisance: float = 0.0  # deviation of noise in the dimensions that hold nothing else
+    noise: float = 0.2  # deviation of the noise in all dimensions
+    rotated: bool = True  # whether Q is a rotation, not the identity
+    shuffled: Literal["no", "image"] = "no"  # whether e of patches change places in their image
+    seed: int = 0
 
 
 def planted_tokens(
@@ -36,19 +60,9 @@ def planted_tokens(
 ) -> npt.NDArray[np.float32]:
     """Return tokens (n, M, dim) of patches.
 
-    Parameters
-    ----------
-    instances, classes
-        Integers (n, M).
-    positions
-        Rows and columns (n, M, 2) in the grid.
-    grid
-        Rows and columns of the patch grid.
-    planted
-        What the tokens hold.
-    first
-        Number of the first image; images of two splits must not share numbers, or objects of both
-        share their e.
+    `instances`, `classes` integers (n, M). `positions`: rows and columns (n, M, 2) in the grid.
+    `grid`: rows and columns of the patch grid. `first`: number of the first image; images of two
+    splits must not share numbers, or objects of both share their e.
     """
     n, m = instances.shape
     own = np.zeros((n, m, planted.dim))
@@ -117,33 +131,61 @@ def _image_parts(instances: Array, planted: Planted) -> npt.NDArray[np.float64]:
     return parts
 
 
-SPLIT_IMAGES = 1 << 24  # numbers of images that a split has for itself
-BLOCK = 512  # images
+GRID = (4, 4)  # of planted cases and of the example
+LABELS = 31  # what a generator is for
 
 
-def write_planted(planted: Planted, samples: Store, writer: StoreWriter) -> None:
-    """Write `patches` (1, n, M, dim) as layer 0.
+def labels(n: int, seed: int, split: int, *, uneven: bool) -> dict[str, npt.NDArray[np.int16]]:
+    """Draw images of two to six objects: patches belong to the nearest of as many centers.
 
-    Parameters
-    ----------
-    planted
-        What the tokens hold.
-    samples
-        Store of the rule `patch_samples`.
-    writer
-        A store that is being written.
+    `uneven`: whether the first object of an image has a class of its own and all others share one,
+    so that pairs of the first class are of one object and those of the second mostly are not.
     """
-    rows, columns = samples.attributes["grid"]
-    n, m = samples.layout("patches").shape
-    first = SPLITS.index(samples.attributes["split"]) * SPLIT_IMAGES
-    writer.create("patches", (1, n, m, planted.dim), "float32", sample_axis=1)
-    for start in range(0, n, BLOCK):
-        images = slice(start, min(start + BLOCK, n))
-        patches = np.maximum(samples.read("patches", images), 0)
-        places = np.stack(np.divmod(patches, columns), axis=-1)
-        tokens = planted_tokens(
-            samples.read("instances", images), samples.read("classes", images), places,
-            (rows, columns), planted, first + start,
-        )  # fmt: skip
-        writer.write("patches", tokens[None])
-    writer.attributes["layers"] = ["0"]
+    draw = rng(seed, LABELS, split)
+    cells = np.stack(np.divmod(np.arange(GRID[0] * GRID[1]), GRID[1]), -1)
+    instances = np.zeros((n, len(cells)), np.int16)
+    classes = np.zeros_like(instances)
+    for i in range(n):
+        count = int(draw.integers(4, 7) if uneven else draw.integers(2, 6))
+        centers = draw.uniform(0, GRID[0] - 1, (count, 2))
+        instances[i] = ((cells[:, None] - centers) ** 2).sum(-1).argmin(1) + 1
+        of = np.append(1, np.full(count - 1, 2)) if uneven else draw.integers(1, 4, count)
+        classes[i] = of[instances[i] - 1]
+    patches = np.tile(np.arange(len(cells), dtype=np.int16), (n, 1))
+    return {"patches": patches, "instances": instances, "classes": classes}
+
+
+N_SCENES: Final = 200
+_PARTS: Final[dict[str, Any]] = {
+    "dim": 32, "rank": 6, "class_dims": 4, "place_dims": 6, "image_dims": 6, "classes": 1.0,
+    "position": 1.0, "image": 1.0, "noise": 0.3,
+}  # fmt: skip
+
+
+def clutter(n: int | None, random_state: int) -> Example:
+    """Make `n` (200) scenes of two to five objects of three classes on a grid of 4 x 4 patches.
+
+    Tokens of the layer `classes` hold the class of their object, their position and a vector of
+    the image: two objects of one class cannot be distinguished. Those of `objects` also hold a
+    vector of their object, which a quadratic probe of rank 6 reads.
+    """
+    sample = labels(N_SCENES if n is None else n, random_state, 0, uneven=False)
+    data = PairData.of(sample, None, GRID)
+    arrays = {
+        name: planted_tokens(
+            data.instances, data.classes, data.positions, GRID,
+            Planted(**_PARTS, binding=binding, seed=random_state),
+        )
+        for name, binding in (("classes", 0.0), ("objects", 1.0))
+    }  # fmt: skip
+    segments = sample["instances"]
+    scene, segment = np.divmod(
+        np.unique(np.arange(len(segments))[:, None] * (segments.max() + 1) + segments),
+        segments.max() + 1,
+    )
+    patch = (segments[scene] == segment[:, None]).argmax(1)
+    objects = pd.DataFrame(
+        {"scene": scene, "segment": segment, "class": sample["classes"][scene, patch]}
+    )
+    truth = {"classes": {"binds": 0.0, "rank": 0.0}, "objects": {"binds": 1.0, "rank": 6.0}}
+    return Example(arrays, objects, truth, segments=segments)

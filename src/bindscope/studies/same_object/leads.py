@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.marks import weights_name
+from bindscope.studies.same_object.quantities import weights_name
 from bindscope.tables.rows import Row, read_rows, rerun
 
 RIGHT, PAIRS, MAJORITY = range(3)  # columns of what is counted of each image
@@ -38,19 +38,7 @@ def rows_with_leads(
     over test images that are drawn for both at once. None where there is no such probe, and for
     shuffled labels.
 
-    Parameters
-    ----------
-    fits
-        Products with `images`: what is right of each test image.
-    depths
-        Blocks of each model.
-    n_samples, seed
-        Resamples of the test images.
-
-    Raises
-    ------
-    StoreError
-        If probes of one grid were not asked about the same pairs.
+    `fits`: products with `images`: what is right of each test image.
     """
     found = [(row, _of_images(given, row)) for given in fits for row in read_rows(given)]
     for row, _ in found:
@@ -73,12 +61,8 @@ def _of_images(given: Given, row: Row) -> NDArray[np.float64]:
 def add_leads(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int) -> None:
     """Add the leads of all rows about the same pairs, from the same resamples.
 
-    Parameters
-    ----------
-    found
-        Rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
-    n_samples, seed
-        As in `rows_with_leads`.
+    `found`: rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
+    `n_samples`, `seed`: as in `rows_with_leads`.
     """
     pairs, majority = found[0][1][:, PAIRS], found[0][1][:, MAJORITY]
     for row, counts in found:

@@ -38,9 +38,8 @@ from bindscope.studies.same_object.config import Intervals, PatchSampling
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_rows
 from bindscope.studies.same_object.leads import add_leads
-from bindscope.studies.same_object.marks import NO_MODEL, WITHOUT_MODEL
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.quantities import NO_MODEL, WITHOUT_MODEL
 
 ARRAYS: Final = "arrays"  # dataset and model of the rows
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))

@@ -1,4 +1,4 @@
-"""What a scorer is worth on the pairs of a split, as a whole and in strata.
+"""What a scorer is worth on the pairs of a split, as a whole and by kind of pair (strata).
 
 All numbers are sums over pairs divided by sums over pairs, kept image by image, so that intervals
 resample images. Nothing is kept of a pair.
@@ -8,18 +8,121 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
+from bindscope.studies.same_object.quantities import (
+    ALL,
+    CLASSES,
+    DISTANCES,
+    PIECES,
+    SIZES,
+    TEXTURES,
+    WINDOWS,
+)
 from bindscope.studies.same_object.scorers.base import LN2, Scorer
-from bindscope.studies.same_object.strata import CELLS, MEMBERS, STRATA, cells, same_class
+
+FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin
+LARGEST = (0.05, 0.2)  # the largest share of each bin
+AXES = (CLASSES, DISTANCES, SIZES, TEXTURES, WINDOWS, PIECES)
+# The last cell of textures, windows and pieces holds pairs of which it is not known.
+UNKNOWN = 2
+SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES), UNKNOWN + 1, UNKNOWN + 1, UNKNOWN + 1)
+CELLS = int(np.prod(SHAPE))
+
+
+class Stratum(NamedTuple):
+    """Pairs of some kinds; `all` where a kind does not matter."""
+
+    same_class: str
+    distance: str
+    size: str
+    texture: str
+    window: str
+    piece: str
+
+
+# What is told apart together; a stratum tells apart no more than one of these does.
+_TOGETHER = (
+    {"same_class", "distance", "size"},
+    {"same_class", "texture"},
+    {"same_class", "distance", "window"},
+    {"distance", "piece"},  # two patches of one object are always of one class
+)
+
+
+def _cells_of_strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
+    """Return all strata, and which cells each holds, bool (strata, CELLS)."""
+    found, members = [], []
+    for places in product(*(range(len(axis) + 1) for axis in AXES)):
+        told = {name for name, place in zip(Stratum._fields, places, strict=True) if place}
+        if not any(told <= together for together in _TOGETHER):
+            continue
+        inside = np.ones(SHAPE, bool)
+        for axis, place in enumerate(places):
+            if place:
+                wanted = np.arange(SHAPE[axis]) == place - 1
+                others = tuple(a for a in range(len(SHAPE)) if a != axis)
+                inside &= np.expand_dims(wanted, others)
+        names = ((ALL, *axis)[place] for axis, place in zip(AXES, places, strict=True))
+        found.append(Stratum(*names))
+        members.append(inside.ravel())
+    return tuple(found), np.stack(members)
+
+
+_ALL_STRATA = _cells_of_strata()
+STRATA: Final = _ALL_STRATA[0]  # the first one is that of all pairs
+MEMBERS: Final = _ALL_STRATA[1]
+
+
+def cells(block: Block) -> Tensor:
+    """Return the cell of each pair, a kind of each of the six, int64 (P,)."""
+    left, right = block.both(block.positions)
+    distance = (left - right).norm(dim=-1)
+    far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+    small, other = block.both(object_shares(block))
+    size = torch.minimum(small, other)
+    large = torch.bucketize(size, size.new_tensor(LARGEST))
+    texture, window = _alike(block, block.textures), _alike(block, block.windows)
+    piece = _alike(block, block.pieces).masked_fill(~block.equal(block.instances), UNKNOWN)
+    found = same_class(block).long()
+    places = (far, large, texture, window, piece)
+    for place, kinds in zip(places, SHAPE[1:], strict=True):
+        found = found * kinds + place
+    return found
+
+
+def _alike(block: Block, values: Tensor) -> Tensor:
+    """Return 1 where values (B, M) of both patches are equal, 0 where not, int64 (P,)."""
+    a, b = block.both(values)
+    return torch.where((a != 0) & (b != 0), (a == b).long(), UNKNOWN)
+
+
+def same_class(block: Block) -> Tensor:
+    """Whether two patches have the same class, bool (P,); what has none is like nothing.
+
+    With `background: object`, patches without an object are one, of a class of its own.
+    """
+    a, b = block.both(block.classes)
+    equal = (a == b) & (a != 0)
+    return equal | (block.same & (a == 0) & (b == 0))
+
+
+def object_shares(block: Block) -> Tensor:
+    """Return the share of an image's valid patches that are of a patch's object, (B, M)."""
+    equal = block.instances[:, :, None] == block.instances[:, None, :]
+    counted = (equal & block.valid[:, None, :]).sum(2).float()
+    return counted / block.valid.sum(1, keepdim=True).clamp_min(1)
+
 
 COARSE = 256  # bins of logits that are kept for every image, for intervals of the area
 QUANTILES = 64  # of an image's own logits, for the areas of strata within it
@@ -33,29 +136,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass
 class Tally:
-    """Sums over the pairs of each image.
+    """Sums over the pairs of each image."""
 
-    Attributes
-    ----------
-    sums
-        float64 (n, strata, SUMS): per image and stratum; the first one is that of all pairs.
-    oracle
-        float64 (n,): pairs that "same object where same class" is right about.
-    coarse
-        float32 (n, 2, COARSE): pairs of different and of the same objects by coarse logit.
-    won, couples
-        float64 (n, strata): of each image the couples of a pair of the same object and a pair of
-        different ones, and those in which the first has the greater logit, a tie counting one half.
-    fine
-        All pairs by fine logit.
-    """
-
+    # float64 (n, strata, SUMS): per image and stratum; the first one is that of all pairs.
     sums: Floats
-    oracle: Floats
+    oracle: Floats  # float64 (n,): pairs that "same object where same class" is right about
+    # float32 (n, 2, COARSE): pairs of different and of the same objects by coarse logit.
     coarse: npt.NDArray[np.float32]
+    # float64 (n, strata): of each image the couples of a pair of the same object and a pair of
+    # different ones, and those in which the first has the greater logit, a tie counting one half.
     won: Floats
     couples: Floats
-    fine: Histogram
+    fine: Histogram  # all pairs by fine logit
 
     def of_images(self) -> npt.NDArray[np.float32]:
         """Return right pairs, pairs, right pairs of the image's majority, couples won and couples.
@@ -76,14 +168,8 @@ def tally(
 ) -> Tally:
     """Go once over a split.
 
-    Parameters
-    ----------
-    scorer, pairs
-        Gives logits; the split.
-    edges
-        Between the coarse bins, (COARSE - 1,).
-    calibration
-        The map of logits whose sign is the decision.
+    `edges`: between the coarse bins, (COARSE - 1,). `calibration`: the map of logits whose sign is
+    the decision.
     """
     n, strata = pairs.data.n_images, len(STRATA)
     found = Tally(
@@ -134,18 +220,10 @@ def couples_won(
 ) -> tuple[Floats, Floats, Floats]:
     """Count couples of a pair of the same object and one of different objects, of each image.
 
-    Parameters
-    ----------
-    logits, same, image
-        (P,): of the pairs of successive images.
-    counts
-        (n,): how many pairs each image has.
-
-    Returns
-    -------
-    Couples (n,) in which the first has the greater logit (a tie counts one half), and all couples;
-    their ratio is the area under the ROC curve within images. And the rank (P,) of each pair among
-    those of its image, from 0, equal logits having their mean.
+    `logits`, `same`, `image` (P,): of the pairs of successive images. `counts` (n,): how many pairs
+    each image has. Returns: couples (n,) in which the first has the greater logit (a tie counts one
+    half), and all couples; their ratio is the area under the ROC curve within images. And the rank
+    (P,) of each pair among those of its image, from 0, equal logits having their mean.
     """
     n, order = len(counts), np.lexsort((logits, image))
     sorted_image, sorted_logits = image[order], logits[order]
@@ -238,17 +316,7 @@ def entropy_bits(share: float) -> float:
 def measure(
     found: Tally, calibration: Calibration, n_samples: int, seed: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the measured columns of a scorer's row, and the rows of its strata.
-
-    Parameters
-    ----------
-    found
-        Sums of the test split.
-    calibration
-        Platt's map of validation.
-    n_samples, seed
-        Resamples of the images.
-    """
+    """Return the measured columns of a scorer's row, and the rows of its strata."""
     used = found.sums[:, 0, PAIRS] > 0
     sums = found.sums[used]
     parts: list[npt.NDArray[Any]] = [

@@ -33,23 +33,16 @@ ONE_OBJECT = "all valid patches are of one object"
 
 @dataclass(frozen=True)
 class PatchSamples:
-    """Sampled patches of successive images, padded with -1 and 0 behind the last one.
+    """Sampled patches of successive images, padded with -1 and 0 behind the last one."""
 
-    Attributes
-    ----------
-    arrays
-        `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
-        `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows`
-        int16 (n, M): the window that the patch was seen in, from 1 on; 0 where images are seen
-        whole. In a store also `pieces` int16 (n, M), the connected piece of its object that the
-        patch shows, from 1 on, and `textures` and `copy_of` int16 (n, M) of that object, as the
-        scenes have them (`scenes.clutter.render`); 0 where they have none.
-    skipped
-        (image, reason) of those without patches.
-    """
-
+    # `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
+    # `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows` int16 (n, M):
+    # the window that the patch was seen in, from 1 on; 0 where images are seen whole. In a store
+    # also `pieces` int16 (n, M), the connected piece of its object that the patch shows, from 1 on,
+    # and `textures` and `copy_of` int16 (n, M) of that object, as the scenes have them
+    # (`scenes.clutter.render`); 0 where they have none.
     arrays: dict[str, NDArray[Any]]
-    skipped: list[tuple[int, str]]
+    skipped: list[tuple[int, str]]  # (image, reason) of those without patches
 
 
 def valid_patches(labels: PatchLabels, sampling: PatchSampling) -> NDArray[np.bool_]:
@@ -79,19 +72,9 @@ def draw_patches(
 ) -> NDArray[np.int16]:
     """Draw patches of each image without replacement, all of its valid ones if there are no more.
 
-    Parameters
-    ----------
-    valid
-        bool (n, P).
-    n_patches
-        How many are drawn.
-    seed, split, start
-        Seed, split, and the number in it of the first image.
-
-    Returns
-    -------
-    int16 (n, min(n_patches, P))
-        Numbers of patches, ascending, -1 behind the last one.
+    `valid` bool (n, P). `seed`, `split`, `start`: seed, split, and the number in it of the first
+    image. Returns: int16 (n, min(n_patches, P)): numbers of patches, ascending, -1 behind the last
+    one.
     """
     width = min(n_patches, valid.shape[1])
     words = RandomWords(seed, split, start).at(STREAM, 0, *valid.shape)
@@ -152,32 +135,9 @@ def write_samples(
 
     Attributes: `split`, `grid`, `n_images`, `skipped` (a list of ``{"image": i, "reason": text}``).
 
-    Parameters
-    ----------
-    shards
-        Manifests of the split's scenes, in order.
-    split
-        train, val or test.
-    n_images
-        How many of its scenes are used.
-    grid
-        Rows and columns of patches.
-    groups
-        The space's feature groups: name -> number of values, in the order of the object code.
-    sampling
-        The rules.
-    writer
-        The store.
-    windows
-        Windows of a side that images are cut into; divides the grid.
-
-    Raises
-    ------
-    StoreError
-        If a shard is damaged or has no masks.
-    InputError
-        If the grid does not fit, a mask holds an id without a class, there are fewer scenes than
-        `n_images`, or none of them can be used.
+    `shards`: manifests of the split's scenes, in order. `n_images`: how many of its scenes are
+    used. `groups`: the space's feature groups: name -> number of values, in the order of the object
+    code. `windows`: windows of a side that images are cut into; divides the grid.
     """
     width = min(sampling.n_patches, prod(grid))
     for name, dtype in _DTYPES.items():
@@ -273,27 +233,12 @@ def object_classes(
 ) -> NDArray[np.int16]:
     """Give each object a class above 0.
 
-    Parameters
-    ----------
-    cells
-        int16 (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
-    own
-        int16 (n, M): classes that the scenes come with, if they do.
-    groups
-        Feature groups: name -> number of values, in the order of the object code.
-    chosen
-        Groups whose values make the class; None: `own` where there are, else all groups.
-
-    Returns
-    -------
-    int16 (n, M)
-        Objects of the code have classes from 1 to the number of combinations of the chosen groups;
-        what else the scenes hold (stuff, occluders) has its own class behind these; 0 = none.
-
-    Raises
-    ------
-    InputError
-        If a chosen group is none of the space's.
+    `cells` int16 (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
+    `own` int16 (n, M): classes that the scenes come with, if they do. `groups`: feature groups:
+    name -> number of values, in the order of the object code. `chosen`: groups whose values make
+    the class; None: `own` where there are, else all groups. Returns: int16 (n, M). Objects of the
+    code have classes from 1 to the number of combinations of the chosen groups; what else the
+    scenes hold (stuff, occluders) has its own class behind these; 0 = none.
     """
     if chosen is None and own is not None:
         return own

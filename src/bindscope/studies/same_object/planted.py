@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pydantic import TypeAdapter
 
-from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import (
@@ -27,19 +25,16 @@ from bindscope.studies.same_object.claims import (
     claim_name,
     probe_effects,
 )
-from bindscope.studies.same_object.config import Planted
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.planted import EDIT_CASES
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.known import planted_tokens
+from bindscope.studies.same_object.known import GRID, Planted, labels, planted_tokens
 from bindscope.studies.same_object.leads import add_leads
-from bindscope.studies.same_object.marks import NO_MODEL
 from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.quantities import NO_MODEL
 from bindscope.studies.same_object.views import with_groups
 
-GRID = (4, 4)
 IMAGES = {"train": 50, "val": 30, "test": 50}
-LABELS = 31  # what a generator is for
 SAMPLES = 300  # resamples of the test images
 N_LAYERS = 2
 # Fits end before their last step: a claim over a rival whose fit has not is not testable.
@@ -54,31 +49,6 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
     "identity_pointwise": {"steps": 600, "queries": 6, "learning_rate": 1e-2},
     "position": {"steps": 60},
 }
-
-
-def labels(n: int, seed: int, split: int, *, uneven: bool) -> dict[str, npt.NDArray[np.int16]]:
-    """Draw images of two to six objects: patches belong to the nearest of as many centers.
-
-    Parameters
-    ----------
-    n, seed, split
-        Number of images; of the draw.
-    uneven
-        Whether the first object of an image has a class of its own and all others share one, so
-        that pairs of the first class are of one object and those of the second mostly are not.
-    """
-    draw = rng(seed, LABELS, split)
-    cells = np.stack(np.divmod(np.arange(GRID[0] * GRID[1]), GRID[1]), -1)
-    instances = np.zeros((n, len(cells)), np.int16)
-    classes = np.zeros_like(instances)
-    for i in range(n):
-        count = int(draw.integers(4, 7) if uneven else draw.integers(2, 6))
-        centers = draw.uniform(0, GRID[0] - 1, (count, 2))
-        instances[i] = ((cells[:, None] - centers) ** 2).sum(-1).argmin(1) + 1
-        of = np.append(1, np.full(count - 1, 2)) if uneven else draw.integers(1, 4, count)
-        classes[i] = of[instances[i] - 1]
-    patches = np.tile(np.arange(len(cells), dtype=np.int16), (n, 1))
-    return {"patches": patches, "instances": instances, "classes": classes}
 
 
 def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairData]:
@@ -102,16 +72,8 @@ def effects(
 ) -> Iterable[Effect]:
     """Fit probes to planted tokens and return the effects of all claims.
 
-    Parameters
-    ----------
-    seed
-        Of everything.
-    layers
-        What the tokens of each layer hold (`Planted`); one, or one for each of layers 1, 2, ...
-    families
-        Probes; `position` reads no tokens.
-    uneven
-        As in `labels`.
+    `layers`: what the tokens of each layer hold (`Planted`); one, or one for each of the layers.
+    `families`: probes; `position` reads no tokens. `uneven`: as in `labels`.
     """
     found = []
     for i, parts in enumerate(layers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -20,15 +20,7 @@ class _Scorer(Model):
     )
 
 
-class _OfTokens(_Scorer):
-    token_norm: Literal["none", "layernorm", "l2"] = Field(
-        "none",
-        description="Scaling of every token for itself, before all columns are scaled by their "
-        "mean and deviation over train: to mean 0 and deviation 1 (`layernorm`), or to length 1.",
-    )
-
-
-class _Convex(_OfTokens):
+class _Convex(_Scorer):
     l2: tuple[NonNegativeFloat, ...] = Field(
         (1.0, 0.1, 0.01, 0.001),
         min_length=1,
@@ -61,13 +53,13 @@ class QuadraticScorer(_Convex):
     )
 
 
+POSITION_L2: Final = (1e-2, 1e-3, 1e-4)  # of a table of positions
+
+
 class QuadraticPositionScorer(_Convex):
     """The quadratic form and the table of positions of `position`, fitted to both at once."""
 
     family: Literal["quadratic_position"]
-    position_l2: tuple[NonNegativeFloat, ...] = Field(
-        (1e-2, 1e-3, 1e-4), min_length=1, description="Of the table alone, as of `position`."
-    )
 
 
 class ClassScorer(_Convex):
@@ -88,28 +80,16 @@ class ClassPosition(_Convex):
     )
 
 
-class _Descended(_OfTokens):
-    steps: PositiveInt = Field(400, description="Optimiser steps.")
-    batch_images: PositiveInt = Field(8, description="Images of a step.")
-    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate of AdamW.")
-    weight_decay: NonNegativeFloat = Field(1e-2, description="AdamW's weight decay.")
-
-
-class IdentityScorer(_Descended):
+class IdentityScorer(_Scorer):
     """Softmax over queries, matched to the objects of every image anew; the score is p.q."""
 
     family: Literal["identity_pointwise"]
     steps: PositiveInt = Field(1000, description="Optimiser steps.")
     queries: PositiveInt = Field(32, description="Queries; the paper has 100.")
-    criterion: Literal["likelihood", "masks"] = Field(
-        "likelihood",
-        description="What a query and an object that are matched pay: `likelihood`: the "
-        "cross-entropy of the object's patches; `masks` (the paper's): 5 x cross-entropy plus "
-        "5 x Dice of the mask, patches of no object left out.",
-    )
+    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate of AdamW.")
 
 
-class CosineScorer(_OfTokens):
+class CosineScorer(_Scorer):
     """g = scale cos(x, y) + offset."""
 
     family: Literal["cosine"]
@@ -120,7 +100,7 @@ class PositionScorer(_Scorer):
 
     family: Literal["position"]
     l2: tuple[NonNegativeFloat, ...] = Field(
-        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the convex scorers."
+        POSITION_L2, min_length=1, description="As of the convex scorers."
     )
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
@@ -153,3 +133,19 @@ AnyScorer = Annotated[
     | Baseline,
     Field(discriminator="family"),
 ]
+
+
+_SCORERS = "bindscope.studies.same_object.scorers"
+
+FAMILIES = {
+    "linear": f"{_SCORERS}.ladder:fit_form",
+    "diagonal": f"{_SCORERS}.ladder:fit_form",
+    "quadratic": f"{_SCORERS}.ladder:fit_form",
+    "quadratic_position": f"{_SCORERS}.ladder:fit_quadratic_position",
+    "class_pointwise": f"{_SCORERS}.classes:fit_classes",
+    "class_position": f"{_SCORERS}.classes:fit_class_position",
+    "identity_pointwise": f"{_SCORERS}.identity:fit_identity",
+    "cosine": f"{_SCORERS}.baselines:fit_cosine",
+    "position": f"{_SCORERS}.position:fit_position",
+    "baseline": f"{_SCORERS}.baselines:fit_baseline",
+}

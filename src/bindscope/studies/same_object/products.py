@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from bindscope.activations.parts import in_parts
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import Dataset, SceneDistribution
 from bindscope.config.grid import layers_of
-from bindscope.config.models import AnyModel, KnownAnswer
+from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Zoo
+from bindscope.config.zoo import kept_names
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.interfaces import Step
+from bindscope.core.registries import OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.activations import add_weights, model_code, model_slice
-from bindscope.graph.data import add_scenes
+from bindscope.graph.data import add_codes, add_scenes, renderer_code, space_code
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
+    Effects,
     Geometry,
     Maps,
+    OfFits,
     PairFits,
     PairSection,
     PatchGrid,
-    Planted,
-    PlantedModel,
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.effects.products import EFFECTS, HEADS, add_effects
-from bindscope.studies.same_object.marks import LEADING, WITHOUT_MODEL
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.registry import FAMILIES
+from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.quantities import LEADING, WITHOUT_MODEL
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
+_HEADS = "results/heads/{model}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
@@ -77,11 +79,6 @@ STEPS = (
         reads={"weights": ("weights",)},
         makes="activations",
     ),
-    Step(
-        "same_object_known",
-        store(f"{_ACTIVATIONS}/planted-{{grid}}/{{split}}-{{key}}"),
-        makes="activations",
-    ),
     Step("same_object_fit", _fit_outputs(_FIT), leaf=True, makes="fits of pairs"),
     Step(
         "same_object_baseline",
@@ -104,60 +101,24 @@ STEPS = (
         leaf=True,
         makes="geometry of scores",
     ),
-    HEADS,
-    EFFECTS,
+    Step(
+        "refitted_heads",
+        {
+            "manifest": f"{_HEADS}.json",
+            "weights": f"{_HEADS}.safetensors",
+            "history": f"{_HEADS}.history.json",
+        },
+        leaf=True,
+        makes="heads",
+    ),
+    Step(
+        "same_object_effects",
+        {"rows": "results/same_object/{dataset}/{model}/effects-{layer}/{probe}-{key}.jsonl"},
+        reads={"fit": ("weights",), "weights": ("weights",), "heads": ("weights", "history")},
+        leaf=True,
+        makes="effects of edits",
+    ),
 )
-
-
-def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
-    """Add the score maps of every fit of the probes that they show."""
-    of_probes = [probe for probe in section.probes if probe.name in maps.probes]
-    for dataset in maps.datasets:
-        scenes = used_shards(graph, section, shared.datasets[dataset], "test")[:1]
-        for model in (shared.models[name] for name in maps.models):
-            assert not isinstance(model, KnownAnswer)
-            weights = add_weights(graph, model, shared.datasets, shared.models.values())
-            for probe in of_probes:
-                names = {"dataset": dataset, "model": model.name, "probe": probe.name}
-                for fit in graph.of("same_object_fit", control="none", **names):
-                    content = {
-                        "model": model_slice(model),
-                        "layers": json.loads(fit.spec)["layers"],
-                        "seed": 0,  # of what has none
-                        "token_norm": probe.model_dump()["token_norm"],
-                        "n_scenes": maps.scenes,
-                        "threads": model.extraction.threads,
-                        "device": model.extraction.device,
-                    }
-                    graph.add(
-                        "same_object_maps",
-                        {**names, "layers": fit.wildcards["layers"]},
-                        content,
-                        {"fit": fit, "scenes": scenes, "weights": [weights] if weights else []},
-                        runs=model_code(model),
-                    )
-
-
-def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> None:
-    """Add what is measured of the scores of every fit of the probes that are named."""
-    of_probes = [probe for probe in section.probes if probe.name in geometry.probes]
-    for dataset in geometry.datasets:
-        for model in geometry.models:
-            for probe in of_probes:
-                names = {"dataset": dataset, "model": model, "probe": probe.name}
-                for fit in graph.of("same_object_fit", control="none", **names):
-                    known = json.loads(fit.spec)
-                    content = {
-                        **{key: known[key] for key in ("layers", "background", "intervals")},
-                        "token_norm": probe.model_dump()["token_norm"],
-                        "threads": probe.threads,
-                    }
-                    graph.add(
-                        "same_object_geometry",
-                        {**names, "layers": fit.wildcards["layers"]},
-                        content,
-                        {"fit": fit, **fit.inputs},
-                    )
 
 
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
@@ -169,16 +130,12 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
                 grid = patch_grid(model, dataset, block)
                 assert grid is not None
                 _Fits(graph, shared, section, block, dataset, model, grid, asked).add()
-    for planted in section.planted:
-        for dataset in (shared.datasets[name] for name in planted.datasets):
-            grid = planted.patch_grid
-            _Fits(graph, shared, section, planted, dataset, planted, grid, asked).add()
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
     if section.geometry:
         _add_geometry(graph, section, section.geometry)
     if section.effects:
-        add_effects(graph, shared, section, section.effects)
+        _add_edits(graph, shared, section, section.effects)
 
 
 @dataclass(frozen=True)
@@ -188,20 +145,17 @@ class _Fits:
     graph: Graph
     shared: Shared
     section: PairSection
-    block: PairFits | PlantedModel
+    block: PairFits
     dataset: Dataset
-    model: AnyModel | PlantedModel
+    model: AnyModel
     grid: PatchGrid
     asked: set[tuple[object, ...]]
 
-    @property
-    def windows(self) -> int:
-        """Windows of a side of an image; planted tokens are of whole ones."""
-        return 1 if isinstance(self.block, PlantedModel) else self.block.windows
-
     def add(self) -> None:
         """Add the fits of every block of layers, probe, control and block of seeds."""
-        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid, self.windows)
+        samples = add_patch_samples(
+            self.graph, self.section, self.dataset, self.grid, self.block.windows
+        )
         known = {probe.name: probe for probe in self.section.probes}
         for probe in (known[name] for name in self.block.probes):
             for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
@@ -237,8 +191,6 @@ class _Fits:
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
-        if isinstance(self.model, PlantedModel) or isinstance(self.block, PlantedModel):
-            return [(0,)]
         layers, size = layers_of(self.model, self.block), self.block.layers_per_job
         return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
 
@@ -246,13 +198,7 @@ class _Fits:
         self, layers: tuple[int | str, ...], samples: Mapping[str, Product]
     ) -> dict[str, list[Product]]:
         """Add the tokens of the sampled patches, by split."""
-        if isinstance(self.model, PlantedModel):
-            return _add_planted(self.graph, self.model, self.dataset, samples)
-        return self._sampled(self.model, layers, samples)
-
-    def _sampled(
-        self, model: AnyModel, layers: tuple[int | str, ...], samples: Mapping[str, Product]
-    ) -> dict[str, list[Product]]:
+        model = self.model
         assert not isinstance(model, KnownAnswer)
         weights = add_weights(self.graph, model, self.shared.datasets, self.shared.models.values())
         content = {
@@ -260,7 +206,7 @@ class _Fits:
             "threads": model.extraction.threads,
             "device": model.extraction.device,
             "layers": list(layers),
-            "windows": self.windows,
+            "windows": self.block.windows,
         }
         shards = {
             split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
@@ -279,12 +225,12 @@ class _Fits:
                 "samples": [samples[held["split"]] for held in part],
                 "weights": [weights] if weights else [],
             }
-            product = self.graph.add(
+            made_here = self.graph.add(
                 rule, {**names, "part": name}, {**content, "part": part}, inputs,
                 runs=model_code(model),
             )  # fmt: skip
             for held in part:
-                made[held["split"]].append(product)
+                made[held["split"]].append(made_here)
         return made
 
     def _fit(
@@ -299,46 +245,41 @@ class _Fits:
         place = (self.dataset.name, self.model.name, probe.name, seeds, control)
         layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.asked)
         self.asked.update((*place, str(layer)) for layer in layers)
-        if not layers:
-            return
-        names = {
-            "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
-            "probe": probe.name, "control": control, "seeds": joined(seeds, "_"),
-        }  # fmt: skip
-        inputs: dict[str, list[Product]] = {"samples": list(samples.values())}
-        self.graph.add(
-            "same_object_fit",
-            names,
-            {**self._content(probe, seeds), "layers": list(layers), "control": control},
-            {**inputs, **self._tokens(layers, samples)},
-            runs=[FAMILIES[probe.family]],
-        )
+        if layers:
+            names = {"model": self.model.name, "layers": joined(layers), "control": control}
+            tokens = self._tokens(layers, samples)
+            self._add("same_object_fit", names, probe, seeds, layers, samples, tokens)
 
     def _baseline(
         self, probe: AnyScorer, seeds: tuple[int, ...], samples: Mapping[str, Product]
     ) -> None:
         """Add the fit of a probe that reads no token; all models of a grid share it."""
-        names = {
-            "dataset": self.dataset.name, "grid": joined(self.grid, "x"), "probe": probe.name,
-            "seeds": joined(seeds, "_"),
-        }  # fmt: skip
-        self.graph.add(
-            "same_object_baseline",
-            names,
-            {**self._content(probe, seeds), "layers": [], "control": "none"},
-            {"samples": list(samples.values())},
-            runs=[FAMILIES[probe.family]],
-        )
+        names = {"grid": joined(self.grid, "x")}
+        self._add("same_object_baseline", names, probe, seeds, (), samples, {})
 
-    def _content(self, probe: AnyScorer, seeds: tuple[int, ...]) -> dict[str, Any]:
-        return {
+    def _add(
+        self,
+        step: str,
+        names: Mapping[str, str],
+        probe: AnyScorer,
+        seeds: tuple[int, ...],
+        layers: tuple[int | str, ...],
+        samples: Mapping[str, Product],
+        tokens: Mapping[str, list[Product]],
+    ) -> None:
+        content = {
             "probe": probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
             "background": self.section.sampling.background,
             "intervals": self.section.intervals.model_dump(mode="json"),
             "threads": probe.threads,
             "device": probe.device,
+            "layers": list(layers),
+            "control": names.get("control", "none"),
         }
+        about = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
+        inputs = {"samples": list(samples.values()), **tokens}
+        self.graph.add(step, {**about, **names}, content, inputs, runs=[FAMILIES[probe.family]])
 
 
 def joined(parts: Sequence[int | str], by: str = "-") -> str:
@@ -375,21 +316,153 @@ def add_patch_samples(
     }
 
 
-def _add_planted(
-    graph: Graph, planted: PlantedModel, dataset: Dataset, samples: Mapping[str, Product]
-) -> dict[str, list[Product]]:
-    content = {"planted": planted.model_dump(mode="json", include=set(Planted.model_fields))}
-    return {
-        split: [
-            graph.add(
-                "same_object_known",
-                {
-                    "dataset": dataset.name, "model": planted.name, "split": split,
-                    "grid": joined(planted.patch_grid, "x"),
-                },
-                content,
-                {"samples": samples[split]},
-            )
-        ]
-        for split in SPLITS
-    }  # fmt: skip
+# --- What is made of fits ------------------------------------------------------------------------
+
+
+def _fits_of(
+    graph: Graph, section: PairSection, asked: OfFits
+) -> Iterator[tuple[AnyScorer, dict[str, str], list[Product]]]:
+    """Yield probes with the names, and the products, of their fits to a model's tokens."""
+    probes = [probe for probe in section.probes if probe.name in asked.probes]
+    for dataset, model, probe in product(asked.datasets, asked.models, probes):
+        names = {"dataset": dataset, "model": model, "probe": probe.name}
+        yield probe, names, graph.of("same_object_fit", control="none", **names)
+
+
+def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
+    """Add the score maps of every fit of the probes that they show."""
+    for _, names, fits in _fits_of(graph, section, maps):
+        model = shared.models[names["model"]]
+        assert not isinstance(model, KnownAnswer)
+        weights = add_weights(graph, model, shared.datasets, shared.models.values())
+        scenes = used_shards(graph, section, shared.datasets[names["dataset"]], "test")[:1]
+        for fit in fits:
+            content = {
+                "model": model_slice(model),
+                "layers": json.loads(fit.spec)["layers"],
+                "seed": 0,  # of what has none
+                "n_scenes": maps.scenes,
+                "threads": model.extraction.threads,
+                "device": model.extraction.device,
+            }
+            inputs: dict[str, Product | list[Product]] = {
+                "fit": fit, "scenes": scenes, "weights": [weights] if weights else [],
+            }  # fmt: skip
+            names = {**names, "layers": fit.wildcards["layers"]}
+            graph.add("same_object_maps", names, content, inputs, runs=model_code(model))
+
+
+def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> None:
+    """Add what is measured of the scores of every fit of the probes that are named."""
+    for probe, names, fits in _fits_of(graph, section, geometry):
+        for fit in fits:
+            known = json.loads(fit.spec)
+            content = {key: known[key] for key in ("layers", "background", "intervals")}
+            content["threads"] = probe.threads
+            names = {**names, "layers": fit.wildcards["layers"]}
+            graph.add("same_object_geometry", names, content, {"fit": fit, **fit.inputs})
+
+
+def _add_edits(graph: Graph, shared: Shared, section: PairSection, effects: Effects) -> None:
+    """Add a job per dataset, model, probe and layer."""
+    for _, names, fits in _fits_of(graph, section, effects):
+        of_layers = {
+            layer: fit for fit in fits for layer in json.loads(fit.spec)["layers"]
+            if layer != "final"
+        }  # fmt: skip
+        for layer in effects.layers:
+            _add_edits_of_layer(graph, shared, section, effects, names, layer, of_layers)
+
+
+def _add_edits_of_layer(
+    graph: Graph,
+    shared: Shared,
+    section: PairSection,
+    effects: Effects,
+    names: Mapping[str, str],
+    layer: int,
+    fits: Mapping[int, Product],
+) -> None:
+    dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
+    assert not isinstance(model, KnownAnswer)
+    later = min((found for found in fits if found > layer), default=None)
+    used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
+    samples = fits[layer].inputs["samples"][SPLITS.index("test")]
+    n_scenes = effects.scenes or json.loads(samples.spec)["n_scenes"]
+    n_shards = -(-n_scenes // dataset.shard_size.test)
+    weights = add_weights(graph, model, shared.datasets, shared.models.values())
+    again, read = _retrained(graph, dataset, section, effects, fits[layer])
+    content = {
+        "model": model_slice(model),
+        "layer": layer,
+        "later": later,
+        "effects": effects.model_dump(mode="json", include={"directions", "weights"}),
+        "n_scenes": n_scenes,
+        "background": section.sampling.background,
+        "intervals": section.intervals.model_dump(mode="json"),
+        "threads": model.extraction.threads,
+        "device": model.extraction.device,
+        "retrained": again,
+    }
+    inputs: dict[str, Product | list[Product]] = {
+        "scenes": add_scenes(graph, dataset, "test")[:n_shards],
+        "samples": samples,
+        "fit": list(used.values()),
+        "weights": [weights] if weights else [],
+        "heads": [],
+        **read,
+    }
+    runs = [*model_code(model), *(FAMILIES[probe["family"]] for probe in again["probes"])]
+    if isinstance(model, Controlled | Zoo):
+        inputs["codes"] = [add_codes(graph, dataset)[SPLITS.index("test")]]
+        runs += [OBJECTIVES[model.objective]] if model.objective in OBJECTIVES else []
+        if isinstance(model, Zoo) and effects.refit:
+            inputs["heads"] = _heads(graph, model, effects.refit)
+    graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)
+
+
+def _retrained(
+    graph: Graph, dataset: Dataset, section: PairSection, effects: Effects, fit: Product
+) -> tuple[dict[str, Any], dict[str, list[Product]]]:
+    """Return what is said of probes that are fitted again, and scenes and samples of the splits.
+
+    Claims are about the edited probe and about removal, so both are always among them.
+    """
+    asked, edited = effects.retrained, fit.wildcards["probe"]
+    known = {probe.name: probe for probe in section.probes}
+    names = dict.fromkeys((edited, *asked.probes))
+    content: dict[str, Any] = {
+        "edits": list(dict.fromkeys((*asked.edits, "remove"))),
+        "probes": [known[name].model_dump(mode="json") for name in names],
+    }
+    inputs: dict[str, list[Product]] = {}
+    samples = fit.inputs["samples"]
+    assert isinstance(samples, list)
+    for split in ("train", "val"):
+        sample = samples[SPLITS.index(split)]
+        content[split] = min(getattr(asked, split), json.loads(sample.spec)["n_scenes"])
+        n_shards = -(-content[split] // getattr(dataset.shard_size, split))
+        inputs[f"{split}_scenes"] = add_scenes(graph, dataset, split)[:n_shards]
+        inputs[f"{split}_samples"] = [sample]
+    return content, inputs
+
+
+def _heads(graph: Graph, model: Zoo, steps: int) -> list[Product]:
+    """Add what a model's file lacks for its own loss; nothing where it has it, or has no loss."""
+    manifest, objective = model.stored, model.objective
+    kept = any(name.startswith("objective.") for name in kept_names(model.source))
+    if kept or objective not in OBJECTIVES:
+        return []
+    recipe = manifest["recipe"]
+    dataset = SceneDistribution.model_validate(
+        {**recipe["dataset"], "name": recipe["model"]["training"]["dataset"]}
+    )
+    content = {
+        "model": {"source": model.source, "weights_sha256": manifest["sha256"]},
+        "recipe": recipe,
+        "steps": steps,
+        "threads": recipe["threads"],
+        "device": recipe["device"],
+    }
+    code = [OBJECTIVES[objective], *space_code(dataset), *renderer_code(dataset)]
+    return [graph.add("refitted_heads", {"model": model.name}, content, runs=code)]

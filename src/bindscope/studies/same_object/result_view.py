@@ -15,8 +15,8 @@ from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.same_object.claims import CLAIMS, probe_effects
-from bindscope.studies.same_object.marks import LEADING, NO_MODEL, WITHOUT_MODEL
-from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA
+from bindscope.studies.same_object.quantities import LEADING, NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
@@ -25,39 +26,40 @@ def _strata(graph: Graph, shared: Shared, section: PairSection) -> Request:
 def _rows(graph: Graph, shared: Shared, section: PairSection) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
     depths = {name: model.depth for name, model in shared.models.items()}
-    depths |= {entry.name: 0 for entry in section.planted}
     content = {"n_layers": depths, "intervals": section.intervals.model_dump(mode="json")}
     return Request(_fits(graph), content, {"fits": ("images",)})
 
 
-def _about_table(
-    graph: Graph,
-    shared: Shared,
-    section: PairSection,
-    table: str = "same_object",
-) -> Request:
-    """Ask for a table of the study, the order of the models, and which are seeds of one."""
+def _about(table: str, step: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
+    """Ask for a table, the order of models, and which are seeds of one; nothing without the step.
+
+    Applied to its first two arguments it is a request.
+    """
+    if not graph.of(step):
+        return None
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
-    names = [*shared.models, *(entry.name for entry in section.planted)]
-    about = {"models": names, "model_groups": groups}
+    about = {"models": list(shared.models), "model_groups": groups}
     return Request({"table": graph.of("table", table=table)}, about)
 
 
-def _measured(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    return _about_table(graph, shared, section) if graph.of("same_object_fit") else None
+def _made(step: str, role: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
+    """Ask for all that a step makes; nothing without it."""
+    products = graph.of(step)
+    return Request({role: products}) if products else None
+
+
+_geometry_rows = partial(_made, "same_object_geometry", "rows")
+_edit_rows = partial(_made, "same_object_effects", "effects")
+_maps = partial(_made, "same_object_maps", "maps")
+_measured = partial(_about, "same_object", "same_object_fit")
+_geometry = partial(_about, "same_object_geometry", "same_object_geometry")
+_edits = partial(_about, "same_object_edits", "same_object_effects")
 
 
 def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    if not graph.of("same_object_fit"):
-        return None
-    about = _about_table(graph, shared, section, "same_object_strata")
+    about = _about("same_object_strata", "same_object_fit", graph, shared, section)
     scores = graph.of("table", table="same_object")
-    return Request({**about.inputs, "scores": scores}, about.content)
-
-
-def _maps(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    maps = graph.of("same_object_maps")
-    return Request({"maps": maps}) if maps else None
+    return about and Request({**about.inputs, "scores": scores}, about.content)
 
 
 def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -67,31 +69,9 @@ def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None
     quadratic = [fit for fit in fits if fit.wildcards["probe"] in ranked]
     if not quadratic:
         return None
-    about = _about_table(graph, shared, section)
+    about = _measured(graph, shared, section)
     inputs = {**about.inputs, "fits": quadratic}
     return Request(inputs, about.content, {"fits": ("weights",)})
-
-
-def _geometry_rows(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    rows = graph.of("same_object_geometry")
-    return Request({"rows": rows}) if rows else None
-
-
-def _geometry(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    if not graph.of("same_object_geometry"):
-        return None
-    return _about_table(graph, shared, section, "same_object_geometry")
-
-
-def _edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    rows = graph.of("same_object_effects")
-    return Request({"effects": rows}) if rows else None
-
-
-def _about_edits(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    if not graph.of("same_object_effects"):
-        return None
-    return _about_table(graph, shared, section, "same_object_edits")
 
 
 _figure = partial(FigureEntry.of, _HERE)
@@ -111,8 +91,16 @@ STUDY = Study(
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
         TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
-        TableEntry("same_object_geometry", f"{_HERE}.long_tables:GEOMETRY_TABLE", _geometry_rows),
-        TableEntry("same_object_edits", f"{_HERE}.long_tables:EDITS_TABLE", _edits),
+        TableEntry(
+            "same_object_geometry",
+            f"{_HERE}.tables:GEOMETRY_TABLE",
+            _geometry_rows,
+        ),
+        TableEntry(
+            "same_object_edits",
+            f"{_HERE}.tables:EDITS_TABLE",
+            _edit_rows,
+        ),
     ),
     figures=(
         _figure("figures.probes:same_object_layers", "Same object: layer by layer", _measured),
@@ -140,16 +128,16 @@ STUDY = Study(
         _figure(
             "figures.effects:same_object_attention",
             "Same object: where attention goes",
-            _about_edits,
+            _edits,
         ),
         _figure(
             "figures.effects:same_object_edits",
             "Same object: edits of what the probe reads",
-            _about_edits,
+            _edits,
         ),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
-    examples={"clutter": f"{_HERE}.examples:clutter"},
+    examples={"clutter": f"{_HERE}.known:clutter"},
 )

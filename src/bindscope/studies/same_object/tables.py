@@ -1,13 +1,476 @@
-"""The study's tables, from the rows of its fits."""
+"""The study's tables: what each column is, where it comes from, and how rows become a table."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import log2
+from typing import Any
 
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.same_object.leads import rows_with_leads
-from bindscope.studies.same_object.schemas import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
-from bindscope.tables.schema import RowTable, table_of
+from bindscope.studies.same_object.probes_config import FAMILIES
+from bindscope.studies.same_object.quantities import (
+    ALL,
+    CLASSES,
+    CONTROLS,
+    DISTANCES,
+    EDITS,
+    GEOMETRY,
+    JUDGED,
+    PIECES,
+    QUANTITIES,
+    SIZES,
+    TEXTURES,
+    WINDOWS,
+    Quantity,
+    describe,
+)
+from bindscope.tables.rules import TOLERANCE, layer_number, near
+from bindscope.tables.schema import (
+    DATASET,
+    KEYS,
+    MODEL,
+    SLUG,
+    Column,
+    Null,
+    Reference,
+    RowTable,
+    TableSchema,
+    count,
+    joined,
+    label,
+    share,
+    table_of,
+)
+
+LABELS = ("none", "permuted_images", "permuted_within")
+FLAGS = ("diverged", "not_converged")
+
+_METRICS = "`studies.same_object.metrics`"
+_FIT = "`studies.same_object.scorers`"
+_BOOTSTRAP = "bootstrap over test images for this fitted probe"
+_PAIRS = "share of pairs"
+
+
+def _bits(name: str, meaning: str, source: str, null: Null = "never", to: Reference = "") -> Column:
+    return Column(name, "float64", "bits per pair", meaning, source, null, 0.0, reference=to)
+
+
+def _ends(name: str, unit: str, high: float | None = 1.0) -> Iterator[Column]:
+    for end, words in (("low", "Lower"), ("high", "Upper")):
+        meaning = f"{words} end of the 95 % interval of `{name}`."
+        yield Column(f"{name}_{end}", "float64", unit, meaning, _BOOTSTRAP, "allowed", 0.0, high)
+
+
+_PLACE: tuple[Column, ...] = (
+    DATASET,
+    MODEL,
+    label(
+        "layer",
+        "Layer that was read: 0 is the input of block 1, l the residual stream after block l, "
+        "`final` the output of the model's last norm; `none` of a probe that reads no token.",
+        "config `fits[].layers`",
+        pattern=r"^(0|[1-9][0-9]*|final|none)$",
+    ),
+)
+_PROBE = label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG)
+NAMES: tuple[Column, ...] = (
+    *_PLACE,
+    label("family", "What family of probe it is.", "config `probes[].family`"),
+    label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"),
+    _PROBE,
+    label(
+        "control",
+        "`permuted_images`: every image has the labels of another one; `permuted_within`: labels "
+        "change places within their image.",
+        "config `fits[].controls`",
+        values=LABELS,
+    ),
+    Column(
+        "rank", "int64", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
+        "config `probes[].ranks`", "never", 0,
+    ),
+    count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
+)  # fmt: skip
+
+_ACCURACIES: tuple[Column, ...] = (
+    share(
+        "accuracy", _PAIRS, "Pairs whose logit has the right sign after Platt's map of validation.",
+        _METRICS,
+        null="never", reference="close",
+    ),
+    *_ends("accuracy", _PAIRS),
+    share(
+        "balanced_accuracy", "share",
+        "Mean of the shares that are right of pairs of the same object and of others; empty "
+        "where there is only one kind.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    *_ends("balanced_accuracy", "share"),
+    share(
+        "auc_within", "probability",
+        "Area under the ROC curve within images: of a pair of the same object and a pair of "
+        "different ones of one image, how often the first has the greater logit; couples of all "
+        "images count alike. What is constant in an image is worth 0.5.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    *_ends("auc_within", "probability"),
+    _bits("loss_bits", "Cross-entropy of the logits.", _METRICS, to="close"),
+)  # fmt: skip
+
+_SIZES: tuple[Column, ...] = (
+    count("n_images", "images", "Images with such a pair.", "`patch_samples`", reference="same"),
+    count(
+        "n_pairs", "pairs", "Pairs i < j of valid patches of an image.", "`patch_samples`",
+        reference="same",
+    ),
+    share(
+        "positives", _PAIRS, "Pairs of the same object.", "`patch_samples`",
+        null="never", reference="exact",
+    ),
+)  # fmt: skip
+
+_IMAGE_MAJORITY = share(
+    "image_majority_accuracy",
+    _PAIRS,
+    "The more frequent answer of every test image for its pairs: the most that is right "
+    "without anything of the patches.",
+    _METRICS,
+    null="never",
+    reference="exact",
+)
+_BASES: tuple[Column, ...] = (
+    _bits("base_entropy_bits", "Entropy of `positives`.", _METRICS, to="exact"),
+    share(
+        "majority_accuracy", _PAIRS, "The more frequent answer for all pairs.", _METRICS,
+        null="never", reference="exact",
+    ),
+    _IMAGE_MAJORITY,
+    share(
+        "class_oracle_accuracy", _PAIRS,
+        '"The same object where the same class", of true classes.', _METRICS,
+        null="never", reference="exact",
+    ),
+)  # fmt: skip
+
+_CALIBRATION: tuple[Column, ...] = (
+    *_ends("auc", "probability"),
+    *_ends("loss_bits", "bits per pair", None),
+    _bits("loss_calibrated_bits", "Cross-entropy after Platt's map of validation.", _METRICS),
+    share("ece", "probability", "Expected calibration error, 15 bins.", _METRICS, null="never"),
+    share(
+        "ece_calibrated", "probability", "The same after Platt's map of validation.", _METRICS,
+        null="never",
+    ),
+    Column("platt_scale", "float64", "", "Factor of Platt's map.", "`histogram`"),
+    Column("platt_offset", "float64", "nats", "Offset of Platt's map.", "`histogram`"),
+)  # fmt: skip
+
+_FITS: tuple[Column, ...] = (
+    _bits("train_loss_bits", "Cross-entropy of train's pairs.", _FIT),
+    _bits("val_loss_bits", "Cross-entropy of validation's pairs.", _FIT),
+    count("steps", "steps", "Iterations or optimiser steps of the fit.", _FIT),
+    Column(
+        "l2", "float64", "nats",
+        "Ridge strength that validation chose; empty where it chose the contained optimum.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "gradient_norm", "float64", "nats",
+        "Length of the gradient of the penalised loss of train at the weights, for convex probes.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "participation_ratio", "float64", "directions",
+        "(sum |l|)^2 / sum l^2 of the eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.",
+        _FIT, "allowed", 0.0,
+    ),
+    Column(
+        "effective_rank", "int64", "directions",
+        "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, "allowed", 0,
+    ),
+    share(
+        "negative_share", "share", "Share of the sum of squares that negative eigenvalues hold.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "pointwise_accuracy", "share of patches",
+        "Patches whose own label the pointwise probe names right.", _FIT, null="allowed",
+    ),
+    share(
+        "class_miou", "share",
+        "Mean over classes: of the sampled test patches that are of a class or are named so, "
+        "those that are both. Semantic segmentation at the resolution of patches.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "instance_miou", "share",
+        "Mean over the objects of the test images: of the sampled patches of the object and of the "
+        "query that is matched to it, those that are of both. Likewise, of instances.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "same_class_accuracy", _PAIRS,
+        "The paper's way, `graded: class`: whether a pointwise probe names both patches of a pair "
+        "alike, against whether they are of the same *class*.",
+        _FIT, null="allowed",
+    ),
+    share(
+        "same_class_majority", _PAIRS, "The more frequent answer to that question.", _FIT,
+        null="allowed",
+    ),
+    label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _FIT),
+    label("options", "Options of the probe, JSON.", "config `probes[]`"),
+)  # fmt: skip
+
+_POOLED: tuple[Column, ...] = (
+    share(
+        "auc", "probability",
+        "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
+        _METRICS, null="allowed", reference="close",
+    ),
+    share(
+        "auc_error", "probability",
+        "How far `auc` may be off, as logits are counted in bins: half the share of couples of "
+        "both kinds in one bin.",
+        "`studies.same_object.histogram`", null="allowed", high=0.5,
+    ),
+)  # fmt: skip
+
+_KINDS: tuple[Column, ...] = (
+    label(
+        "same_class", "Whether both patches are of the same class; `all`: either way.", _METRICS,
+        values=(ALL, *CLASSES), reference="same",
+    ),
+    label(
+        "distance", "Distance of the patches' centres, in patches.", _METRICS,
+        values=(ALL, *DISTANCES), reference="same",
+    ),
+    label(
+        "size", "Share of the image's sampled patches that the smaller of both objects has.",
+        _METRICS, values=(ALL, *SIZES), reference="same",
+    ),
+    label(
+        "texture", "Whether both objects have one texture; `all` where it does not matter, and "
+        "where the scenes do not say.",
+        _METRICS, values=(ALL, *TEXTURES), reference="same",
+    ),
+    label(
+        "window", "Whether both patches were seen in one forward pass, where images are cut into "
+        "windows; `all` where it does not matter, and where images are seen whole.",
+        _METRICS, values=(ALL, *WINDOWS), reference="same",
+    ),
+    label(
+        "piece", "Of pairs of one object: whether both patches show the same connected piece of "
+        "it, or two that something else keeps apart; `all` where it does not matter. Accuracy is "
+        "the share of such pairs that is found.",
+        _METRICS, values=(ALL, *PIECES), reference="same",
+    ),
+)  # fmt: skip
+
+_PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
+
+
+def _lead(name: str, meaning: str) -> list[Column]:
+    return [
+        share(f"{name}{end}", "share of pairs", words, "`leads`", low=-1, null="allowed")
+        for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
+    ]
+
+
+_ABOUT = (
+    Column("n_layers", "int64", "blocks", "Blocks of the model; empty without one.", "config",
+           null="allowed", low=0),
+    count("n_train_images", "images", "Train images with pairs.", "`patch_samples`"),
+    count("n_val_images", "images", "Validation images with pairs.", "`patch_samples`"),
+    count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
+          "`patch_samples` lists them with the reason.", "`patch_samples`"),
+    *_lead("quadratic_lead", "Accuracy of the quadratic probe of the same tokens, minus this."),
+    *_lead(
+        "quadratic_position_lead",
+        "Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
+    ),
+    *_lead("position_lead", "This accuracy, minus that of the probe of positions alone."),
+    *_lead("image_majority_lead", "This accuracy, minus `image_majority_accuracy`."),
+    *_lead("last_layer_lead", "This accuracy, minus that of the same probe after the last block."),
+)  # fmt: skip
+
+
+ROW_KEY = ("dataset", "model", "layer", "probe", "control", "rank", "seed")
+
+
+def _entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+    expected = frame["positives"].map(lambda p: -sum(q * log2(q) for q in (p, 1 - p) if q > 0))
+    return near(frame["base_entropy_bits"], expected)
+
+
+def _majority(frame: pd.DataFrame) -> pd.Series[bool]:
+    p = frame["positives"]
+    return near(frame["majority_accuracy"], p.where(p > 0.5, 1 - p))
+
+
+def _image_majority(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["image_majority_accuracy"] >= frame["majority_accuracy"] - TOLERANCE
+
+
+def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Whether every interval of a row has no end, or two, the lower one first."""
+    good = pd.Series(True, index=frame.index)
+    for name in (str(column) for column in frame.columns):
+        if name.endswith("low"):
+            low, high = frame[name], frame[f"{name.removesuffix('low')}high"]
+            good &= (low <= high + TOLERANCE) | (low.isna() & high.isna())
+    return good
+
+
+def _families(frame: pd.DataFrame) -> pd.Series[bool]:
+    named = frame["options"].str.extract(r'"family":"([a-z_]+)"')[0]
+    return named.isin(FAMILIES)
+
+
+SAME_OBJECT_SCHEMA = TableSchema(
+    name="same_object",
+    version=2,
+    description="One row per dataset, model, layer, probe of pairs, control, rank and probe seed. "
+    "Every number is measured on the frozen pairs of the test split, which all models of a patch "
+    "grid share.",
+    columns=(
+        *NAMES,
+        *_SIZES,
+        *_ACCURACIES,
+        *_POOLED,
+        *_BASES,
+        *_CALIBRATION,
+        *_FITS,
+        *_ABOUT,
+        *KEYS,
+    ),
+    key=(*ROW_KEY, "grid"),
+    rules=(
+        ("base_entropy_bits is the entropy of positives", _entropy),
+        ("majority_accuracy is that of the more frequent answer", _majority),
+        ("a constant per image is at least as good as one constant", _image_majority),
+        ("intervals have two ends, low before high", ends_ordered),
+        joined("flags", FLAGS),
+        ("options is JSON with a known family", _families),
+    ),
+    order={"layer": layer_number},
+)
+STRATA_SCHEMA = TableSchema(
+    name="same_object_strata",
+    version=2,
+    description="The scores of `same_object` for parts of the pairs: by class, distance of the "
+    "patches, size of the smaller object, texture, forward pass, and piece of their object.",
+    columns=(*NAMES, *_KINDS, *_SIZES, *_ACCURACIES, _IMAGE_MAJORITY, *KEYS),
+    key=(*ROW_KEY, *(column.name for column in _KINDS), "grid"),
+    rules=(("intervals have two ends, low before high", ends_ordered),),
+    order={"layer": layer_number},
+)
+
+
+EDIT_NAMES = ("none", "shuffle", "inject", "remove", "weights")
+SUBSPACES = ("none", "probe", JUDGED, *CONTROLS)
+
+
+def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["value"].notna() | (frame["reason"] != "")
+
+
+def _units(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["unit"] == frame["quantity"].map({name: q.unit for name, q in QUANTITIES.items()})
+
+
+def _ranges(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Compare numbers with the ranges of their quantities; those that have no end hold all."""
+    low, high = (
+        frame["quantity"].map({name: quantity[i] for name, quantity in QUANTITIES.items()})
+        for i in (2, 3)
+    )
+    small, large = (frame[["value", "low", "high"]].agg(end, axis=1) for end in ("min", "max"))
+    return ~(small < low - TOLERANCE) & ~(large > high + TOLERANCE)
+
+
+def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
+    none = frame["edit"] == "none"
+    return (none == (frame["subspace"] == "none")) & (none == (frame["strength"] == 0))
+
+
+def _long(
+    name: str, version: int, description: str, quantities: Mapping[str, Quantity], source: str,
+    own: tuple[Column, ...] = (), **more: Any,
+) -> TableSchema:  # fmt: skip
+    """Return the schema of a long table; `own` columns are of its key, too."""
+
+    def number(end: str, meaning: str) -> Column:
+        return Column(end, "float64", "column `unit`", meaning, source, "allowed")
+
+    rules = (
+        ("a missing value has a reason", _reasons),
+        ("intervals have two ends, low before high", ends_ordered),
+        ("the unit is that of the quantity", _units),
+        ("numbers are in the range of the quantity", _ranges),
+        *more.pop("rules", ()),
+    )
+    return TableSchema(
+        name=name,
+        version=version,
+        description=f"{description}\n\n{describe(quantities)}",
+        columns=(
+            *_PLACE,
+            _PROBE,
+            *own,
+            label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
+            label("at", "What of several the number is of (a layer, a distance, a head, a probe), "
+                  "as said above; empty where there is one.", source),
+            number("value", "The number."),
+            number("low", "Lower end of the 95 % interval: a bootstrap over test images (of "
+                   "residuals over groups of scenes) unless the quantity says otherwise."),
+            number("high", "Upper end."),
+            count("n", "", "Units that the interval resamples.", source, null="allowed"),
+            label("unit", "Its unit; empty of numbers without one.", source),
+            label("reason", "Why there is no number, or what is to be known of it.", source),
+            *KEYS,
+        ),
+        key=("dataset", "model", "layer", "probe", *(c.name for c in own), "quantity", "at"),
+        rules=rules,
+        **more,
+    )  # fmt: skip
+
+
+GEOMETRY_SCHEMA = _long(
+    "same_object_geometry", 2,
+    "What a quadratic probe's scores and the tokens it reads are like on the test scenes, a number "
+    "a row.",
+    GEOMETRY, "`studies.same_object.geometry`",
+    order={"layer": layer_number},
+)  # fmt: skip
+EDITS_SCHEMA = _long(
+    "same_object_edits", 1,
+    "What edits of what a quadratic probe reads in a layer do, on the first test images, a number "
+    "a row. The model runs on edited tokens. Of `none`, the tokens as they are: also where "
+    "attention goes in the next block.",
+    EDITS, "`studies.same_object.effects`",
+    (
+        label("edit", "What is done to b; `none`: nothing.", "config `effects`",
+              values=EDIT_NAMES),
+        share("strength", "", "Of `shuffle` the share of patches that exchange b; of `inject` "
+              "1 - alpha, the share of b that the object's mean replaces; of `remove` and "
+              "`weights` 1.", "config `effects`", null="never"),
+        label("subspace", "Whose b: `probe`, `beyond` (outside class and position), or a control.",
+              "`studies.same_object.effects`", values=SUBSPACES),
+    ),
+    rules=(("what is not edited has no subspace or strength", _plain),),
+    order={
+        "layer": layer_number,
+        "edit": lambda edits: edits.map(EDIT_NAMES.index),
+        "subspace": lambda names: names.map(SUBSPACES.index),
+        "quantity": lambda names: names.map(list(EDITS).index),
+    },
+)  # fmt: skip
+GEOMETRY_TABLE = RowTable(GEOMETRY_SCHEMA, "rows")
+EDITS_TABLE = RowTable(EDITS_SCHEMA, "effects")
 
 
 class SameObjectTable:

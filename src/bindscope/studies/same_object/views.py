@@ -10,8 +10,7 @@ import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
-from bindscope.studies.same_object.marks import MEAN_HEAD, NO_MODEL
-from bindscope.studies.same_object.quantities import CORRELATIONS, QUANTITIES
+from bindscope.studies.same_object.quantities import CORRELATIONS, MEAN_HEAD, NO_MODEL, QUANTITIES
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -21,12 +20,8 @@ SCORES = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
 def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
     """Read what the figures about a table take; `role` is that of the table among the inputs.
 
-    Returns
-    -------
-    table
-        The table, with the `group` of each model: models that differ in their seed alone are one.
-    models
-        Names of groups, and of models that are in none, in the configuration's order.
+    Returns: `table`, with the `group` of each model (models that differ in their seed alone are
+    one), and `models`: names of groups, and of models that are in none, as configured.
     """
     table = read_table(inputs.paths(role)[0], schema)
     groups, models = inputs.content["model_groups"], inputs.content["models"]
@@ -72,18 +67,9 @@ def of_positions(table: pd.DataFrame) -> pd.DataFrame:
 def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 
-    Parameters
-    ----------
-    rows
-        Rows with a `group`.
-    keys
-        Columns that stay apart, `group` among them.
-
-    Returns
-    -------
-    DataFrame
-        The keys, the means of the numbers, and `n_models`. The ends of an interval are those of the
-        t interval over models where there are several, else the means of the ends, if known.
+    `keys`: columns that stay apart, `group` among them. Returns these, the means of the numbers,
+    and `n_models`. The ends of an interval are those of the t interval over models where there are
+    several, else the means of the ends, if known.
     """
     numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
     each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
@@ -105,10 +91,8 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
     """Return the layer of each dataset and group where a family of probe is best on validation.
 
-    Returns
-    -------
-    DataFrame
-        `dataset`, `group`, `layer`; the layer with the lowest mean loss on the validation split.
+    Columns: `dataset`, `group`, `layer`; the layer with the lowest mean loss on the
+    validation split.
     """
     of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
     means = of_family.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
@@ -120,11 +104,8 @@ def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
 def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
     """Return each probe at the layer that validation prefers for it, averaged as `over_models`.
 
-    Returns
-    -------
-    DataFrame
-        A row per dataset, group and probe, with its `layer`, and `depth`, that layer's place from 0
-        (input of the first block) to 1 (output of the last one).
+    Returns: a row per dataset, group and probe, with its `layer`, and `depth`, that
+    layer's place from 0 (input of the first block) to 1 (output of the last one).
     """
     rows = fitted(table)
     keys = ["dataset", "group", "grid", "probe", "family", "layer", "x", "n_layers"]
@@ -150,14 +131,7 @@ def panels_of(
 ) -> list[tuple[str, pd.DataFrame]]:
     """Cut rows about edits into panels: title and rows of each model.
 
-    Parameters
-    ----------
-    table
-        With `dataset`, `model`, `group` and `probe`; the first models are kept.
-    order
-        Groups in the configuration's order.
-    layers
-        Whether titles name the layer.
+    `table`: with `dataset`, `model`, `group` and `probe`; the first models are kept.
     """
     keys = ["dataset", "model", "probe"]
     groups = [(key, rows) for key, rows in table.groupby(keys, sort=False)]
@@ -176,11 +150,6 @@ def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     """Keep of each dataset, model and probe the layer whose probe has the lowest validation loss.
 
     Of readers that were fitted again the edited probe is kept, and of heads their mean.
-
-    Parameters
-    ----------
-    table
-        `same_object_edits`.
     """
     keys = ["dataset", "model", "probe"]
     losses = table[table["quantity"] == "val_loss_bits"]
@@ -200,12 +169,8 @@ ENDS = ["low", "high"]
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """Average the numbers over the models of a group.
 
-    Returns
-    -------
-    DataFrame
-        `GEOMETRY_KEYS`, with `x`, the place of the layer (`final` behind the last one), `value` and
-        its interval:
-        over models where there are several, else that of the row.
+    Columns: `GEOMETRY_KEYS`, with `x`, the place of the layer (`final` behind the last
+    one), `value` and its interval: over models where there are several, else that of the row.
     """
     number = pd.to_numeric(table["layer"].mask(table["layer"] == "final")).astype(float)
     rows = table.assign(x=number.fillna(1 + number.max()).fillna(0))
@@ -238,3 +203,21 @@ def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFr
     own = own if at is None else own[own["at"] == at]
     means = own.groupby(["layer", "x"], sort=False)[["value", *ENDS]].mean()
     return means.reset_index().sort_values("x")
+
+
+def own_losses(
+    edits: pd.DataFrame,
+) -> tuple[dict[str, list[str]], dict[str, tuple[float, float]]]:
+    """Return what is to be said of the models' own losses.
+
+    Returns: reason -> models that have none; and model -> its loss with heads that were fitted
+    again, and at the end of its training, in bits.
+    """
+    none = edits[(edits["quantity"] == "pretraining_loss") & (edits["reason"] != "")]
+    reasons = none.groupby("reason")["model"].unique()
+    refitted, trained = (
+        edits[edits["quantity"] == name].drop_duplicates("model").set_index("model")["value"]
+        for name in ("refitted_loss_bits", "trained_loss_bits")
+    )
+    losses = {str(model): (refitted[model], trained[model]) for model in refitted.index}
+    return {str(reason): list(models) for reason, models in reasons.items()}, losses

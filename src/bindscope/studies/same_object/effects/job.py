@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
@@ -17,11 +19,14 @@ from torch import Tensor
 from bindscope.config.models import Controlled, Zoo
 from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
+from bindscope.core.interfaces import Edit
 from bindscope.core.store.reader import open_store
+from bindscope.models.edits import unwritten
 from bindscope.models.loading import load_model
+from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.evaluation import Edits, Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.studies.same_object.data import Background
-from bindscope.studies.same_object.effects.losses import Losses, pretraining_losses
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects.rows import (
     PLAIN,
@@ -33,14 +38,11 @@ from bindscope.studies.same_object.effects.rows import (
     refitted_rows,
     strongest,
 )
-from bindscope.studies.same_object.estimates import Bootstrap, row
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.marks import CONTROLS, JUDGED, weights_name
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.subspace import (
+from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
     directions,
+    edited_layers,
     matched_basis,
     order_of_patches,
     orthonormal,
@@ -49,20 +51,80 @@ from bindscope.studies.same_object.subspace import (
     random_basis,
     variance_basis,
 )
+from bindscope.studies.same_object.estimates import Bootstrap, row
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
 
-SEED = 0  # of fits that have none
+UInt8 = NDArray[np.uint8]
+Losses = Mapping[Intervention | None, NDArray[np.float64]]
+
+
+def pretraining_losses(
+    evaluation: Evaluation,
+    images: UInt8,
+    objects: UInt8,
+    layer: int,
+    editor: Editor,
+    edits: Sequence[Intervention],
+    grid: tuple[int, int],
+) -> Losses | str:
+    """Return the loss of every batch in bits, without an edit (None) and under each.
+
+    `evaluation`: the model's objective with its heads, as `models.pretraining_loss.load` returns
+    it. `images`, `objects`: scenes (n, H, W, 3) and their object codes (n, K). `grid`: rows and
+    columns of patches that the editor knows. Returns: losses (batches,), or in words why there is
+    none.
+    """
+    rows = evaluation.objective.vit.rows
+    if (rows, rows) != grid:
+        return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
+
+    found: dict[Intervention | None, NDArray[np.float64]] = {}
+    for what in (None, *edits):
+        with under(evaluation, layer, editor, what) as edited:
+            found[what] = evaluation.bits(images, objects, edited)
+    return found
+
+
+@contextmanager
+def under(
+    evaluation: Evaluation, layer: int, editor: Editor, what: Intervention | None
+) -> Iterator[Edits | None]:
+    """Give what `Evaluation` takes for an edit of a layer; hook what concerns all weights."""
+    if what is None:
+        yield None
+        return
+    layers = edited_layers(what, layer, range(evaluation.n_layers + 1))
+
+    def made(shown: Shown) -> Mapping[int, Edit]:
+        def edited(tokens: Tensor) -> Tensor:
+            device = tokens.device
+            return editor.edited(tokens, what, shown.scenes.to(device), shown.patches.to(device))
+
+        return dict.fromkeys(layers, edited)
+
+    with ExitStack() as stack:
+        if what.edit == "weights":
+            blocks, basis = evaluation.objective.vit.blocks, editor.bases[what.subspace]
+            stack.enter_context(unwritten(list(blocks), basis, evaluation.where))
+        yield made
+
+
+SEED = 0  # of fits that have none, of shuffles and of random directions
+# Shares of the patches of an image that exchange b; shares of its own b that a patch keeps.
+SHARES, ALPHAS = (0.5, 1.0), (0.5, 0.0)
 Rows = list[dict[str, Any]]
 Weights = Mapping[str, NDArray[Any]]
 
 
 def interventions(effects: Mapping[str, Any]) -> list[Intervention]:
-    """Return the edits that a configuration asks for, and those that claims are about."""
-    shares, alphas = sorted({*effects["shuffle"], 1.0}), sorted({*effects["inject"], 0.0})
+    """Return all edits of a layer."""
     found = []
     for subspace in ("probe", JUDGED, *CONTROLS):
         if subspace != "mean":
-            found += [Intervention("shuffle", share, subspace) for share in shares]
-            found += [Intervention("inject", 1 - alpha, subspace) for alpha in reversed(alphas)]
+            found += [Intervention("shuffle", share, subspace) for share in SHARES]
+            found += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
             found += [Intervention("weights", 1.0, subspace)] if effects["weights"] else []
         found.append(Intervention("remove", 1.0, subspace))
     return found
@@ -83,42 +145,33 @@ def editor_of(
     weights: Weights, layer: int, found: Unedited, scenes: Scenes, effects: Mapping[str, Any]
 ) -> Editor:
     """Return the editor of a layer: the probe's subspace, the judged part of it, and controls."""
-    name, seed = fit_name(weights, layer), effects["seed"]
+    name = fit_name(weights, layer)
     probe = orthonormal(directions(weights, name, effects["directions"]))
     judged = outside(probe, (found.classes, found.positions))
     dim, k = judged.shape
     bases = {
         "probe": probe,
         JUDGED: judged,
-        "random": random_basis(dim, k, seed),
-        "matched": matched_basis(found.covariance, judged, seed),
+        "random": random_basis(dim, k, SEED),
+        "matched": matched_basis(found.covariance, judged, SEED),
         "variance": variance_basis(found.covariance, k),
     }
     mean = FittedScorer.read(weights, name).mean
-    return Editor(bases, mean, _order(scenes, seed), scenes.instances)
+    return Editor(bases, mean, _order(scenes), scenes.instances)
 
 
-def _order(scenes: Scenes, seed: int) -> Tensor:
+def _order(scenes: Scenes) -> Tensor:
     n, patches = scenes.instances.shape
-    return order_of_patches(n, patches, seed)
+    return order_of_patches(n, patches, SEED)
 
 
 def measured(config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str) -> Rows:
     """Measure one layer of a model.
 
-    Parameters
-    ----------
-    config
-        The model's configuration.
-    files
-        Paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may have
-        a loss of its own `codes`, and `heads` where these were fitted again; scenes and samples of
-        train and val (`train_scenes`, ...) where probes are fitted again.
-    spec
-        The job's `layer`, `later`, `effects`, `retrained`, `n_scenes`, `background` and
-        `intervals`.
-    device
-        Where it is computed.
+    `files`: paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may
+    have a loss of its own `codes`, and `heads` where these were fitted again; scenes and samples of
+    train and val (`train_scenes`, ...) where probes are fitted again. `spec`: the job's `layer`,
+    `later`, `effects`, `retrained`, `n_scenes`, `background` and `intervals`.
     """
     scenes, _ = read_scenes(files.scenes, files.samples[0], spec["n_scenes"], spec["background"])
     fits: dict[str, NDArray[Any]] = {}
@@ -146,16 +199,9 @@ def measured_edits(
 ) -> Rows:
     """Return the rows about edits of one layer, without what the job knows from its files.
 
-    Parameters
-    ----------
-    splits
-        Scenes with their editors; train and val where probes are fitted again.
-    plain
-        What was measured of the test scenes as they are.
-    edits, losses
-        What is done, and the model's own loss under it, or why it has none.
-    spec
-        The job's `intervals` and `retrained`.
+    `splits`: scenes with their editors; train and val where probes are fitted again. `plain`: what
+    was measured of the test scenes as they are. `edits`, `losses`: what is done, and the model's
+    own loss under it, or why it has none. `spec`: the job's `intervals` and `retrained`.
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     measuring, editor = splits["test"].measuring, splits["test"].editor
@@ -213,7 +259,7 @@ def _splits(
         stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
         n_scenes = spec["retrained"][split]
         scenes, _ = read_scenes(stores, samples[0], n_scenes, spec["background"])
-        order = _order(scenes, spec["effects"]["seed"])
+        order = _order(scenes)
         splits[split] = Edited(
             replace(measuring, scenes=scenes),
             replace(editor, order=order, instances=scenes.instances),

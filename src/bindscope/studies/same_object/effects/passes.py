@@ -26,22 +26,22 @@ from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable, unwritten
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.attention_measures import (
+from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
+from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
     correlations,
     divergence_bits,
     heads_of,
     share_of_object,
 )
-from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.quantities import CORRELATIONS
-from bindscope.studies.same_object.subspace import (
+from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
     LabelMeans,
     edited_layers,
 )
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.quantities import CORRELATIONS
 
 MASKS = 16  # that are read at a time
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
@@ -51,24 +51,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scenes:
-    """The first test scenes, and their sampled patches.
+    """The first test scenes, and their sampled patches."""
 
-    Attributes
-    ----------
-    stores
-        Scenes, in order.
-    labels
-        Their sampled patches, without tokens.
-    patches
-        int64 (n, M): those patches, -1 = none.
-    instances
-        int64 (n, P): object of every patch of the grid; -1 where none is.
-    """
-
-    stores: Sequence[Store]
-    labels: PairData
-    patches: Tensor
-    instances: Tensor
+    stores: Sequence[Store]  # scenes, in order
+    labels: PairData  # their sampled patches, without tokens
+    patches: Tensor  # int64 (n, M): those patches, -1 = none
+    instances: Tensor  # int64 (n, P): object of every patch of the grid; -1 where none is
 
     @classmethod
     def of(
@@ -118,101 +106,54 @@ def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
 
 @dataclass
 class Seen:
-    """What is kept of the images under one edit, or under none.
+    """What is kept of the images under one edit, or under none."""
 
-    Attributes
-    ----------
-    logits
-        By layer, of the pairs of successive images.
-    share, divergence
-        (heads, n): share of attention on the same object; bits from attention without an edit.
-    change
-        (n, 2): squared length of the change of the tokens, and of the tokens less their mean.
-    """
-
-    logits: dict[int, list[Tensor]]
+    logits: dict[int, list[Tensor]]  # by layer, of the pairs of successive images
+    # (heads, n): share of attention on the same object; bits from attention without an edit.
     share: list[Floats] = field(default_factory=list)
     divergence: list[Floats] = field(default_factory=list)
+    # (n, 2): squared length of the change of the tokens, and of the tokens less their mean.
     change: list[Floats] = field(default_factory=list)
 
 
 @dataclass
 class Unedited:
-    """What is kept of the images as they are.
+    """What is kept of the images as they are."""
 
-    Attributes
-    ----------
-    correlations
-        By measure, (heads + 1, n); the last row is of the mean over heads.
-    shares
-        (heads, n): share of attention on the same object.
-    uniform
-        (n,): that of attention to all other patches alike.
-    covariance
-        float64 (d, d): of the sampled patches, about the mean of train.
-    classes, positions
-        Orthonormal (d, r): subspaces in which sampled patches differ by class, and by position.
-    """
-
+    # By measure, (heads + 1, n); the last row is of the mean over heads.
     correlations: dict[str, Floats]
-    shares: Floats
-    uniform: Floats
-    covariance: Tensor
+    shares: Floats  # (heads, n): share of attention on the same object
+    uniform: Floats  # (n,): that of attention to all other patches alike
+    covariance: Tensor  # float64 (d, d): of the sampled patches, about the mean of train
+    # Orthonormal (d, r): subspaces in which sampled patches differ by class, and by position.
     classes: Tensor
     positions: Tensor
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What a batch of images gives under one edit.
+    """What a batch of images gives under one edit."""
 
-    Attributes
-    ----------
-    tokens
-        Of the edited layer, (B, T, d).
-    block
-        Its sampled patches, as a block of pairs.
-    logits
-        Of these pairs, by layer.
-    attended
-        (heads, B, M, T): attention of the sampled patches on all tokens in the next block.
-    """
-
-    tokens: Tensor
-    block: Block
-    logits: dict[int, Tensor]
+    tokens: Tensor  # of the edited layer, (B, T, d)
+    block: Block  # its sampled patches, as a block of pairs
+    logits: dict[int, Tensor]  # of these pairs, by layer
+    # (heads, B, M, T): attention of the sampled patches on all tokens in the next block.
     attended: Tensor
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """A model that is edited at a layer, and what reads it.
+    """A model that is edited at a layer, and what reads it."""
 
-    Attributes
-    ----------
-    model
-        A frozen model that can be edited, and whose attention can be read.
-    layer
-        The layer; attention is that of the block after it.
-    scorers
-        Fitted probes by layer: of the layer itself, and of later ones.
-    scenes
-        The images.
-    dtype
-        What tokens are rounded to before probes read them, as when these were fitted.
-    where
-        The model in words.
-    device
-        Where it is.
-    """
-
-    model: Any
-    layer: int
+    model: Any  # a frozen model that can be edited, and whose attention can be read
+    layer: int  # the layer; attention is that of the block after it
+    # Fitted probes by layer: of the layer itself, and of later ones.
     scorers: Mapping[int, FittedScorer]
-    scenes: Scenes
+    scenes: Scenes  # the images
+    # What tokens are rounded to before probes read them, as when these were fitted.
     dtype: torch.dtype
-    where: str
-    device: torch.device | str = "cpu"
+    where: str  # the model in words
+    device: torch.device | str = "cpu"  # where it is
 
     @property
     def tokens(self) -> TokenMap:
@@ -262,7 +203,14 @@ class Measuring:
         if editor is None or what is None:
             yield {}
             return
-        edit = Placed(editor, what, start, self.tokens)
+
+        def edit(tokens: Tensor) -> Tensor:
+            scenes = torch.arange(start, start + len(tokens), device=tokens.device)
+            patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
+            numbers = torch.arange(self.tokens.n_patches, device=tokens.device)
+            patches[:, self.tokens.patches] = numbers
+            return editor.edited(tokens, what, scenes, patches)
+
         layers = edited_layers(what, self.layer, layer_shapes(self.model))
         edits: dict[int, Edit] = dict.fromkeys(layers, edit)
         with ExitStack() as stack:
@@ -361,33 +309,6 @@ class Measuring:
                 change = torch.stack([moved.sum((1, 2)), whole], dim=1)
                 kept.change.append(change.cpu().numpy())
         return seen
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An edit of the tokens of a batch of whole images.
-
-    Attributes
-    ----------
-    editor, what
-        The edit.
-    start
-        Number of the batch's first image.
-    tokens
-        Which token is what.
-    """
-
-    editor: Editor
-    what: Intervention
-    start: int
-    tokens: TokenMap
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Return edited tokens (B, T, d)."""
-        scenes = torch.arange(self.start, self.start + len(tokens), device=tokens.device)
-        patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
-        patches[:, self.tokens.patches] = torch.arange(self.tokens.n_patches, device=tokens.device)
-        return self.editor.edited(tokens, self.what, scenes, patches)
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:

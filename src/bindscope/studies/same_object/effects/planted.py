@@ -26,19 +26,23 @@ from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
 from bindscope.statistics.claims import Case, Effect
-from bindscope.studies.same_object.config import Planted
+from bindscope.studies.same_object.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.effects.job import editor_of, fit_name, measured_edits
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes
 from bindscope.studies.same_object.effects.rows import PLAIN, Edited
+from bindscope.studies.same_object.effects.subspace import (
+    EditName,
+    Editor,
+    Intervention,
+    SubspaceName,
+)
 from bindscope.studies.same_object.estimates import Floats, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.known import planted_tokens
-from bindscope.studies.same_object.marks import JUDGED
+from bindscope.studies.same_object.known import Planted, planted_tokens
 from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
-from bindscope.studies.same_object.subspace import EditName, Editor, Intervention, SubspaceName
+from bindscope.studies.same_object.quantities import JUDGED
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
 PATCHES = GRID[0] * GRID[1]
@@ -53,7 +57,7 @@ TOKENS = TokenMap(1, 0, GRID, 1, True)
 SHARPNESS = {"binding": 0.6, "class": 1.0, "position": 0.5, "distance": 0.5, "cosine": 5.0}
 SPEC: dict[str, Any] = {
     "layer": LAYER,
-    "effects": {"directions": RANK + CLASS_DIMS, "seed": 0},
+    "effects": {"directions": RANK + CLASS_DIMS},
     "intervals": {"bootstrap_samples": RESAMPLES, "bootstrap_seed": 0},
 }
 PROBE = QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20)
@@ -146,9 +150,7 @@ class Drawn(Scenes):
 def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]]:
     """Draw images in which each patch is of the nearest of a few centers; two objects of a class.
 
-    Returns
-    -------
-    The scenes, and the class of every patch (n, P).
+    Returns: the scenes, and the class of every patch (n, P).
     """
     draw = rng(seed, SPLITS.index(split))
     cells = np.array(list(np.ndindex(GRID)), float)
@@ -250,20 +252,10 @@ def effects_of(
 ) -> list[Effect]:
     """Return the effects of the claims about one planted model.
 
-    Parameters
-    ----------
-    seed
-        Of scenes, tokens and everything else.
-    content, attends, loss
-        What tokens hold, what attention goes by, and which part of the tokens the loss needs.
-    edits
-        Which are made, at full strength.
-    emptied
-        Whether the judged subspace has no direction.
-    of_class
-        Whether a probe of the class is edited, instead of the one that was fitted.
-    refitted
-        Whether a probe is fitted after removal, too.
+    `content`, `attends`, `loss`: what tokens hold, what attention goes by, and which part of the
+    tokens the loss needs. `emptied`: whether the judged subspace has no direction. `of_class`:
+    whether a probe of the class is edited, instead of the one that was fitted. `refitted`: whether
+    a probe is fitted after removal, too.
     """
     found = planting(content, seed)
     last = LAYER if refitted else LAYER + 1

@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import as_rows
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.same_object.attention_measures import fisher
 from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.effects.attention import fisher
 from bindscope.studies.same_object.effects.passes import Measuring, Seen, Unedited
+from bindscope.studies.same_object.effects.subspace import Editor, Intervention
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.marks import CONTROLS, JUDGED, MEAN_HEAD
 from bindscope.studies.same_object.metrics import couples_won
-from bindscope.studies.same_object.quantities import EDITS
-from bindscope.studies.same_object.subspace import Editor, Intervention
+from bindscope.studies.same_object.quantities import CONTROLS, EDITS, JUDGED, MEAN_HEAD
 
 if TYPE_CHECKING:
     from bindscope.studies.same_object.fit import ProbeResult
@@ -83,15 +82,9 @@ def ablation_rows(
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
 
-    Parameters
-    ----------
-    labels
-        Pairs of the images.
-    seen
-        What was kept without an edit (None) and under each; logits of the edited layer, and of a
-        later one, if there is one.
-    by
-        Resamples of the images; all edits share each, so that differences are paired.
+    `seen`: what was kept without an edit (None) and under each; logits of the edited layer, and of
+    a later one, if there is one. `by`: resamples of the images; all edits share each, so that
+    differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
     counts, positives = labels.pairs_of_images, float(same.mean())
@@ -128,15 +121,8 @@ def compared(
 ) -> list[Row]:
     """Return means over images, changes by the edit, and what is beyond the controls.
 
-    Parameters
-    ----------
-    whats, columns
-        Edits, of which the first is none, and what was counted under each; denominators are the
-        same for all.
-    n
-        Images.
-    by
-        Resamples of the images, the same for all edits.
+    `whats`, `columns`: edits, of which the first is none, and what was counted under each;
+    denominators are the same for all. `by`: resamples of the images, the same for all edits.
     """
     means, rows = _means(columns, by), []
     for what, here in zip(whats, means, strict=True):
@@ -172,12 +158,8 @@ def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
     An interval on the claimed side of 0 is there for every control, so that to claim it of all
     needs no correction (an intersection-union test).
 
-    Parameters
-    ----------
-    rivals
-        Control -> the row of the measure minus that under the control's edit.
-    falls
-        Whether the measure is claimed to fall.
+    `rivals`: control -> the row of the measure minus that under the control's edit. `falls`:
+    whether the measure is claimed to fall.
     """
     rivals = {control: one for control, one in rivals.items() if one["value"] is not None}
     if not rivals:
@@ -218,18 +200,10 @@ def _over_batches(quantity: str, values: Floats) -> Row:
 
 @dataclass(frozen=True)
 class Edited:
-    """The scenes of a split, and the editor that knows them.
+    """The scenes of a split, and the editor that knows them."""
 
-    Attributes
-    ----------
-    measuring
-        The model and the scenes.
-    editor
-        With the order and the objects of the patches of these scenes.
-    """
-
-    measuring: Measuring
-    editor: Editor
+    measuring: Measuring  # the model and the scenes
+    editor: Editor  # with the order and the objects of the patches of these scenes
 
     def under(self, what: Intervention | None) -> dict[int, PairData]:
         """Return the sampled patches of the layers that are read, under an edit or None."""
@@ -260,16 +234,10 @@ def refitted_rows(
 ) -> list[Row]:
     """Fit probes to tokens as they are and under each edit; return what they tell of test.
 
-    Parameters
-    ----------
-    splits
-        By split: train decides the weights, val what is chosen among them, test is measured.
-    edits
-        What is done to the tokens of all three.
-    probes
-        Which are fitted; of one with seeds the seed 0, of one with ranks the full form.
-    by
-        Resamples of the test images; all edits share each.
+    `splits`: by split: train decides the weights, val what is chosen among them, test is measured.
+    `edits`: what is done to the tokens of all three. `probes`: which are fitted; of one with seeds
+    the seed 0, of one with ranks the full form. `by`: resamples of the test images; all edits share
+    each.
     """
     whats: list[Intervention | None] = [None, *edits]
     rows: list[Row] = []

@@ -14,10 +14,10 @@ from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PIN
 from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, note_above, zero_line
-from bindscope.studies.same_object.effects.claims import own_losses
-from bindscope.studies.same_object.long_tables import EDITS_SCHEMA
-from bindscope.studies.same_object.marks import MEAN_HEAD
+from bindscope.studies.same_object.quantities import MEAN_HEAD
+from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
+    own_losses,
     panels_of,
     read_shown,
     where_validation_is_best,

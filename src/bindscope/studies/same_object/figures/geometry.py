@@ -13,7 +13,7 @@ from bindscope.figures.colours import GREY
 from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
-from bindscope.studies.same_object.long_tables import GEOMETRY_SCHEMA
+from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.views import curve, over_seeds, read_shown, series
 
 _read = partial(read_shown, schema=GEOMETRY_SCHEMA)

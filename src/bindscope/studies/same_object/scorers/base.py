@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 
 from bindscope.fitting.descent import Entry
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import Block, PairData, Pairs, TokenNorm, standardiser
+from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
 
 LN2 = float(np.log(2.0))
 
@@ -43,71 +43,42 @@ class Pointwise(Protocol):
 
 @dataclass(frozen=True)
 class Fitted:
-    """One scorer of a fit, which is one row of the table.
+    """One scorer of a fit, which is one row of the table."""
 
-    Attributes
-    ----------
-    scorer
-        Gives the logits of blocks that `Task.pairs` reads.
-    scaling, norm
-        How tokens are read for it.
-    seed
-        Of its fit; 0 of what has none.
-    rank
-        Rank of its form, where it is chosen; 0 of other families.
-    columns
-        What only the fit knows of the row: steps, flags, ridge, norm of the gradient, spectrum.
-    weights
-        Flat name -> array: all that the scorer needs, scaling included.
-    history
-        Losses on the way.
-    calibrated
-        Whether decisions are made after Platt's map of validation; not of what reads test labels.
-    """
-
-    scorer: Scorer
-    scaling: Standardiser | None = None
-    norm: TokenNorm = "none"
-    seed: int = 0
-    rank: int = 0
+    scorer: Scorer  # gives the logits of blocks that `Task.pairs` reads
+    scaling: Standardiser | None = None  # how tokens are read for it
+    seed: int = 0  # of its fit; 0 of what has none
+    rank: int = 0  # rank of its form, where it is chosen; 0 of other families
+    # What only the fit knows of the row: steps, flags, ridge, norm of the gradient, spectrum.
     columns: Mapping[str, Any] = field(default_factory=dict)
+    # Flat name -> array: all that the scorer needs, scaling included.
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    history: Sequence[Entry] = ()
+    history: Sequence[Entry] = ()  # losses on the way
+    # Whether decisions are made after Platt's map of validation; not of what reads test labels.
     calibrated: bool = True
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a fit is given.
+    """What a fit is given."""
 
-    Attributes
-    ----------
-    train, val
-        Patches of the two splits that a fit may see.
-    memory
-        Bytes that the blocks of both may take.
-    device
-        Where it computes.
-    seeds
-        Seeds of families that have one.
-    """
-
+    # Patches of the two splits that a fit may see.
     train: PairData
     val: PairData
-    memory: int = 2**30
-    device: str = "cpu"
-    seeds: Sequence[int] = (0,)
+    memory: int = 2**30  # bytes that the blocks of both may take
+    device: str = "cpu"  # where it computes
+    seeds: Sequence[int] = (0,)  # seeds of families that have one
 
-    def scaling(self, norm: TokenNorm = "none") -> Standardiser:
+    def scaling(self) -> Standardiser:
         """Return the scaling by mean and deviation of the valid tokens of train."""
-        return standardiser(self.train, norm)
+        return standardiser(self.train)
 
-    def pairs(self, scaling: Standardiser | None, norm: TokenNorm = "none") -> tuple[Pairs, Pairs]:
+    def pairs(self, scaling: Standardiser | None) -> tuple[Pairs, Pairs]:
         """Return train and val, in memory where both fit."""
         n = [split.n_images for split in (self.train, self.val)]
         shares = [self.memory * k // max(1, sum(n)) for k in n]
         first, second = (
-            Pairs(split, scaling, norm, share, self.device)
+            Pairs(split, scaling, share, self.device)
             for split, share in zip((self.train, self.val), shares, strict=True)
         )
         return first, second

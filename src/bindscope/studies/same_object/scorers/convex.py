@@ -148,34 +148,17 @@ class PairProblem:
 
 @dataclass
 class Optimum:
-    """Weights that validation chose on the path of a form.
+    """Weights that validation chose on the path of a form."""
 
-    Attributes
-    ----------
-    theta
-        Weights (p,).
-    l2
-        Ridge strength; infinite where they are those of the contained optimum.
-    train_bits, val_bits
-        Mean losses there, in bits a pair.
-    gradient_norm
-        Length of the gradient of the penalised mean loss, in nats.
-    short
-        About how far it is above the optimum of that strength, in nats.
-    steps
-        Iterations of the whole path.
-    history
-        Losses after each strength.
-    """
-
-    theta: Tensor
+    theta: Tensor  # weights (p,)
+    # Mean losses there, in bits a pair.
     train_bits: float
     val_bits: float
-    l2: float = inf
-    gradient_norm: float = 0.0
-    short: float = 0.0
-    steps: int = 0
-    history: list[Entry] = field(default_factory=list)
+    l2: float = inf  # ridge strength; infinite where they are those of the contained optimum
+    gradient_norm: float = 0.0  # length of the gradient of the penalised mean loss, in nats
+    short: float = 0.0  # about how far it is above the optimum of that strength, in nats
+    steps: int = 0  # iterations of the whole path
+    history: list[Entry] = field(default_factory=list)  # losses after each strength
 
     @property
     def ended(self) -> bool:
@@ -192,19 +175,8 @@ def follow(
 ) -> Optimum:
     """Fit along the path of ridge strengths; return what validates best.
 
-    Parameters
-    ----------
-    problem
-        What is fitted.
-    contained
-        The optimum that it starts from.
-    centre
-        Its weights as weights of this problem, (p,).
-    strengths
-        Ridge strengths, in any order, with which the path begins; it goes on by factors of ten
-        while validation gains.
-    iterations
-        Most iterations of a strength.
+    `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
+    order, with which the path begins; it goes on by factors of ten while validation gains.
     """
     best = replace(contained, theta=centre, l2=inf)
     history = [Entry(0, "train", best.train_bits), Entry(0, "val", best.val_bits)]

@@ -50,15 +50,9 @@ class Form(Protocol):
 
 @dataclass(frozen=True)
 class Covariance:
-    """Covariance of the tokens, standardised, of a split.
+    """Covariance of the tokens, standardised, of a split."""
 
-    Attributes
-    ----------
-    matrix
-        float64 (d, d).
-    """
-
-    matrix: Tensor
+    matrix: Tensor  # float64 (d, d)
 
     @classmethod
     def of(cls, pairs: Pairs) -> Covariance:

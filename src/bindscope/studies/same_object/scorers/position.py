@@ -34,18 +34,10 @@ LEAST = 1e-8  # curvature that a weight is taken to have
 
 @dataclass(frozen=True)
 class Places:
-    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; weights [t; u; b].
+    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; weights [t; u; b]."""
 
-    Attributes
-    ----------
-    grid
-        Rows and columns of the patch grid.
-    curvature
-        How much the loss of train may curve along each weight, (p,).
-    """
-
-    grid: tuple[int, int]
-    curvature: Tensor
+    grid: tuple[int, int]  # rows and columns of the patch grid
+    curvature: Tensor  # how much the loss of train may curve along each weight, (p,)
 
     @property
     def cells(self) -> int:
@@ -113,17 +105,10 @@ def used_by(first: Tensor, second: Tensor, grid: tuple[int, int]) -> Used:
 
 @dataclass(frozen=True)
 class Couples:
-    """Two places with any pairs: those of the same object, and then those of others.
+    """Two places with any pairs: those of the same object, and then those of others."""
 
-    Attributes
-    ----------
-    used
-        Which weights each couple of places uses.
-    sign, weights
-        -1 and 1, and how many pairs there are, float64 (K,).
-    """
-
-    used: Used
+    used: Used  # which weights each couple of places uses
+    # -1 and 1, and how many pairs there are, float64 (K,).
     sign: Tensor
     weights: Tensor
 
@@ -188,7 +173,7 @@ def fitted_places(
     return form, follow(problem, problem.at(constant), constant, l2, steps)
 
 
-def fit(config: PositionScorer, task: Task) -> list[Fitted]:
+def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
     form, found = fitted_places(task.pairs(None), config.l2, config.steps)
     return [

@@ -45,16 +45,8 @@ def divergence_bits(p: Tensor, q: Tensor) -> Tensor:
 def share_of_object(among: Tensor, same: Tensor, own: Tensor) -> Tensor:
     """Return which share of the attention of queries on other patches is on the same object.
 
-    Parameters
-    ----------
-    among
-        (B, M, P): attention of M queries on all patches.
-    same, own
-        bool (B, M, P): patches of the query's object; the query itself.
-
-    Returns
-    -------
-    (B, M)
+    `among` (B, M, P): attention of M queries on all patches. `same`, `own` bool (B, M, P): patches
+    of the query's object; the query itself. Returns (B, M).
     """
     others = among.masked_fill(own, 0)
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
@@ -63,18 +55,10 @@ def share_of_object(among: Tensor, same: Tensor, own: Tensor) -> Tensor:
 def correlations(attention: Floats, scores: Floats) -> dict[str, Floats]:
     """Correlate the attention of each head with a probe's scores, over ordered pairs of an image.
 
-    Parameters
-    ----------
-    attention
-        (H, m, m): weights among m patches, rows are queries.
-    scores
-        (m, m): logits of the probe, symmetric.
-
-    Returns
-    -------
-    Measure -> (H,): `pearson` with probabilities, `pearson_logit` with logits, both of the weights
-    as they are; `pearson_renormalised` after each row was divided by its sum over the others;
-    `spearman`. NaN where either side does not vary.
+    `attention` (H, m, m): weights among m patches, rows are queries. `scores` (m, m): logits of the
+    probe, symmetric. Returns: measure -> (H,): `pearson` with probabilities, `pearson_logit` with
+    logits, both of the weights as they are; `pearson_renormalised` after each row was divided by
+    its sum over the others; `spearman`. NaN where either side does not vary.
     """
     pairs = ~np.eye(len(scores), dtype=bool)
     weights, logits = attention[:, pairs], scores[pairs]
@@ -99,23 +83,10 @@ def beyond_rivals(
     tokens. A softmax is additive in logarithms, so that attention that goes by any function of
     class or distance, or by the cosine, leaves nothing.
 
-    Parameters
-    ----------
-    attention
-        (H, m, m): weights among m patches, rows are queries.
-    same
-        bool (m, m): patches of the same object.
-    classes
-        (m,): class of each patch.
-    places
-        (m, 2): row and column.
-    tokens
-        (m, d): what the block reads.
-
-    Returns
-    -------
-    Of each head and, last, of the mean of their logarithms. NaN where classes and distances decide
-    the labels, or where too few pairs are left.
+    `attention` (H, m, m): weights among m patches, rows are queries. `same` bool (m, m): patches of
+    the same object. `classes` (m,): class of each patch. `places` (m, 2): row and column. `tokens`
+    (m, d): what the block reads. Returns: of each head and, last, of the mean of their logarithms.
+    NaN where classes and distances decide the labels, or where too few pairs are left.
     """
     m = len(same)
     pairs = ~np.eye(m, dtype=bool)

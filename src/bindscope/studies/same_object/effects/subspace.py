@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.same_object.marks import JUDGED
+from bindscope.studies.same_object.quantities import JUDGED
 
 EditName = Literal["shuffle", "inject", "remove", "weights"]
 SubspaceName = Literal["probe", "beyond", "random", "matched", "variance", "mean"]
@@ -33,27 +33,20 @@ TINY = 1e-12
 
 
 class Intervention(NamedTuple):
-    """One edit of the tokens of a layer.
+    """One edit of the tokens of a layer."""
 
-    Attributes
-    ----------
-    edit
-        `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's
-        object; `remove`: b is taken away; `weights`: no weight writes into the subspace, so that
-        no token of any layer has a part in it.
-    strength
-        `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
-        object's mean replaces; `remove` and `weights`: 1. At 0 nothing changes.
-    subspace
-        Whose b: `probe`: the directions that the probe reads most; `beyond`: the part of them
-        outside the subspaces of class and position. Controls of `beyond`: `random` (as many random
-        directions), `matched` (random ones that hold as much variance), `variance` (the directions
-        of most variance, the change of each token as long as that of `beyond`, but for `weights`),
-        `mean` (no subspace: the whole token moves to the mean token, as far as `beyond` moves it).
-    """
-
+    # `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's object;
+    # `remove`: b is taken away; `weights`: no weight writes into the subspace, so that no token of
+    # any layer has a part in it.
     edit: EditName
+    # `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
+    # object's mean replaces; `remove` and `weights`: 1. At 0 nothing changes.
     strength: float
+    # Whose b: `probe`: the directions that the probe reads most; `beyond`: the part of them outside
+    # the subspaces of class and position. Controls of `beyond`: `random` (as many random
+    # directions), `matched` (random ones that hold as much variance), `variance` (the directions of
+    # most variance, the change of each token as long as that of `beyond`, but for `weights`),
+    # `mean` (no subspace: the whole token moves to the mean token, as far as `beyond` moves it).
     subspace: SubspaceName
 
 
@@ -64,12 +57,7 @@ def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor
     (`scorers.quadratic.eigen`). Tokens are standardised before they are read, so that a row r reads
     r * scale of a raw token.
 
-    Parameters
-    ----------
-    weights, name
-        What a fit wrote, under a name.
-    k
-        How many; no more than the probe has.
+    `weights`, `name`: what a fit wrote, under a name. `k`: how many; no more than the probe has.
     """
     part = of_name(weights, name)
     rows: Tensor = part["eigenrows"][:k] * part["scale"]
@@ -83,10 +71,7 @@ class LabelMeans:
     expectation, whatever noise, object or image the halves hold: these are independent. Its noise
     is symmetric about 0, so eigenvalues above the size of the lowest one are signal.
 
-    Parameters
-    ----------
-    n_labels, dim
-        Labels 0 to n_labels - 1, and the numbers of a token.
+    `n_labels`, `dim`: labels 0 to n_labels - 1, and the numbers of a token.
     """
 
     def __init__(self, n_labels: int, dim: int) -> None:
@@ -161,14 +146,7 @@ def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
     Random directions among the first m principal components hold k times the mean variance of
     these; m is the number at which that comes nearest, and of several draws the nearest is kept.
 
-    Parameters
-    ----------
-    covariance
-        Of the tokens, (d, d).
-    probe
-        Orthonormal (d, k).
-    seed
-        Of the draws.
+    `covariance`: of the tokens, (d, d). `probe` orthonormal (d, k).
     """
     if not probe.shape[1]:
         return probe
@@ -219,21 +197,10 @@ def order_of_patches(n_images: int, n_patches: int, seed: int) -> Tensor:
 def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
     """Let a share of the patches of each image exchange what they have, in a random cycle.
 
-    Parameters
-    ----------
-    b
-        (R, T, k): rows are images.
-    there
-        bool (R, T): which entries are patches.
-    order
-        (R, T): the patches with the smallest numbers take part, and each takes what the next one
-        had, so none keeps its own.
-    share
-        Of the patches, from 0 to 1; the number is rounded, and one alone stays as it is.
-
-    Returns
-    -------
-    (R, T, k)
+    `b` (R, T, k): rows are images. `there` bool (R, T): which entries are patches. `order` (R, T):
+    the patches with the smallest numbers take part, and each takes what the next one had, so none
+    keeps its own. `share`: of the patches, from 0 to 1; the number is rounded, and one alone stays
+    as it is.
     """
     found = b.clone()
     for row in range(len(b)):
@@ -246,18 +213,9 @@ def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
 def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
     """Move b towards its mean over the patches of the same object.
 
-    Parameters
-    ----------
-    b
-        (R, T, k): rows are images.
-    instances
-        int64 (R, T): object of each patch; below 0 is none, and stays as it is.
-    strength
-        1 - alpha of the paper: b becomes alpha b + (1 - alpha) times the object's mean.
-
-    Returns
-    -------
-    (R, T, k)
+    `b` (R, T, k): rows are images. `instances` int64 (R, T): object of each patch; below 0 is none,
+    and stays as it is. `strength`: 1 - alpha of the paper: b becomes alpha b + (1 - alpha) times
+    the object's mean.
     """
     n = int(instances.max().clamp_min(-1)) + 1
     member = torch.nn.functional.one_hot(instances.clamp_min(-1) + 1, n + 1)[..., 1:].to(b.dtype)
@@ -274,38 +232,19 @@ def as_long_as(change: Tensor, wanted: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Editor:
-    """Makes the edits of a layer.
+    """Makes the edits of a layer."""
 
-    Attributes
-    ----------
-    bases
-        `probe`, `beyond`, `random`, `matched` and `variance`: orthonormal (d, k).
-    mean
-        Mean token of train (d,).
-    order
-        As `order_of_patches` returns it, (n, P).
-    instances
-        int64 (n, P): object of every patch; below 0 is none.
-    """
-
+    # `probe`, `beyond`, `random`, `matched` and `variance`: orthonormal (d, k).
     bases: Mapping[str, Tensor]
-    mean: Tensor
-    order: Tensor
-    instances: Tensor
+    mean: Tensor  # mean token of train (d,)
+    order: Tensor  # as `order_of_patches` returns it, (n, P)
+    instances: Tensor  # int64 (n, P): object of every patch; below 0 is none
 
     def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
         """Return edited tokens; all but patches stay as they are, except by `weights`.
 
-        Parameters
-        ----------
-        tokens
-            float32 (R, T, d).
-        what
-            The edit.
-        scenes
-            int64 (R,): image that a row is of.
-        patches
-            int64 (R, T): patch that a token is of; below 0 is none.
+        `tokens` float32 (R, T, d). `scenes` int64 (R,): image that a row is of. `patches` int64 (R,
+        T): patch that a token is of; below 0 is none.
         """
         if what.edit == "weights":
             basis = self.bases[what.subspace].to(tokens)

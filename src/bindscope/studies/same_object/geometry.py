@@ -1,0 +1,396 @@
+"""What a fitted probe's scores, and the tokens it reads, are like, layer by layer.
+
+By kind of pair and by distance, and on tokens of other layers (arXiv 2510.24709, section 4.2 and
+Fig. 5: from some layer on, two identical objects, and then all of a class, are said to be one; the
+paper has pictures, these are the means by layer). Whether tokens are at their places: how well row
+and column are decoded from them.
+
+Differences of the tokens of an object and its exact copy (Fig. 6): the paper's image holds four
+identical cars, and the differences of each to the first one make three clusters in the plane of the
+first components. Scenes of `clutter` hold one copy each, so clusters are of three scenes. That
+clusters are apart says that the difference is that of the two objects and not of their patches;
+places alone do that too, hence layer 0 and the shuffle of patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.denormals import flushed
+from bindscope.fitting.generators import rng
+from bindscope.fitting.standardise import Standardiser
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.estimates import (
+    Bootstrap,
+    Floats,
+    Row,
+    coarse_edges,
+    column,
+    counted,
+    ratio,
+    row,
+)
+from bindscope.studies.same_object.fit import pair_data
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.quantities import KINDS, weights_name
+
+Bools = NDArray[np.bool_]
+BIN = 0.5  # patches
+
+
+def cross_scores(
+    scores: NDArray[np.float32],
+    labels: PairData,
+    copy_of: NDArray[Any],
+    by: Bootstrap,
+) -> list[Row]:
+    """Return the mean decoded probability of the pairs of each kind.
+
+    `scores` (n, M, M): logits. `classes`, `copy_of` (n, M): class of a patch's object, 0 = none,
+    and the id of its exact copy, 0 = none.
+    """
+    own, copied, classes = labels.instances, copy_of != 0, labels.classes
+    copy = (copy_of[:, :, None] == own[:, None, :]) & copied[:, :, None]
+    of_class = (classes[:, :, None] == classes[:, None, :]) & (classes != 0)[:, :, None]
+    kind = np.select([labels.same_object, copy | copy.swapaxes(1, 2), of_class], [0, 1, 2], 3)
+    p, n = expit(scores.astype(np.float64)), len(KINDS)
+    chosen = [labels.pairs & (kind == i) for i in range(n)]
+    counts = [one.sum((1, 2)) for one in chosen]
+    sums = [np.where(one, p, 0.0).sum((1, 2)) for one in chosen]
+    columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
+    return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
+
+
+def by_distance(scores: NDArray[np.float32], labels: PairData, by: Bootstrap) -> list[Row]:
+    """Return mean probabilities of pairs of one object and of all pairs, and labels, by distance.
+
+    `scores` (n, M, M): logits.
+    """
+    position, probability = labels.positions.astype(np.float64), expit(scores.astype(np.float64))
+    apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
+    n, bins = len(scores), int(np.hypot(*labels.grid) / BIN) + 2
+    found: list[Row] = []
+    for name, values, chosen in (
+        ("same", probability, labels.pairs & labels.same_object),
+        ("all", probability, labels.pairs),
+        ("label", labels.same_object.astype(np.float64), labels.pairs),
+    ):
+        image, i, j = chosen.nonzero()
+        away = apart[image, i, j]
+        of_pair = np.rint(away / BIN).astype(np.int64)
+        place = image * bins + of_pair
+        counts = np.bincount(place, minlength=n * bins).reshape(n, bins)
+        sums = np.bincount(place, values[image, i, j], minlength=n * bins).reshape(n, bins)
+        held = counts.any(0)
+        k = int(held.sum())
+        distances = np.bincount(of_pair, away, minlength=bins)[held] / counts.sum(0)[held]
+        columns = np.concatenate([counts[:, held], sums[:, held]], axis=1).astype(np.float64)
+        names = [(f"{name}_by_distance", f"{at:.2f}") for at in distances]
+        found += by.rows(columns, {one: ratio(k + i, i) for i, one in enumerate(names)})
+        if not names:
+            found.append(row(f"{name}_by_distance", None))
+    return found
+
+
+def transfers(
+    weights: Mapping[str, FittedScorer],
+    tests: Mapping[str, PairData],
+    labels: PairData,
+    by: Bootstrap,
+) -> dict[str, list[Row]]:
+    """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
+    found: dict[str, list[Row]] = {}
+    for layer, probe in weights.items():
+        found[layer] = []
+        for other, data in tests.items():
+            for name, scaling in (
+                ("transfer_auc", None),
+                ("transfer_rescaled_auc", weights[other].scaling),
+            ):
+                scores = probe.of_tokens(data, scaling)
+                edges = coarse_edges(scores[labels.pairs])
+                counts = counted(scores, labels.same_object, labels.pairs, edges)
+                found[layer] += by.areas({(name, other): counts})
+    return found
+
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
+MOMENTS = 7  # sums of an image before its patches by place
+
+
+def positions_decoded(
+    train: PairData,
+    val: PairData,
+    test: PairData,
+    scaling: Standardiser,
+    by: Bootstrap,
+) -> list[Row]:
+    """Read row and column from tokens by ridge regression, its strength chosen on validation."""
+    splits = [Pairs(split, scaling) for split in (train, val, test)]
+    read_outs = ridge(
+        (block.x[block.valid], block.positions[block.valid]) for block in splits[0].blocks()
+    )
+    best = min(read_outs, key=lambda read_out: float(_errors(splits[1], read_out)[:, 1].sum()))
+    sums = _errors(splits[2], best)
+    sums = sums[sums[:, 0] > 0]
+    commonest = MOMENTS + int(sums[:, MOMENTS:].sum(0).argmax())
+
+    def r2(means: Floats) -> Floats:
+        # Of rows and columns together: squares about the mean of the patches that were drawn.
+        spread = means[:, 5] + means[:, 6] - (means[:, 3] ** 2 + means[:, 4] ** 2) / means[:, 0]
+        return 1 - means[:, 1] / spread
+
+    return by.rows(
+        sums,
+        {
+            ("position_r2", ""): r2,
+            ("position_accuracy", ""): ratio(2, 0),
+            ("position_chance", ""): ratio(commonest, 0),
+        },
+    )
+
+
+def ridge(
+    parts: Iterable[tuple[torch.Tensor, torch.Tensor]],
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Fit read-outs (d, t) and offsets (t,) to inputs (k, d) and targets (k, t), by strength."""
+    gram, pulled = torch.zeros(()), torch.zeros(())
+    for inputs, targets in parts:
+        x = torch.cat([inputs.double(), torch.ones(len(inputs), 1, dtype=torch.float64)], 1)
+        gram, pulled = gram + x.t() @ x, pulled + x.t() @ targets.double()
+    d = len(gram) - 1
+    unit = torch.eye(d + 1, dtype=torch.float64) * gram.diagonal()[:d].mean()
+    unit[-1, -1] = 0.0
+    found = []
+    for strength in STRENGTHS:
+        weights = torch.linalg.solve(gram + strength * unit, pulled).float()
+        found.append((weights[:d], weights[d]))
+    return found
+
+
+def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
+    """Sum what is decoded of each image.
+
+    Returns: float64 (n, 7 + cells): patches, squared errors, places that are right; sums of rows
+    and columns, and of their squares; patches by place.
+    """
+    rows, columns = pairs.data.grid
+    found = []
+    for block in pairs.blocks():
+        decoded = block.x @ read_out[0] + read_out[1]
+        here = block.positions
+        valid = block.valid.double()
+        squares = (decoded - here).square().sum(-1) * valid
+        right = (decoded.round() == here).all(-1) * valid
+        sums = torch.stack([valid.sum(1), squares.sum(1), right.sum(1)], 1)
+        moments = [(here.double() ** k * valid[..., None]).sum(1) for k in (1, 2)]
+        place = (here[..., 0] * columns + here[..., 1]).long()
+        cells = torch.zeros(len(here), rows * columns, dtype=torch.float64)
+        cells.scatter_add_(1, place, valid)
+        found.append(torch.cat([sums, *moments, cells], 1).numpy())
+    return np.concatenate(found)
+
+
+PATCHES = 3  # of an object, at least: one is left out, and two say how they scatter
+SCENES = 3  # of a PCA
+GROUPS = 200  # PCAs, at most
+DEALS = 5  # of the scenes, at random, for the level of chance
+COMPONENTS = 3
+RIDGE = 1e-3  # of the scatter inside the scenes, in shares of its mean
+NO_COPIES = (
+    f"fewer than {SCENES} test scenes have an exact copy of which {PATCHES} patches are sampled at "
+    "the same places"
+)
+
+
+def matched(
+    positions: NDArray[Any], instances: NDArray[Any], copy_of: NDArray[Any], purity: NDArray[Any]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Match the patches of an object and its exact copy in an image.
+
+    The copy lies whole patches away, so a displacement of the grid takes all patches of one to
+    those of the other; it is the one under which most of them meet.
+
+    `positions`, `instances`, `copy_of`, `purity` (m, 2) and (m,): of the valid patches of the
+    image. Returns: numbers (k,) of patches of the object, and of those of its copy at the same
+    places; empty where there is no copy, or more than one displacement.
+    """
+    nothing = np.zeros(0, np.intp)
+    numbers = np.unique(instances[copy_of > instances])
+    if not len(numbers):
+        return nothing, nothing
+    first = np.flatnonzero(instances == numbers[0])
+    second = np.flatnonzero(instances == copy_of[first[0]])
+    i, j = (part.ravel() for part in np.meshgrid(first, second, indexing="ij"))
+    alike = np.abs(purity[i] - purity[j]) < 1e-6  # copies fall on the grid in the same way
+    i, j = i[alike], j[alike]
+    if not len(i):
+        return nothing, nothing
+    _, which, counts = np.unique(
+        positions[j] - positions[i], axis=0, return_inverse=True, return_counts=True
+    )
+    most = counts == counts.max()
+    if most.sum() > 1:
+        return nothing, nothing
+    chosen = which.ravel() == most.argmax()
+    return i[chosen], j[chosen]
+
+
+def separability(points: Floats, groups: NDArray[np.integer]) -> float:
+    """Return how often a linear discriminant names the group of a point that was left out.
+
+    `points`, `groups` (k, c) and (k,); every group has two points or more.
+    """
+    right = 0
+    names = np.unique(groups)
+    for i in range(len(points)):
+        kept = np.arange(len(points)) != i
+        centres = np.array([points[kept & (groups == name)].mean(0) for name in names])
+        inside = points[kept] - centres[np.searchsorted(names, groups[kept])]
+        scatter = inside.T @ inside / kept.sum()
+        scatter += np.eye(len(scatter)) * (RIDGE * np.trace(scatter) / len(scatter) + 1e-12)
+        away = points[i] - centres
+        distances = (away * np.linalg.solve(scatter, away.T).T).sum(1)
+        right += int(names[distances.argmin()] == groups[i])
+    return right / len(points)
+
+
+def of_group(differences: list[Floats]) -> tuple[Floats, float, float]:
+    """Make a PCA of three scenes' differences (k, d).
+
+    Returns: explained shares (3,), 0 behind the last dimension; separability; and separability
+    where scenes are dealt out at random, which can be less than a third: a point that is left out
+    takes its scene's centre away from itself.
+    """
+    stacked = np.concatenate(differences)
+    centred = stacked - stacked.mean(0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    shares = np.zeros(COMPONENTS)
+    held = min(COMPONENTS, len(s))
+    shares[:held] = s[:held] ** 2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
+    groups = np.repeat(np.arange(len(differences)), [len(part) for part in differences])
+    points = u[:, :held] * s[:held]
+    orders = (rng(i, 19).permutation(len(groups)) for i in range(DEALS))
+    chance = float(np.mean([separability(points, groups[order]) for order in orders]))
+    return shares, separability(points, groups), chance
+
+
+def _differences(
+    tokens: NDArray[Any], labels: PairData, copy_of: NDArray[Any], purity: NDArray[Any]
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield differences (k, d) of each scene with a copy, as they are and shuffled."""
+    for i, valid in enumerate(labels.valid):
+        own = [part[i][valid] for part in (labels.positions, labels.instances, copy_of, purity)]
+        first, second = matched(*own)
+        if len(first) < PATCHES:
+            continue
+        x = tokens[i][valid].astype(np.float64)
+        order = rng(i, 17).permutation(len(second))
+        yield x[second] - x[first], x[second[order]] - x[first]
+
+
+def residuals(
+    tokens: NDArray[Any],
+    labels: PairData,
+    copy_of: NDArray[Any],
+    purity: NDArray[Any],
+    by: Bootstrap,
+) -> list[Row]:
+    """Return what a PCA of copies minus originals shows; intervals are over groups of scenes.
+
+    `tokens` raw (n, M, d). `labels`, `copy_of`, `purity`: of their patches; `copy_of` is the
+    instance of the exact copy, 0 = none.
+    """
+    scenes = list(_differences(tokens, labels, copy_of, purity))
+    names = [("residual_variance", str(i + 1)) for i in range(COMPONENTS)]
+    names += [("residual_separability", ""), ("residual_separability_shuffled", "")]
+    names.append(("residual_chance", ""))
+    found = [row("residual_scenes", float(len(scenes)))]
+    groups = [scenes[i : i + SCENES] for i in range(0, len(scenes) - SCENES + 1, SCENES)]
+    if not groups:
+        return found + [row(name, None, at=at, reason=NO_COPIES) for name, at in names]
+    sums = []
+    for group in groups[:GROUPS]:
+        shares, apart, chance = of_group([plain for plain, _ in group])
+        _, shuffled, _ = of_group([moved for _, moved in group])
+        sums.append([*shares, apart, shuffled, chance])
+    statistics = {name: column(i) for i, name in enumerate(names)}
+    return found + by.rows(np.array(sums), statistics)
+
+
+MORE = ("copy_of", "purity")  # of the patches of test
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a job reads."""
+
+    splits: Mapping[str, Mapping[str, PairData]]  # split -> layer -> patches
+    weights: Mapping[str, FittedScorer]  # the fitted probe of each layer
+    more: Mapping[str, NDArray[Any]]  # `MORE` of the patches of test, (n, M) each
+
+    @classmethod
+    def open(
+        cls,
+        samples: Sequence[str],
+        tokens: Mapping[str, Sequence[str]],
+        fit: Mapping[str, NDArray[Any]],
+        spec: Mapping[str, Any],
+    ) -> Measured:
+        """Open stores of samples (train, val, test) and of tokens by split, and take weights."""
+        opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
+        stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
+        layers = [str(layer) for layer in spec["layers"]]
+        splits: dict[str, dict[str, PairData]] = {
+            split: {
+                layer: pair_data(opened[split], stores[split], layer, spec["background"])
+                for layer in layers
+            }
+            for split in SPLITS
+        }
+        weights = {layer: FittedScorer.read(fit, weights_name(layer, 0, 0)) for layer in layers}
+        width = splits["test"][layers[0]].valid.shape[1]
+        return cls(splits, weights, _more(opened["test"], width))
+
+
+def _more(sample: Store, width: int) -> dict[str, NDArray[Any]]:
+    return {name: sample.read(name)[:, :width] for name in MORE}
+
+
+@flushed()
+@torch.no_grad()
+def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of all layers, without names and keys.
+
+    `spec`: the job's `intervals`.
+    """
+    by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
+    tests = data.splits["test"]
+    labels = next(iter(tests.values()))
+    moved = transfers(data.weights, tests, labels, by)
+    return [
+        {"layer": layer, **one}
+        for layer in tests
+        for one in (*_of_layer(data, layer, labels, by), *moved[layer])
+    ]
+
+
+def _of_layer(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
+    probe = data.weights[layer]
+    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
+    train, val, test = splits.values()
+    scores = probe.of_tokens(test)
+    yield from cross_scores(scores, labels, data.more["copy_of"], by)
+    yield from by_distance(scores, labels, by)
+    yield from positions_decoded(train, val, test, probe.scaling, by)
+    raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
+    yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)

@@ -1,0 +1,419 @@
+"""What classes predict of a pair: softmax regression of classes; classes, positions and image.
+
+`class_pointwise` is fitted to *class* labels and measured, as all scorers are, on *instance*
+labels. A pair scores sum over classes c of p_c q_c s_c, with s_c the share of train's pairs of
+class c that are of one object: what both classes tell of a pair, where classes differ in how many
+objects they have. The IsSameObject paper scored p.q and graded it on class labels, by whether both
+patches are named alike; `same_class_accuracy` is that number.
+
+`class_position` is the rival of a claim of binding. It reads, of each patch, the probabilities of
+its classes and its position, and, of the image, its mean token.
+
+    g = z' V w + the linear form + the table of positions of the family `position`
+
+for z, w = [class probabilities; mean token of the image] of both patches: the form of the family
+`quadratic_position` on tokens that hold no more than that, fitted in the same way. So a vector that
+is the same in all patches of an image, or in all patches of a class, gives the quadratic probe
+nothing that this form lacks. On top, trees combine g with the log-odds
+of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's pairs of class c
+at that distance that are of one object, with whether both patches are named alike, and with how far
+apart they are. Validation chooses whether g reads the image, and between g and the trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
+from bindscope.fitting.lbfgs import Evaluated, Objective
+from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.metrics import FARTHEST, same_class
+from bindscope.studies.same_object.probes_config import (
+    ClassPosition,
+    ClassScorer,
+    QuadraticPositionScorer,
+)
+from bindscope.studies.same_object.scorers.base import (
+    LN2,
+    Fitted,
+    Task,
+    scaling_arrays,
+    simple_columns,
+)
+from bindscope.studies.same_object.scorers.convex import Optimum, follow, optimum_columns
+from bindscope.studies.same_object.scorers.forms import BOUND, Covariance
+from bindscope.studies.same_object.scorers.ladder import fit_quadratic_position
+
+SURE = 1e-9  # the least distance of a probability from 0 and 1
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Softmax of weights (d, C) and bias (C,); a pair scores p.q, that its labels are alike."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def values(self, block: Block) -> Tensor:
+        """Return log-odds of labels up to a constant, (B, M, C)."""
+        return block.x @ self.weights + self.bias
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the log-odds of p.q, float32 (P,)."""
+        p = self.values(block).double().softmax(-1)
+        return sure_logit(block.packed(torch.bmm(p, p.transpose(1, 2))))
+
+
+def sure_logit(probability: Tensor) -> Tensor:
+    """Return log-odds, float32, that are finite at 0 and 1."""
+    return probability.double().clamp(SURE, 1 - SURE).logit().float()
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Probabilities):
+    """Softmax regression of classes."""
+
+    classes: Tensor  # the C classes, rising, int64; those of train
+    shares: Tensor  # share of train's pairs of a class that are of one object, (C,)
+
+    def logits(self, block: Block) -> Tensor:
+        """Return the log-odds of the sum of p_c q_c s_c, float32 (P,)."""
+        p = self.values(block).double().softmax(-1)
+        return sure_logit(block.packed(torch.bmm(p * self.shares, p.transpose(1, 2))))
+
+    def named(self, block: Block) -> Tensor:
+        """Return the most probable class, int64 (B, M)."""
+        return self.classes[self.values(block).argmax(-1)]
+
+    def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
+        """Return what else the row says of a block: how many are right, and of how many."""
+        named, truth = self.named(block), same_class(block)
+        right = (named == block.classes)[block.valid]
+        agree = block.equal(named) == truth
+        said, true = (
+            (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
+        )
+        return {
+            "class_miou": ((said & true).sum(0).cpu().numpy(), (said | true).sum(0).cpu().numpy()),
+            "pointwise_accuracy": (float(right.sum()), len(right)),
+            "same_class_accuracy": (float(agree.sum()), len(agree)),
+            "same_class_share": (float(truth.sum()), len(truth)),
+        }
+
+
+def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
+    """Return the share of pairs of one object, by class and bin of distance, (C, bins).
+
+    A bin counts one pair more, of the share of the class; a class two more, one of each kind.
+    """
+    bins = len(edges) + 1
+    counts = torch.zeros(2, len(classes) * bins, dtype=torch.float64, device=classes.device)
+    for block in pairs.blocks():
+        place = torch.searchsorted(classes, block.classes).clamp_max(len(classes) - 1)
+        a = block.both(place)[0]
+        known = block.equal(block.classes) & (classes[a] == block.both(block.classes)[0])
+        one, other = block.both(block.positions)
+        distance = (one - other).norm(dim=-1)
+        place = a * bins + torch.bucketize(distance, distance.new_tensor(edges))
+        for i, kept in enumerate((known, known & block.same)):
+            counts[i] += torch.bincount(place[kept], minlength=counts.shape[1])
+    pairs_of, same = counts.view(2, len(classes), bins)
+    pooled = (same.sum(1, keepdim=True) + 1) / (pairs_of.sum(1, keepdim=True) + 2)
+    shares: Tensor = (same + pooled) / (pairs_of + 1)
+    return shares
+
+
+def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tokens (T, d) and places of their classes (T,) of patches whose class is known."""
+    labels = block.classes[block.valid]
+    place = torch.searchsorted(classes, labels).clamp_max(len(classes) - 1)
+    known = classes[place] == labels
+    return block.x[block.valid][known], place[known]
+
+
+class _Loss(Evaluated):
+    """Mean cross-entropy of tokens in nats at weights centre + delta, delta (p, 1)."""
+
+    def __init__(self, problem: Softmax, centre: Tensor, l2: float) -> None:
+        penalised = torch.ones(problem.dim + 1, len(problem.classes), device=centre.device)
+        penalised[-1] = 0.0
+        super().__init__(l2 * penalised.view(-1, 1))
+        self.problem, self.centre, self.l2 = problem, centre, l2
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss (1,) and its gradient (p, 1)."""
+        theta = self.problem.matrix(self.centre + w[:, 0])
+        loss = torch.zeros((), dtype=torch.float64)
+        slope, n = torch.zeros_like(theta, dtype=torch.float64), 0
+        for x, place in self.problem.tokens(self.problem.pairs[0]):
+            values = x @ theta[:-1] + theta[-1]
+            lost = cross_entropy(values, place, reduction="sum")
+            residuals = values.softmax(1)
+            residuals[torch.arange(len(x), device=x.device), place] -= 1
+            slope[:-1] += x.t() @ residuals
+            slope[-1] += residuals.sum(0)
+            loss, n = loss + lost.double().cpu(), n + len(x)
+        return (loss / n).to(w.device)[None], (slope / n).to(w.dtype).view(-1, 1)
+
+    def precondition(self, g: Tensor) -> Tensor:
+        """Take every class to be a regression of its own."""
+        matrix = self.problem.matrix(g[:, 0])
+        values, q = self.problem.covariance.spectrum
+        own = q @ ((q.t() @ matrix[:-1]) / (BOUND * values[:, None] + self.l2))
+        return torch.cat([own, matrix[-1:] / BOUND]).view(-1, 1)
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """A `convex.Problem`: classes of tokens; weights [(d, C); bias], flattened."""
+
+    pairs: tuple[Pairs, Pairs]
+    classes: Tensor
+    covariance: Covariance
+
+    @property
+    def dim(self) -> int:
+        """Numbers of a token."""
+        return self.pairs[0].data.dim
+
+    def matrix(self, theta: Tensor) -> Tensor:
+        """Return weights and bias (d + 1, C)."""
+        return theta.view(self.dim + 1, len(self.classes))
+
+    def tokens(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
+        """Start a pass over the tokens of known classes."""
+        return (targets(block, self.classes) for block in pairs.blocks())
+
+    def objective(self, centre: Tensor, l2: float) -> Objective:
+        """Return the mean loss of train's tokens."""
+        return _Loss(self, centre, l2)
+
+    def losses(self, theta: Tensor) -> tuple[float, float]:
+        """Return the mean losses of tokens in bits."""
+        found, matrix = [], self.matrix(theta)
+        for split in self.pairs:
+            total, n = 0.0, 0
+            for x, place in self.tokens(split):
+                values = x @ matrix[:-1] + matrix[-1]
+                total += float(cross_entropy(values, place, reduction="sum"))
+                n += len(x)
+            found.append(total / max(n, 1) / LN2)
+        return found[0], found[1]
+
+    def scorer(self, theta: Tensor) -> ClassProbabilities:
+        """Return the scorer of weights."""
+        matrix = self.matrix(theta)
+        shares = same_shares(self.pairs[0], self.classes)[:, 0]
+        return ClassProbabilities(matrix[:-1], matrix[-1], self.classes, shares)
+
+
+def softmax_optimum(
+    config: ClassScorer | ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> tuple[Softmax, Optimum]:
+    """Fit the softmax regression, from the shares of the classes."""
+    data = task.train
+    found, counts = np.unique(data.classes[data.valid], return_counts=True)
+    if len(found) < 2:
+        raise InputError(
+            "patch sample of train",
+            f"all valid patches are of {len(found)} class, so that no class can be read",
+            "leave out class_pointwise and class_position, or set `class_groups`",
+        )
+    classes = torch.from_numpy(found.astype(np.int64)).to(task.device)
+    problem = Softmax(pairs, classes, Covariance.of(pairs[0]))
+    matrix = torch.zeros(data.dim + 1, len(found), device=classes.device)
+    matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
+    constant = matrix.view(-1)
+    start = Optimum(constant, *problem.losses(constant))
+    return problem, follow(problem, start, constant, config.l2, config.steps)
+
+
+def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
+    """Fit the pointwise scorer over classes."""
+    scaling = task.scaling()
+    pairs = task.pairs(scaling)
+    problem, found = softmax_optimum(config, task, pairs)
+    scorer = problem.scorer(found.theta)
+    weights = {
+        "weights": scorer.weights.cpu().numpy(),
+        "bias": scorer.bias.cpu().numpy(),
+        "classes": scorer.classes.cpu().numpy().astype(np.float32),
+        "shares": scorer.shares.cpu().numpy().astype(np.float32),
+    }
+    columns = optimum_columns(found) | simple_columns(scorer, pairs) | {"steps": found.steps}
+    return [
+        Fitted(
+            scorer,
+            scaling,
+            columns=columns,
+            weights=weights | scaling_arrays(scaling),
+            history=found.history,
+        )
+    ]
+
+
+DRAW = 12  # what a generator is for
+LEAF = 20  # pairs of a leaf
+IMAGE_DIMS = 64  # principal components of the images' mean tokens, at most
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the rival reads of a block."""
+
+    probed: ClassProbabilities  # the softmax regression
+    basis: Tensor  # from mean tokens to the numbers of an image, (d, k)
+    # Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
+    shares: Tensor
+
+    def probabilities(self, block: Block) -> Tensor:
+        """Return the probabilities of the classes, (B, M, C)."""
+        return self.probed.values(block).softmax(-1)
+
+    def tokens(self, block: Block) -> Tensor:
+        """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
+        image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
+        found = torch.cat([self.probabilities(block), image], dim=-1)
+        return found * block.valid[..., None]
+
+    def of_pairs(self, block: Block) -> list[Tensor]:
+        """Return what is known of pairs besides g, (P,) each."""
+        p = self.probabilities(block).double()
+        a, b = block.both(block.positions)
+        distance = (a - b).norm(dim=-1)
+        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+        alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
+        for i, shares in enumerate(self.shares.T):
+            scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
+            alike = torch.where(far == i, scores, alike)
+        apart = (a - b).abs()
+        named = block.equal(p.argmax(-1))
+        return [sure_logit(alike), named, distance, apart[:, 0], apart[:, 1]]
+
+
+def image_means(block: Block) -> Tensor:
+    """Return the mean of the valid tokens of each image, (B, d)."""
+    return block.x.sum(1) / block.valid.sum(1, keepdim=True).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class ClassAndPlace:
+    """The form on what is known, and what combines it with features of the pair."""
+
+    known: Known  # what is read
+    form: Fitted  # the fitted form, with the scaling of its tokens
+    # Features (P, 6) to logits (P,); None: the form alone.
+    decide: Callable[[Floats], Floats] | None = None
+
+    def logits(self, block: Block) -> Tensor:
+        """Return logits (P,)."""
+        g = self.of_form(block)
+        if self.decide is None:
+            return g
+        return torch.from_numpy(self.decide(self.features(block, g)).astype(np.float32)).to(g)
+
+    def of_form(self, block: Block) -> Tensor:
+        """Return the logits of the form, (P,)."""
+        z = self.known.tokens(block)
+        if self.form.scaling is not None:
+            z = self.form.scaling.scaled(z) * block.valid[..., None]
+        return self.form.scorer.logits(replace(block, x=z))
+
+    def features(self, block: Block, g: Tensor) -> Floats:
+        """Return the features of a block's pairs, (P, 6)."""
+        columns = (g, *self.known.of_pairs(block))
+        return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
+
+
+def _with_tokens(pairs: Pairs, known: Known) -> PairData:
+    """Return a split whose tokens are what is known of its patches."""
+    blocks = [known.tokens(block).cpu().numpy() for block in pairs.blocks()]
+    return replace(pairs.data, tokens=ArrayRows(np.concatenate(blocks)))
+
+
+def _image_basis(pairs: Pairs) -> Tensor:
+    """Return the directions in which the mean tokens of train's images vary most, (d, k)."""
+    means = torch.cat([image_means(block) for block in pairs.blocks()])
+    if means.shape[1] <= IMAGE_DIMS:
+        return torch.eye(means.shape[1], device=means.device)
+    vectors: Tensor = torch.linalg.eigh(means.t().double().cov())[1]
+    return vectors[:, -IMAGE_DIMS:].float()
+
+
+def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return features and labels of at most about so many pairs, evenly drawn."""
+    generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
+    found, labels = [], []
+    for block in pairs.blocks():
+        kept = generator.random(len(block.index)) < share
+        found.append(scorer.features(block, scorer.of_form(block))[kept])
+        labels.append(block.same.cpu().numpy()[kept])
+    return np.concatenate(found), np.concatenate(labels)
+
+
+def _boosted(
+    train: tuple[Floats, npt.NDArray[np.bool_]],
+    val: tuple[Floats, npt.NDArray[np.bool_]],
+    iterations: int,
+) -> tuple[Callable[[Floats], Floats], int]:
+    """Fit boosted trees; keep as many as validate best."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(
+        max_iter=iterations, early_stopping=False, min_samples_leaf=LEAF, random_state=0
+    ).fit(*train)
+    sign = 1 - 2 * val[1]
+    losses = [
+        np.logaddexp(0, sign * logits.ravel()).mean()
+        for logits in model.staged_decision_function(val[0])
+    ]
+    kept = int(np.argmin(losses)) + 1
+    model = HistGradientBoostingClassifier(
+        max_iter=kept, early_stopping=False, min_samples_leaf=LEAF, random_state=0
+    ).fit(*train)
+    return model.decision_function, kept
+
+
+def _known(
+    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
+) -> tuple[Known, list[str]]:
+    """Read classes, and what else is known, off train; return also the flags of the fit."""
+    problem, found = softmax_optimum(config, task, pairs)
+    shares = same_shares(pairs[0], problem.classes, FARTHEST)
+    known = Known(problem.scorer(found.theta), _image_basis(pairs[0]), shares)
+    return known, [] if found.ended else ["not_converged"]
+
+
+def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
+    """Fit classes, the form on what is known, and the classifier on top."""
+    scaling = task.scaling()
+    pairs = task.pairs(scaling)
+    known, flags = _known(config, task, pairs)
+    of_form = QuadraticPositionScorer(
+        name=config.name, family="quadratic_position", l2=config.l2, steps=config.steps
+    )
+    forms = []
+    for read in (known, replace(known, basis=known.basis[:, :0])):  # with the image, and without
+        splits = [_with_tokens(split, read) for split in pairs]
+        [form] = fit_quadratic_position(of_form, replace(task, train=splits[0], val=splits[1]))
+        forms.append(ClassAndPlace(read, form))
+    alone = min(forms, key=lambda one: float(one.form.columns["val_loss_bits"]))
+    train, val = (_drawn(split, alone, config.pairs) for split in pairs)
+    decide, steps = _boosted(train, val, config.iterations)
+    found = []
+    for scorer, taken in ((alone, 0), (replace(alone, decide=decide), steps)):
+        columns = simple_columns(scorer, pairs) | {"steps": taken}
+        columns["flags"] = sorted({*flags, *alone.form.columns["flags"]})
+        found.append(Fitted(scorer, scaling, columns=columns))
+    return [min(found, key=lambda one: float(one.columns["val_loss_bits"]))]
