@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
-from harness import Clone
+from harness import Clone, warm_python
 
 HERE = Path(__file__).parent
 VERDICTS = ("equal", "refused", "healed", "wrong")
@@ -71,27 +71,32 @@ def finished(folder: Path, snakemake: bool = True) -> Clone:
     return clone
 
 
-def command(clone: Clone, *arguments: str) -> list[str]:
+def command(clone: Clone, *arguments: str, python: str = sys.executable) -> list[str]:
     """Return what `make run` starts."""
-    return [sys.executable, "-m", "bindscope.commands.run", "--configfile", clone.configfile,
+    return [python, "-m", "bindscope.commands.run", "--configfile", clone.configfile,
             "--cores", "2", *arguments]  # fmt: skip
 
 
 def start(
-    clone: Clone, *arguments: str, environment: Mapping[str, str] | None = None, **options: object
+    clone: Clone,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    python: str = sys.executable,
+    **options: object,
 ) -> subprocess.Popen[str]:
     """Start a run in a process group of its own."""
     return subprocess.Popen(
-        command(clone, *arguments), cwd=clone.path, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        command(clone, *arguments, python=python), cwd=clone.path, text=True,
+        start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": str(clone.path / "src"), **(environment or {})},
         **options,  # type: ignore[call-overload]
     )  # fmt: skip
 
 
 def judge(clone: Clone, sound: Mapping[str, str]) -> tuple[str, str]:
-    """Run again, repair if need be, and compare."""
-    run = start(clone)
+    """Run again, repair if need be, and compare; what disturbs nothing may be warm."""
+    run = start(clone, python=warm_python())
     said = run.communicate(timeout=PATIENCE_S)[0]
     checked = clone.bindscope("verify", check=False)
     if run.returncode == 0 and checked.returncode == 0:
@@ -252,7 +257,7 @@ def fill_disk(number: int, clone: Clone, chance: random.Random) -> tuple[str, st
     rule, limit = RULES[number % len(RULES)], int(10 ** chance.uniform(1.5, 4.5))
     path = os.pathsep.join(map(str, (clone.path / "src", HERE / "full_disk")))
     environment = {"PYTHONPATH": path, "CHAOS_BYTES": str(limit)}
-    run = start(clone, "--forcerun", rule, environment=environment)
+    run = start(clone, "--forcerun", rule, environment=environment, python=warm_python())
     said = run.communicate(timeout=PATIENCE_S)[0]
     told = run.returncode == 0 or (has_remedy(said) and "the disk is full" in said)
     return f"{rule} store" if rule in ("codes", "scenes") else rule, "" if told else said

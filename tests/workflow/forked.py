@@ -13,12 +13,11 @@ import os
 import runpy
 import sys
 import threading
-from collections.abc import Iterable
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, SimpleNamespace
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NoReturn
+
+from warm import LIBRARIES, Imported
 
 from bindscope.config.loading import load_file
 from bindscope.core import keys
@@ -26,38 +25,6 @@ from bindscope.core.graph import Product
 from bindscope.studies.build import build, stem
 
 CALLS = "FORKED_CALLS"  # a folder, for a file per job
-LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
-
-
-class Imported(MetaPathFinder, Loader):
-    """Packages that were imported before the fork, and are not there until they are imported.
-
-    Manifests name the libraries that a job has loaded.
-    """
-
-    def __init__(self, packages: Iterable[str]) -> None:
-        self.modules: dict[str, dict[str, ModuleType]] = {name: {} for name in packages}
-        for name in list(sys.modules):
-            if (package := name.partition(".")[0]) in self.modules:
-                self.modules[package][name] = sys.modules.pop(name)
-
-    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        """Find a package that is not there yet."""
-        if fullname not in self.modules:
-            return None
-        known = self.modules[fullname][fullname].__spec__
-        return ModuleSpec(fullname, self, origin=known.origin if known else None, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Put the package back with all that is in it."""
-        known = self.modules.pop(spec.name)
-        sys.modules.update(known)
-        self.spec = known[spec.name].__spec__
-        return known[spec.name]
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run nothing: that was done before the fork."""
-        module.__spec__ = self.spec
 
 
 class Calls:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
+from warm import Warm
 
 from bindscope.config.root import Config
 from bindscope.core import keys
@@ -25,6 +29,16 @@ PARTS = (
 )  # fmt: skip
 # Lines of a dry run, of a rule and a reason: `    6  fit    output missing`.
 _COUNT = re.compile(r"^ *(\d+)  (\w+) +\S", re.MULTILINE)
+
+
+@cache
+def warm_python() -> str:
+    """Start an interpreter for this process that has imported the large libraries; its path."""
+    folder = tempfile.TemporaryDirectory()
+    warm = Warm.start(Path(folder.name))
+    atexit.register(folder.cleanup)
+    atexit.register(warm.stop)
+    return str(warm.executable)
 
 
 @dataclass
@@ -57,9 +71,9 @@ class Clone:
         environment: dict[str, str] | None = None,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Run Snakemake here, with this interpreter."""
+        """Run Snakemake here, and its jobs, forked from a warm interpreter (`warm.py`)."""
         done = subprocess.run(
-            self.command(*arguments),
+            [warm_python(), *self.command(*arguments)[1:]],
             cwd=self.path,
             env={**os.environ, **(environment or {})},
             capture_output=True,
@@ -77,7 +91,7 @@ class Clone:
         """
         noted = {"FORKED_CALLS": str(calls)} if calls else {}
         done = subprocess.run(
-            [sys.executable, Path(__file__).with_name("forked.py"), self.configfile],
+            [warm_python(), Path(__file__).with_name("forked.py"), self.configfile],
             cwd=self.path,
             # Threads are the configuration's: one, as Snakemake says to a job.
             env={
@@ -95,7 +109,7 @@ class Clone:
     def bindscope(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the `bindscope` command of this clone."""
         return subprocess.run(
-            [sys.executable, "-m", "bindscope.cli", *arguments, "--configfile", self.configfile],
+            [warm_python(), "-m", "bindscope.cli", *arguments, "--configfile", self.configfile],
             cwd=self.path,
             env={**os.environ, "PYTHONPATH": str(self.path / "src")},
             capture_output=True,
@@ -105,7 +119,7 @@ class Clone:
         )
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line of Snakemake."""
+        """Return the command line of Snakemake, with the plain interpreter."""
         return [
             sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", self.configfile,
             *arguments,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
-from harness import Clone
+from harness import Clone, warm_python
 
 COUNTS = {"train": 64, "val": 32, "test": 32}
 GATED = "hf:nobody/gated@0000000000000000000000000000000000000000"
@@ -58,7 +57,7 @@ def test_a_model_that_cannot_be_had_leaves_the_results_of_the_others(tmp_path: P
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         own = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": "src"}
-        command = [sys.executable, "-m", "bindscope.commands.run", "--cores", "2", *arguments]
+        command = [warm_python(), "-m", "bindscope.commands.run", "--cores", "2", *arguments]
         return subprocess.run(
             [*command, "--configfile", "config/gated.yaml"], cwd=clone.path, text=True,
             env={**os.environ, **own}, capture_output=True, timeout=600,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from harness import ROOT, Clone
+from harness import ROOT, Clone, warm_python
 from PIL import Image
 
 GROUPS = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
@@ -68,7 +67,7 @@ def test_a_run_elsewhere_with_a_configuration_and_data_of_its_own(
         Image.new("RGB", (8, 8)).save(tmp_path / "mine" / f"{name}.png")
 
     def snakemake(*arguments: str) -> str:
-        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--directory", str(tmp_path)]
+        command = [warm_python(), "-m", "snakemake", "--cores", "2", "--directory", str(tmp_path)]
         done = subprocess.run(
             [*command, *arguments], cwd=clone.path, capture_output=True, text=True, timeout=600
         )

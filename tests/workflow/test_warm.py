@@ -1,0 +1,52 @@
+"""The warm interpreter of these tests does what Python does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from harness import warm_python
+
+pytestmark = pytest.mark.workflow
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("sys.exit(3)", 3), ("sys.exit('no')", 1), ("1 / 0", 1), ("os.kill(os.getpid(), 9)", -9),
+     ("os._exit(5)", 5), ("print(sys.stdin.read(), os.environ['SAYS'], *sys.argv[1:])", 0),
+     ("print(sorted({'numpy', 'torch', 'pandas', 'zarr', 'bindscope'} & set(sys.modules)))", 0),
+     ("import torch; print(torch.ones(2).sum().item(), 'torch' in sys.modules)", 0)],
+)  # fmt: skip
+def test_a_script_ends_and_speaks_as_with_python(line: str, code: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import os, sys\nimport numpy\nprint(os.getcwd(), __name__)\n{line}\n")
+    warm, plain = (
+        subprocess.run(
+            [python, script, "a", "b"], cwd=tmp_path, env={**os.environ, "SAYS": "ten"},
+            input="read", capture_output=True, text=True,
+        )
+        for python in (warm_python(), sys.executable)
+    )  # fmt: skip
+    assert (warm.returncode, warm.stdout) == (plain.returncode, plain.stdout)
+    assert warm.returncode == code
+    assert warm.stderr.splitlines()[-1:] == plain.stderr.splitlines()[-1:]
+
+
+def test_what_it_runs_ends_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    with subprocess.Popen([warm_python(), script], stdout=subprocess.PIPE, text=True) as called:
+        assert called.stdout
+        child = int(called.stdout.readline())
+        called.send_signal(signal.SIGTERM)
+        assert called.wait() == -signal.SIGTERM
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it is still there")
