@@ -40,8 +40,8 @@ TOLERANCE = {"linear": 0.01, "quadratic": 0.012, "attention": 0.012}
 CANNOT = 0.02
 SHUFFLED = 0.2
 
-EXPRESSED = ["zero", "features", "counts", "identity", "rotated", "hadamard"]
-DIM = {"rotated": 96, "hadamard": 96}
+# Features, counts, rotated and superposed codes: the default run is compared with the reference.
+EXPRESSED = ["zero", "identity", "conjunctive", "tensor_product"]
 # Noise takes scenes: with 4,000 linear probes are 0.67 bits short on both, with 16,000 0.2 and 0.4.
 N_TRAIN = {"erasure": 16000, "cell_erasure": 16000}
 ERASED_CELLS = 0.02
@@ -76,7 +76,7 @@ def codes(seed, n_train):
 
 def probe_data(encoder, seed, tokens="cls"):
     splits = {}
-    config = model(encoder, dim=DIM.get(encoder))
+    config = model(encoder)
     for split, (objects, features, prior) in codes(seed, N_TRAIN.get(encoder, 4000)).items():
         arrays = encode(config, setting(seed), split, 0, objects)
         z = {
@@ -99,7 +99,7 @@ def measure(encoder, family, seed, tokens="cls", shuffle=None, targets=None):
     (result,) = fit(probe, data, [seed])
     prior = next(row for row in entropies(setting(seed)) if row["split"] == "test")
     row = estimate(result, prior, data.test.objects, data.test.features, Information())
-    config = model(encoder, dim=DIM.get(encoder))
+    config = model(encoder)
     known = realised_truth(config, setting(seed), data.test.objects, tokens=tokens)
     return row, dict(zip(BOUNDS, known, strict=True))
 
@@ -123,7 +123,7 @@ def assert_expressed(row, known, family):
     assert_never_above(row, known)
 
 
-@pytest.mark.parametrize("encoder", [*EXPRESSED, "conjunctive", "tensor_product"])
+@pytest.mark.parametrize("encoder", EXPRESSED)
 def test_linear_probes_read_linear_codes(encoder):
     assert_expressed(*measure(encoder, "linear", 0), "linear")
 
@@ -144,7 +144,7 @@ def test_linear_probes_read_cells_that_are_erased_one_by_one():
     assert_never_above(row, known)
 
 
-@pytest.mark.parametrize("encoder", ["cipher", "cipher_features", "cipher_three"])
+@pytest.mark.parametrize("encoder", ["cipher_features", "cipher_three"])
 def test_linear_probes_read_no_cipher(encoder):
     row, known = measure(encoder, "linear", 0)
     assert row["conditional_binding_lower_bound_bits"] <= CANNOT * H_OBJECT

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import ROOT, Clone, flip_a_byte
+import yaml
+from harness import ROOT, Clone, assign, flip_a_byte
 
+from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import Product
+from bindscope.studies.build import read_graph
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 CHANGED = "the file is truncated or was changed (its digest differs)"
 FULL_DISK = Path(__file__).parent / "full_disk"
 GROUPS = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
 
-# --- mistakes in the configuration: a dry run sees them ------------------------------------------
+# --- mistakes in the configuration: nothing is planned -------------------------------------------
 
 MISTAKES = {
     "unknown key": (
@@ -80,8 +83,23 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_dry_run_names_the_key_and_a_remedy(mistake: str, source: Clone) -> None:
+def test_a_mistake_is_refused_with_its_key_and_a_remedy(mistake: str) -> None:
     change, problem, remedy = MISTAKES[mistake]
+    content = yaml.safe_load((ROOT / "config/presets/ci.yaml").read_text())
+    for path, value in change.items():
+        assign(content, path, value)
+    with pytest.raises(BindscopeError) as refused:
+        read_graph(content, "my.yaml")
+    message = str(refused.value)
+    assert message.startswith(f"my.yaml: {problem}")
+    assert message.count("remedy: ") == 1
+    assert remedy in message.partition("remedy: ")[2]
+
+
+@pytest.mark.parametrize("mistake", ["unknown key", "a split without feature codes"])
+def test_a_dry_run_says_it_once_and_nothing_else(mistake: str, source: Clone) -> None:
+    """Of the configuration, and of what is made of it; Snakemake adds no words of its own."""
+    change, problem, _ = MISTAKES[mistake]
     clone = source.with_configfile(f"config/{mistake.replace(' ', '-')}.yaml")
     clone.edit(change)
     done = clone.snakemake("--dry-run", check=False)
@@ -89,7 +107,6 @@ def test_a_dry_run_names_the_key_and_a_remedy(mistake: str, source: Clone) -> No
     assert done.returncode == 1
     assert said.count(problem) == 1
     assert said.count("remedy: ") == 1
-    assert remedy in said.partition("remedy: ")[2]
     assert f"{clone.configfile}: {problem}" in said
     for noise in ("Traceback", 'File "', "Error"):
         assert noise not in said
