@@ -76,6 +76,14 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _show(arguments: argparse.Namespace) -> int:
+    from bindscope.commands.show import show
+
+    graph = load_graph(arguments.configfile)
+    print(show(graph, Path(arguments.table), arguments.row))
+    return 0
+
+
 def _new(arguments: argparse.Namespace) -> int:
     from bindscope.commands.new import ask, write_new
 
@@ -145,6 +153,13 @@ def parser() -> argparse.ArgumentParser:
     path.add_argument("names", nargs="*", metavar="NAME=VALUE", help="dataset=... model=...")
     path.add_argument("--output", help="only this output: manifest, store, rows, ...")
     configfile(path)
+    show = command(
+        "show", _show, "trace a row of a table back to codes, weights and configuration",
+        "results/tables/binding_information.parquet 12",
+    )  # fmt: skip
+    show.add_argument("table", metavar="TABLE", help="results/tables/<name>.parquet")
+    show.add_argument("row", metavar="ROW", type=int, help="number of the row, from 0")
+    configfile(show)
     verify = command(
         "verify", _verify, "read every product and compare it with its digests", "--repair"
     )

@@ -19,6 +19,7 @@ ON_ITS_SIDE = (5, 6, 7, 8)  # values of the EXIF tag that swap width and height
 _AGAIN = f"replace the file, or {LEAVE_OUT}"
 _LISTED = 8  # numbers that a message lists
 _GRAY = ("1", "L", "LA", "P", "I", "I;16")  # modes of a mask whose pixels are numbers
+_LARGEST_TABLE = 1 << 24  # numbers of three channels
 LARGEST_PIXELS = 64_000_000  # of an image or mask: four bytes each, four copies, make 1 GB
 # What Pillow raises for a file that is damaged or something else.
 UNDECODED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
@@ -231,9 +232,7 @@ def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArra
         If an object has no pixel.
     """
     known = np.array(segments.ids, np.int32)
-    order = np.argsort(known)
-    ranked = np.searchsorted(known[order], numbers).clip(max=len(known) - 1)
-    found = np.where(known[order][ranked] == numbers, order[ranked] + 1, 0).astype(np.uint16)
+    found = _ranks(numbers, known)
     seen = np.bincount(found.ravel(), minlength=len(known) + 1)[1:]
     if not seen.all():
         lacking = ", ".join(map(str, known[seen == 0].tolist()))
@@ -246,6 +245,21 @@ def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArra
             f"make mask and labels agree, or {LEAVE_OUT}",
         )
     return found
+
+
+def _ranks(numbers: Numbers, known: Numbers) -> npt.NDArray[np.uint16]:
+    """Return which of the known numbers each is, from 1 on; 0 for none of them.
+
+    By a table of all numbers: of 12 million pixels a search takes ten times as long.
+    """
+    last = known.max()
+    if known.min() < 0 or last >= _LARGEST_TABLE:  # of 32 bits
+        order = np.argsort(known)
+        at = np.searchsorted(known[order], numbers).clip(max=len(known) - 1)
+        return np.where(known[order][at] == numbers, order[at] + 1, 0).astype(np.uint16)
+    table = np.zeros(last + 2, np.uint16)
+    table[known] = np.arange(1, len(known) + 1)
+    return table[np.minimum(numbers.view(np.uint32), np.uint32(last + 1))]  # negative: the last
 
 
 def shrink(mask: npt.NDArray[np.uint16], height: int, width: int) -> npt.NDArray[np.uint16]:
