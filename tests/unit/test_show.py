@@ -1,4 +1,4 @@
-"""`bindscope show`: a row's chain, by its keys, on a table whose row a fit of ci.yaml made."""
+"""`bindscope show`: a row's chain, by its keys, on a table whose row a fit of ci.yaml product."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CI = Path(__file__).parents[2] / "config/presets/ci.yaml"
 def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Product:
     """Two rows in a folder of results: the first is this fit's, the second of unknown keys."""
     monkeypatch.chdir(tmp_path)
-    made = build(load_file(CI)).of("fit", model="vit", layer="1", probe="linear")[0]
+    product = build(load_file(CI)).of("fit", model="vit", layer="1", probe="linear")[0]
     frame = sample_tables.priors_table()
-    frame.loc[frame.index[0], ["spec_key", "code_key"]] = [made.key, made.code]
-    write_table(frame, "results/tables/priors", PRIORS)
+    frame.loc[frame.index[0], ["spec_key", "code_key"]] = [product.key, product.code]
+    write_table(frame, "results/tables/priors", PRIORS.schema)
     write_digests(["results/tables/priors.parquet"])
-    index = Path(made.files()["index"][0])
+    index = Path(product.files()["index"][0])
     index.parent.mkdir(parents=True)
     facts = {"weights_sha256": "5e" * 32, "revision": "seed 0 of somewhere"}
     index.write_text(json.dumps({"attributes": facts}))
-    return made
+    return product
 
 
 def show(row: str, table: str = "results/tables/priors.parquet") -> int:
@@ -43,16 +43,16 @@ def test_a_row_is_traced_to_codes_weights_and_command(
     fit: Product, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert show("0") == 0
-    shown = capsys.readouterr().out
-    assert f"made by rule fit: {fit.path()}" in shown
-    assert "other code" not in shown
-    assert f"weights of vit: sha256 {'5e' * 32} (seed 0 of somewhere)" in shown
-    assert 'representation: {"layer": 1, "tokens": "cls"}' in shown
-    chain = [line.split()[0] for line in shown.partition("in this order\n")[2].splitlines()[:9]]
+    output = capsys.readouterr().out
+    assert f"made by rule fit: {fit.path()}" in output
+    assert "other code" not in output
+    assert f"weights of vit: sha256 {'5e' * 32} (seed 0 of somewhere)" in output
+    assert 'representation: {"layer": 1, "tokens": "cls"}' in output
+    chain = [line.split()[0] for line in output.partition("in this order\n")[2].splitlines()[:9]]
     assert chain.index("codes") < chain.index("labels") < chain.index("fit")
     assert chain.index("training") < chain.index("pooled") < chain.index("index")
-    assert "results/codes/tiny/train-" in shown
-    command = shown.splitlines()[-1]
+    assert "results/codes/tiny/train-" in output
+    command = output.splitlines()[-1]
     assert command.startswith(f"  snakemake --cores all {fit.path()} --configfile ")
     Path(fit.path()).parent.mkdir(parents=True)
     Path(fit.path()).touch()
@@ -63,7 +63,7 @@ def test_a_row_is_traced_to_codes_weights_and_command(
 def test_a_row_of_other_code_says_so(fit: Product, capsys: pytest.CaptureFixture[str]) -> None:
     frame = sample_tables.priors_table()
     frame.loc[frame.index[0], "spec_key"] = fit.key
-    write_table(frame, "results/tables/priors", PRIORS)
+    write_table(frame, "results/tables/priors", PRIORS.schema)
     write_digests(["results/tables/priors.parquet"])
     assert show("0") == 0
     assert "now; the row was made by other code, cdcdcdcdcdcdcdcd:" in capsys.readouterr().out

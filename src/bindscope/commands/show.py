@@ -59,8 +59,10 @@ def _row(table: Path, number: int) -> dict[str, Any]:
     if table.suffix != ".parquet":
         raise InputError(str(table), "is no Parquet file", f"name {table.with_suffix('.parquet')}")
     if not table.is_file():
-        made = ", ".join(str(path) for path in sorted(Path("results/tables").glob("*.parquet"))[:5])
-        raise InputError(str(table), "there is no such table", f"choose {made or '`make run`'}")
+        tables = ", ".join(
+            str(path) for path in sorted(Path("results/tables").glob("*.parquet"))[:5]
+        )
+        raise InputError(str(table), "there is no such table", f"choose {tables or '`make run`'}")
     check_file(table)
     name_of(table)  # refuses other Parquet files
     frame = pd.read_parquet(table)
@@ -108,11 +110,11 @@ def _upstream(product: Product) -> list[Product]:
     """Return all products that this one is made from, those first that others are made from."""
     order: dict[int, Product] = {}
 
-    def visit(made: Product) -> None:
-        for given in (each for products in made.inputs.values() for each in products):
-            if id(given) not in order:
-                visit(given)
-                order[id(given)] = given
+    def visit(maker: Product) -> None:
+        for source in (each for products in maker.inputs.values() for each in products):
+            if id(source) not in order:
+                visit(source)
+                order[id(source)] = source
 
     visit(product)
     return list(order.values())
@@ -120,28 +122,28 @@ def _upstream(product: Product) -> list[Product]:
 
 def _weights(product: Product) -> Iterator[str]:
     """Yield what the manifests of the chain say of models' weights."""
-    seen: set[str] = set()
-    for made in _upstream(product):
-        path = Path(made.path())
-        if path.suffix != ".json" or "model" not in made.wildcards or not path.is_file():
+    listed: set[str] = set()
+    for source in _upstream(product):
+        path = Path(source.path())
+        if path.suffix != ".json" or "model" not in source.wildcards or not path.is_file():
             continue
         content = read_json(path, snakemake_command(f"--forcerun {path}"))
         attributes = {**content, **content.get("attributes", {})}
         digest = attributes.get("weights_sha256")
-        if digest and digest not in seen:
-            seen.add(digest)
+        if digest and digest not in listed:
+            listed.add(digest)
             revision = attributes.get("revision", "")
-            yield f"weights of {made.wildcards['model']}: sha256 {digest} ({revision})"
+            yield f"weights of {source.wildcards['model']}: sha256 {digest} ({revision})"
 
 
 def _chain(product: Product) -> Iterator[str]:
     """Yield a line per rule and dataset of the chain: how many products, and the first one."""
     groups: dict[tuple[str, str], list[Product]] = {}
-    for made in [*_upstream(product), product]:
-        names = (made.rule, " ".join(made.wildcards.get(key, "") for key in ("dataset", "model")))
-        groups.setdefault(names, []).append(made)
+    for source in [*_upstream(product), product]:
+        entities = " ".join(source.wildcards.get(key, "") for key in ("dataset", "model"))
+        groups.setdefault((source.rule, entities), []).append(source)
     for (rule, _), products in groups.items():
-        bad = [made.path() for made in products if file_problem(made.path())]
+        bad = [each.path() for each in products if file_problem(each.path())]
         more = f" and {len(products) - 1} more" * (len(products) > 1)
         state = f"; {len(bad)} not there or changed" * bool(bad)
         yield f"  {rule:24s} {products[0].path()}{more}{state}"
