@@ -20,11 +20,14 @@ from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
 from bindscope.figures.colours import INK, PALETTE
+from bindscope.figures.hover import collect_marks, name_artists, with_marks
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+EMPTY: Final = "nothing-to-draw"  # id of what stands in the place of a figure without data
 
 WIDTH_IN: Final = 7.4
 DPI: Final = 200
@@ -91,8 +94,10 @@ def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
 
 @styled
 def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
-    """Write a figure as PNG (200 dpi) and SVG, without date, host or software version in either."""
+    """Write a figure as PNG (200 dpi) and SVG (with its values), without date, host or version."""
     _number_plainly(figure)
+    marks = collect_marks(figure)
+    name_artists(marks)
     for path, kind, metadata in (
         (png, "png", {"Software": None}),
         (svg, "svg", {"Date": None, "Creator": None}),
@@ -100,7 +105,9 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, metadata=metadata)
         content = buffer.getvalue()
-        write_atomic(Path(path), _with_numbered_clips(content) if kind == "svg" else content)
+        if kind == "svg":
+            content = with_marks(_with_numbered_clips(content), figure, marks)
+        write_atomic(Path(path), content)
 
 
 def _number_plainly(figure: Figure) -> None:
@@ -134,7 +141,7 @@ def _with_numbered_clips(svg: bytes) -> bytes:
 def placeholder(reason: str) -> Figure:
     """Return a figure that says why there is nothing to see."""
     figure = new_figure(1.2)
-    figure.text(0.5, 0.5, reason, ha="center", va="center", color="#444444", wrap=True)
+    figure.text(0.5, 0.5, reason, ha="center", va="center", color="#444444", wrap=True, gid=EMPTY)
     return figure
 
 
@@ -157,7 +164,7 @@ def handle(label: str, **style: Any) -> Line2D:
 
 def paper_entry(marks: Sized) -> list[Line2D]:
     """Return the legend's entry for the paper's numbers where there are any, else nothing."""
-    return [handle("the paper's number", linestyle="none", **PAPER_MARK)] if len(marks) else []
+    return [handle("published value", linestyle="none", **PAPER_MARK)] if len(marks) else []
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], per_row: int = 5) -> None:
