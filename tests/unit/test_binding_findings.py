@@ -78,13 +78,27 @@ def test_the_lead_says_where_most_and_where_least_is_read():
     (lead,) = chapter_of(zoo_table(), ZOO).lead
     lead = lead.replace("\u00a0", " ")
     assert lead.startswith(
-        "A scene of matching holds 9.49 bits of what goes with what (which color belongs to which "
-        "shape). From the [CLS] token, a linear probe decodes ≥ 9.45 of them in 3 vision "
-        "transformers trained to name the objects (objects) and ≥ 1.60 in 3 vision transformers "
-        "trained to name the features only (features). "
+        "From the [CLS] token, a linear probe decodes ≥ 9.45 of 9.49 bits of pairing (which color "
+        "belongs to which shape) in 3 vision transformers trained to classify the objects "
+        "(objects), and ≥ 1.60 in 3 vision transformers trained to classify the features "
     )
-    assert lead.endswith("From the patch tokens, a set probe decodes ≥ 8.55 of them in each of the "
-                         "7 kinds of models.")  # fmt: skip
+    assert lead.endswith("(features) (scenes of matching, last layer).")
+
+
+def test_three_caveats_that_follow_from_the_table():
+    zoo = sentences.caveats(about(zoo_table()))
+    assert len(zoo) == 3
+    assert "lower bounds of a probe" in zoo[0]
+    assert "small vision transformers" in zoo[2]
+    table = zoo_table()
+    table["flags"] = "assumed_prior"
+    assert "is unknown: its values are estimates" in sentences.caveats(about(table))[0]
+    few = [row for row in SMALL if row["model"] not in ("none-1", "none-2")]
+    assert "fewer than three" in sentences.caveats(about(parts_table(few)))[1]
+    mine = about(parts_table([parts_row("matching", "mine")]), {})
+    assert not any("small vision transformers" in text for text in sentences.caveats(mine))
+    nothing = parts_table([row | {"flags": "diverged"} for row in SMALL])
+    assert sentences.caveats(about(nothing)) == ()
 
 
 def test_the_findings_say_what_the_table_says():
@@ -97,15 +111,17 @@ def test_the_findings_say_what_the_table_says():
     mean, low, high = mean_interval(rows["pairing_lower_bound_bits"])
     text = text_of(made.findings)
     assert (
-        "masked (3 vision transformers trained to fill in masked patches): "
+        "masked (3 vision transformers trained to predict masked patches): "
         f"≥ {at_least(mean)} ({at_least(low)} to {at_most(high)}) from the [CLS] token; ≥ "
     ) in text
-    assert "7.22 say what occurs, 11.29 say how many and 7.98 say what goes with what" in text
-    assert "9.61 say what occurs and 9.49 say what goes with what" in text
+    assert "7.22 for features, 11.29 for counts and 7.98 for pairing" in text
+    assert "9.61 for features and 9.49 for pairing" in text
     assert "left out" not in text
     assert made.notes == ()
     assert made.headline == ("parts",)
-    assert made.findings[0].lead.startswith("It takes 19.11 bits")
+    assert made.findings[0].lead.startswith(
+        "The objects of a scene of matching have 19.11 bits of entropy"
+    )
     assert "binding</em>" in made.introduction
 
 
@@ -125,7 +141,7 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     for text in said:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
         for amount in re.findall(
-            r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of them|from)", text
+            r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of \d|in|from)", text
         ):
             assert amount == "≥"
     left = {rows[i]["flags"] for i in hidden} if flags else set()
@@ -195,7 +211,7 @@ def test_a_small_bound_is_a_number_and_not_an_absence():
     table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
     text = text_of(sentences.findings(about(table, {})))
     assert "≥ \u22120.30 from the [CLS] token" in text
-    assert "decode of what goes with what from the models' last layers, in bits:" in text
+    assert "Bits of pairing that the best probes decode from the last layers:" in text
 
 
 def judged(told, claim):
@@ -261,21 +277,18 @@ def test_models_in_no_group_are_not_compared():
     config = ZOO | {"studies": {}}
     told = about(zoo_table(), config)
     assert judged(told, MORE) == []
-    assert (
-        "3 training seeds were read from the [CLS] token of objects-0"
-        in (sentences.seed_note(told)[0])
-    )
+    assert "3 training seeds: the [CLS] token of objects-0" in (sentences.seed_note(told)[0])
 
 
 def test_as_many_networks_are_told_of_as_were_read():
     rows = [row for row in SMALL if row["tokens"] == "cls" or row["model"] == "objects-0"]
     told = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
     text = text_of(sentences.findings(told))
-    assert "objects (3 vision transformers trained to name the objects): ≥" in text
+    assert "objects (3 vision transformers trained to classify the objects): ≥" in text
     assert "from the patch tokens (1 of them)." in text
     assert "none (a vision transformer not trained): ≥" in text
     (lead,) = sentences.lead(told)
-    assert lead.endswith("of them in a vision transformer trained to name the objects (objects).")
+    assert "in 3 vision transformers trained to classify the objects (objects), and ≥" in lead
 
 
 def test_what_a_model_is_comes_from_its_source():
@@ -289,7 +302,7 @@ def test_what_a_model_is_comes_from_its_source():
     assert "a (facebook/dinov2-large): ≥" in text
     assert "b: ≥" in text
     assert "/home/me" not in text
-    assert "c (a vision transformer trained on captions of the same words, not paired)" in text
+    assert "c (a vision transformer trained on captions of the same words, unpaired)" in text
     assert "d (a vision transformer trained with the objective rotation)" in text
 
 
@@ -298,14 +311,14 @@ def test_counts_that_are_not_told_apart_are_said_to_be_together():
     told = about(parts_table([row]), {})
     text = text_of(sentences.findings(told))
     assert "≥ 5.00 from the [CLS] token" in text
-    assert "Counts are not told apart from what goes with what here" in text
-    assert "19.27 bits of how many, and what goes with what" in sentences.lead(told)[0]
+    assert "Counts and pairing are not separated here" in text
+    assert "19.27 bits of counts and pairing" in sentences.lead(told)[0]
 
 
 def test_nothing_to_bind_has_no_share():
     row = parts_row("matching", "mine", found=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
     told = about(make_table([row]), {})
-    assert "7.00 say what occurs" in text_of(sentences.findings(told))
+    assert "7.00 for features" in text_of(sentences.findings(told))
 
 
 def test_an_assumed_prior_makes_no_bounds():
@@ -322,9 +335,7 @@ def test_few_training_seeds_are_told():
     config = ZOO | {"studies": {"binding_information": {"groups": two}}}
     rows = [row for row in zoo_rows() if row["model"][-1] != "2"]
     note = sentences.seed_note(about(parts_table(rows), config))
-    assert note[0].startswith(
-        "Fewer than 3 training seeds were read from the [CLS] token of objects, features"
-    )
+    assert note[0].startswith("Fewer than 3 training seeds: the [CLS] token of objects, features")
     assert "of objects, features" in note[0].partition("in scenes of matching;")[2]
     assert sentences.seed_note(about(zoo_table())) == []
 
@@ -332,7 +343,7 @@ def test_few_training_seeds_are_told():
 def test_calibration_counts_what_is_above_the_truth():
     text = " ".join(trust.calibration(default_table()))
     assert text.startswith("18 fits")
-    assert "6 encoders" in text
+    assert "6 planted encoders" in text
     assert "No lower bound is above the truth" in text
     assert "above the truth by more than 0.1 bits in 4 of 18 fits, by 7.43 bits at most" in text
     rows = known_rows()
@@ -358,9 +369,21 @@ def test_flags_failures_and_controls_are_told():
     assert warned["failed"] == (named,)
     assert set(warned) == {"failed", "collapsed", "not_converged"}
     trust = section(made, "trust")
-    assert "In 1 control fit" in trust.paragraphs[0]
+    assert trust.paragraphs[0].startswith("1 control fit ")
     assert trust.figures == ("calibration",)
     assert chapter_of(default_table()).warnings == ()
+
+
+def test_flags_of_controls_and_planted_encoders_are_no_alarm():
+    rows = [make_row(flags="prior", control="shuffled_labels"), known_rows()[0]]
+    rows[1] |= {"flags": "above_prior;prior"}
+    quiet = chapter_of(make_table(rows))
+    assert quiet.warnings == ()
+    expected = "2 rows of controls or planted encoders are flagged, as expected."
+    assert expected in section(quiet, "trust").paragraphs
+    rows[1] |= {"flags": "above_truth"}
+    (warned,) = chapter_of(make_table(rows)).warnings
+    assert warned.what.startswith("above_truth")
 
 
 def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
@@ -370,13 +393,13 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     assert ["balanced-colorshape", "dinov2-large", "cls", "quadratic", "loss_object_bits",
             "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in found  # fmt: skip
     none = section(chapter_of(default_table()), "published")
-    assert none.paragraphs[1].startswith("No number of this run can be compared")
+    assert none.paragraphs[1].startswith("No value of this run is comparable")
     (here,) = sentences.histogram_here(about(zoo_table()))
     assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
-    assert here.startswith("In scenes of counting here, a histogram reaches 59 % of B*; from the "
-                           "[CLS] token, probes decode ≥ ")  # fmt: skip
+    assert here.startswith("In scenes of counting, counts alone reach 59 % of B*; from the [CLS] "
+                           "token, probes decode ≥ ")  # fmt: skip
     rows = about(zoo_table()).found.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
@@ -396,7 +419,7 @@ def test_all_rows_are_listed_with_intervals_and_warnings():
     assert [heading for _, heading, _ in rows.choices] == list(LABELS)
     with_numbers = [number for number in NUMBERS if number.source in table]
     with_numbers = [number for number in with_numbers if table[number.source].notna().any()]
-    assert len(rows.columns) == len(LABELS) + 1 + len(with_numbers) + 1
+    assert len(rows.columns) == len(LABELS) + 1 + len(with_numbers)  # no row has a warning
     headings = [column.heading for column in rows.columns]
     cell = rows.rows[0][headings.index("B*, bound")]
     value = table["conditional_binding_lower_bound_bits"].iloc[0]
@@ -417,6 +440,6 @@ def test_provenance_has_a_line_per_fit():
 def test_a_run_of_known_answers_only_has_a_chapter():
     made = chapter_of(make_table(known_rows()))
     assert made.findings == made.key_numbers == ()
-    assert made.notes[0].startswith("No model other than known-answer encoders was measured.")
+    assert made.notes[0].startswith("No model other than planted encoders was measured.")
     empty = chapter_of(default_table().iloc[:0], config={})
     assert empty.provenance == ()

@@ -245,7 +245,7 @@ def test_rows_are_the_answers_that_are_stored(
 
 def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.DataFrame]) -> None:
     said = chapter(found, RATES)
-    assert "No real model was read" in said.lead[0]
+    assert "No pretrained model is measured" in said.lead[0]
     assert all("(oracle)" in name for name, _ in said.findings[0].points)
     points = dict(said.findings[0].points)
     assert points["by-none (oracle)"] == "does not answer the questions."
@@ -266,9 +266,9 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
     free = found["binding_id"].assign(origin="toy")
     bound = found["binding_id"].assign(origin="interchange_toy", suite="bound")
     (lead,) = chapter({"binding_id": pd.concat([free, bound])}, RATES).lead
-    assert "No real model was read" in lead
-    assert "the two tokens before were planted in their first two layers" in lead
-    assert "made to bind were trained by interchange" in lead
+    assert "No pretrained model is measured" in lead
+    assert "planted attention heads in their first two layers" in lead
+    assert "made to bind and trained by interchange" in lead
     assert "bind by slot by construction" in lead
     said = chapter({"binding_id": bound}, RATES)
     assert all("(toy, made to bind)" in name for name, _ in said.findings[0].points)

@@ -132,7 +132,7 @@ def test_figures_draw_with_missing_numbers_and_groups(module):
 
 def test_a_negative_estimate_is_drawn_where_it_is(published):
     rows = [make_row(loss_object=50.0, loss_given=25.0), make_row(tokens="mean", layer="3")]
-    rows.append(make_row(layer="3", loss_object=49.0, loss_given=24.0))
+    rows += [make_row(layer=n, loss_object=49.0, loss_given=24.0) for n in ("2", "3")]
     figure = tokens.draw(make_table(rows), published)
     assert np.isclose(points(figure)[:, 0], 26.488 - 50.0).any()
     assert min(axes.get_xlim()[0] for axes in figure.axes) < 26.488 - 50.0
@@ -425,11 +425,11 @@ OTHERS = (
 
 @pytest.mark.parametrize("name", [name for name in ENTRIES if not name.startswith(OTHERS)])
 def test_every_figure_is_made_or_excused(name, tmp_path):
-    table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (3, 4) for p in
+    table = make_table([make_row(m, str(n), probe=p) for m in ORDER for n in (2, 3, 4) for p in
                         ("linear", "quadratic")] + known_rows()[:3]
                        + [make_row(dataset="smaller", h=(3.9, 2.6))]
                        + [parts_row("colorshape", m, str(n), h=ENTROPIES["counting"])
-                          for m in ORDER for n in (3, 4)])  # fmt: skip
+                          for m in ORDER for n in (2, 3, 4)])  # fmt: skip
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
     shown = (curve_table(), CURVE_SCHEMA) if name == "learning_curve" else (table, BINDING_SCHEMA)
     inputs = write_inputs(tmp_path, ENTRIES[name], shown)

@@ -48,11 +48,11 @@ def trends():
 
 
 def rows_of(flags):
-    """Two models, two probes, two layers and two datasets, the first one flagged as asked."""
+    """Two models, two probes, three layers and two datasets, the first one flagged as asked."""
     return [
         make_row(model, layer, probe=probe, dataset=dataset,
                  flags=flags if dataset == "photos" else "")
-        for model in MODELS for layer in ("3", "4") for probe in ("linear", "quadratic")
+        for model in MODELS for layer in ("2", "3", "4") for probe in ("linear", "quadratic")
         for dataset in ("photos", "others")
     ]  # fmt: skip
 
@@ -148,8 +148,8 @@ def test_natural_draws_every_estimate_at_its_place():
     assert [label.get_text() for label in share.get_yticklabels()] == list(MODELS)
     without = natural.draw(table, priors_table(["photos"]), ["photos"], CELLS, MODELS)
     assert not len(at(without.axes[0], "s"))
-    assert "same, over the paper's prior" in words(figure)
-    assert "same, over the paper's prior" not in words(without)
+    assert "same, with that paper's prior" in words(figure)
+    assert "same, with that paper's prior" not in words(without)
 
 
 def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):

@@ -109,7 +109,7 @@ def test_the_headline_draws_boxes_of_all_there_is_and_bars_of_what_was_read(tabl
     gap = 0.035 * (what + how_many + pairing)
     assert left == {0.0, round(what + gap, 2), round(what + how_many + 2 * gap, 2)}
     assert len({round(x, 2) for x, *_ in bars(matching)}) == 2
-    assert "how many: 0 bits, what occurs implies it" in words(figure)
+    assert "counts: 0 bits, implied by the features" in words(figure)
     row = quotes(table, NAMES).rows.set_index(["dataset", "model", "tokens"])
     value = row.loc[("counting", "features", "cls"), PAIRING.bound]
     drawn = [width for _, width, _ in bars(counting)]
@@ -167,7 +167,7 @@ def test_counts_that_are_not_told_apart_share_a_box_with_pairing():
     row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False,
                     reason="four groups")  # fmt: skip
     figure = parts.draw(parts_table([row]))
-    assert "how many, and what goes with what\n" in words(figure)
+    assert "counts and pairing\n" in words(figure)
     assert "≥ 5.00 (25 %)" in words(figure)
 
 
@@ -227,12 +227,12 @@ def test_complexity_shows_what_counting_alone_reaches(table):
 
 
 def test_calibration_has_panels_for_counts_and_pairing_where_their_truth_is_known():
-    assert "how many" not in words(calibration.draw(make_table(known_rows())))
+    assert "counts" not in words(calibration.draw(make_table(known_rows())))
     truth = {"truth_count_bits": 5.0, "truth_pairing_bits": 4.0, "truth_feature_bits": 7.0}
     row = parts_row("counting", "half", "0", probe="linear", found=(7.0, 4.9, 3.9)) | truth
     row |= {"model_kind": "known-answer", "n_layers": 0, "truth_bits": 16.0}
     figure = calibration.draw(make_table([row | {"truth_conditional_bits": 9.0}]))
-    assert {"how many", "what goes with what"} <= set(words(figure))
+    assert {"counts", "pairing"} <= set(words(figure))
 
 
 def test_a_histograms_share_is_that_of_the_presets_scenes():
@@ -289,7 +289,7 @@ def test_fits_by_the_papers_protocol_are_shown_as_a_family_of_their_own():
     table = make_table([make_row(), make_row(probe="linear"), make_row() | {
         "probe": "paper", "protocol": "paper"}])  # fmt: skip
     for figure in (tokens.draw(table), structure.draw(table)):
-        assert {"quadratic", "quadratic\npaper's fit"} <= set(words(figure))
+        assert {"quadratic", "quadratic\npublished protocol"} <= set(words(figure))
     numbers = read_papers_table(RESOURCES)
     by_protocol = paper_table().assign(protocol="paper")
     assert len(beside(by_protocol, numbers)) == len(beside(paper_table(), numbers)) > 0

@@ -35,6 +35,6 @@ def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
     assert [axes.axison for axes in plain] == [False, True]
     assert [axes.axison for axes in chained] == [True, True]
     assert not any(len(axes.lines) == 0 for axes in [*plain, *chained] if axes.axison)
-    assert plain[1].get_ylabel().startswith("O, the paper's probe")
+    assert plain[1].get_ylabel().startswith("O, plain probe")
     assert [axes.get_title(loc="left") for axes in plain] == ["", "neural\nnet"]
     assert [axes.get_title(loc="left") for axes in chained] == ["linear", ""]

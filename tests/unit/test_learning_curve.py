@@ -192,7 +192,7 @@ def test_a_curve_becomes_a_valid_table_and_a_figure():
     assert reason(figure, table) is None
     drawn = figure.draw(table, ["erasure"])
     titles = [axes.get_title("left") or axes.get_title() for axes in drawn.axes]
-    assert titles == ["what occurs", "how many", "what goes with what"]
+    assert titles == ["features", "counts", "pairing"]
     assert reason(figure, table[table["control"] == "shuffled_labels"])
 
 

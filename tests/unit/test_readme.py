@@ -24,9 +24,9 @@ from bindscope.studies.binding_information.quotes import (
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
-    "objects": "naming the objects",
-    "features": "saying which features occur",
-    "captions": "captions that pair the words",
+    "object-classification": "object classification",
+    "feature-classification": "feature classification",
+    "paired-captions": "captions that pair the words",
     "unpaired-captions": "captions of the same words, unpaired",
     "untrained": "nothing (untrained)",
 }
@@ -66,7 +66,9 @@ def test_the_table_of_the_readme_holds_the_references_numbers(name: str) -> None
     assert line in readme()
 
 
-@pytest.mark.parametrize("name", ["objects", "untrained", "captions", "features"])
+@pytest.mark.parametrize(
+    "name", ["object-classification", "untrained", "paired-captions", "feature-classification"]
+)
 def test_the_lead_of_the_readme_holds_the_references_bounds(name: str) -> None:
     lead = readme().split("## What the default run finds")[1].split("The models are those")[0]
     bound = at_least(mean_interval(bounds(name, "cls", PAIRING))[0])

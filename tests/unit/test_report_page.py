@@ -11,6 +11,7 @@ from markupsafe import Markup
 from sample_tables import KEYS, default_table, priors_table
 
 from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.registries import studies
 from bindscope.report.chapter import (
     Chapter,
     Column,
@@ -97,6 +98,7 @@ def toy(folder):
         findings=(Finding("There are two:", (("long", " is long."), ("<short>", " is short."))),),
         notes=("Two are few.",),
         headline=("overview", "never-drawn"),
+        caveats=("It is only a toy.",),
         sections=(
             Section("trust", "Is it so?", ("It is.",), ("A point.",), ("check",)),
             Section("rows", "All", tables=(page_table("Lengths", COLUMNS, LENGTHS),)),
@@ -111,7 +113,8 @@ def toy(folder):
 def page_of(*parts, config=CONFIG):
     """Build a page."""
     return build_page(
-        "A run", parts, config=config, versions={"numpy": "2.4.6"}, keys=KEYS
+        "A run", parts, config=config, versions={"bindscope": "0.1", "numpy": "2.4.6"}, keys=KEYS,
+        commit="abc",
     )  # fmt: skip
 
 
@@ -144,13 +147,14 @@ def test_the_page_is_the_same_for_the_same_input(page, tmp_path):
 
 
 def test_a_chapter_has_its_parts_in_order(tmp_path):
-    text = text_of(page_of(toy(tmp_path)))
-    text = text[text.index("Long is longer.") :]
+    page = page_of(toy(tmp_path))
+    contents = page[page.index("<nav") : page.index("</nav>")]
+    text = text_of(page.replace(contents, "<nav>"))
     parts = (
-        "Long is longer.", "What overview shows.", "An introduction", "What this run found",
-        "bent: not straight (1 row)", "3.1 cm", "There are two:", "<short> is short.",
-        "Two are few.", "What detail shows.", "Is it so?", "A point.",
-        "What check shows.", "All", "Provenance",
+        "Long is longer.", "What overview shows.", "Limits", "It is only a toy.",
+        "How long things are", "3.1 cm", "bent: not straight (1 row)", "There are two:",
+        "<short> is short.", "Two are few.", "An introduction", "What detail shows.",
+        "Is it so?", "A point.", "What check shows.", "Lengths (3 rows)", "Provenance",
     )  # fmt: skip
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
@@ -162,21 +166,24 @@ def test_ids_are_unique_links_lead_somewhere_and_images_are_described(page):
     ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = {a["href"][1:] for tag, a in outline.tags if tag == "a"}
-    assert links == set(ids)
+    assert links == {name for name in ids if name != "groups"}
     assert {"toy", "toy-detail", "toy-trust", "other-rows", "provenance"} <= links
-    images = [attributes for tag, attributes in outline.tags if tag == "img"]
+    images = [a for tag, a in outline.tags if tag == "svg" and a.get("role") == "img"]
     assert len(images) == 3
-    assert all(len(image["alt"]) > 40 for image in images)
+    assert all(len(image["aria-label"]) > 40 for image in images)
     headers = [attributes for tag, attributes in outline.tags if tag == "th"]
     assert headers
     assert all("scope" in header for header in headers)
 
 
-def test_every_table_with_labels_can_be_filtered_and_sorted(page):
+def test_one_filter_per_part_is_for_all_its_tables_and_columns_can_be_sorted(page):
     tags = Outline(page).tags
-    assert sum(a.get("class") == "choosable" for _, a in tags) == 2
-    assert [a["data-column"] for tag, a in tags if tag == "select"] == ["0", "1", "0", "1"]
-    options = re.findall(r'data-column="1".*?</select>', page, re.DOTALL)[0]
+    assert sum(a.get("class") == "filters" for _, a in tags) == 2
+    selects = [a["data-filter"] for tag, a in tags if tag == "select"]
+    assert selects == ["model", "layer"] * 2
+    heads = [a["data-filter"] for tag, a in tags if tag == "th" and "data-filter" in a]
+    assert heads == ["model", "layer"] * 4  # of two tables, and of two in the provenance
+    options = re.findall(r'<select data-filter="layer".*?</select>', page, re.DOTALL)[0]
     assert re.findall(r'value="([^"]+)"', options) == ["2", "10", "final"]
     values = [a["data-value"] for tag, a in tags if tag == "td" and "data-value" in a]
     assert values == ["3.14159", "-1.0", ""] * 4
@@ -204,10 +211,12 @@ def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
 def test_a_chapter_may_say_nothing():
     text = text_of(page_of(Part("toy", "An empty chapter", Chapter())))
     assert "An empty chapter" in text
-    assert "What this run found" not in text
+    assert "Results in words" not in text
 
 
-def test_provenance_names_configuration_versions_and_keys(page):
+def test_the_foot_names_version_commit_configuration_and_keys(page):
+    foot = page[page.index("<footer") :]
+    assert "bindscope 0.1, commit <code>abc</code>. " in foot
     assert "numpy 2.4.6." in text_of(page)
     assert KEYS["code_key"] in page
     shown = page[page.index("<pre") : page.index("</pre>")]
@@ -219,7 +228,7 @@ def test_large_vector_figures_are_embedded_as_pixels(tmp_path):
     large = drawing(tmp_path, "large", svg="x" * (LARGEST_SVG_BYTES + 1))
     page = page_of(Part("toy", "Toy", Chapter(), (large,)))
     assert "data:image/png;base64" in page
-    assert "data:image/svg+xml" not in page
+    assert "x" * 100 not in page
 
 
 def test_captions_are_escaped_and_marked_up():
@@ -274,16 +283,87 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
     ]
     binding, data = make_parts(chapters, inputs)
     assert [figure.name for figure in binding.figures] == ["tokens", "natural", "calibration"]
-    assert binding.figures[1].title == "Natural images"
+    assert binding.figures[1].title == "Binding information in natural images"
     assert data.figures == ()
     text = text_of(page_of(binding, data))
-    assert "Natural images" in text
-    assert "What the tokens of the last layer say" in text
+    assert "Binding information in natural images" in text
+    assert "Bits per scene about the objects" in text
     assert "Entropies of the scenes" in text
 
 
-def test_every_figure_of_the_study_has_a_title_and_a_caption():
-    for entry in STUDY.figures:
+def test_captions_have_at_most_60_words_and_say_what_their_intervals_cover():
+    declared = {entry.name: entry for study in studies().values() for entry in study.figures}
+    assert len(declared) > 35
+    covered = re.compile(r"intervals? over|[Nn]o intervals|without intervals|Intervals are in")
+    for name, entry in declared.items():
+        caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
+        text = " ".join(caption.split())
+        assert 20 <= len(text.split()) <= 60, name
+        assert covered.search(text) or name == "scenes", name
         assert len(entry.title) > 5
-        caption = (ROOT / "workflow" / "report" / f"{entry.name}.rst").read_text()
-        assert len(caption) > 100
+
+
+def test_columns_without_values_are_hidden():
+    frame = LENGTHS.assign(length=None, key="")
+    table = page_table("Lengths", COLUMNS, frame)
+    assert [column.heading for column in table.columns] == ["model", "layer"]
+    assert {len(row) for row in table.rows} == {2}
+
+
+class Visible(Outline):
+    """The words outside of folded parts (but their summaries), options, drawings and scripts."""
+
+    def handle_starttag(self, tag, attrs):
+        """Note a tag that folds what is in it."""
+        super().handle_starttag(tag, attrs)
+        if tag == "details" and "open" not in dict(attrs):
+            self.open[-1] = "folded"
+
+    def handle_endtag(self, tag):
+        """Close a tag."""
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_data(self, data):
+        """Note text that is seen."""
+        folded = self.open.count("folded") - (self.open[-2:] == ["folded", "summary"])
+        if not folded and not {"select", "svg", "script", "style", "title"} & set(self.open):
+            self.text.append(data)
+
+
+def test_all_but_the_result_and_its_numbers_folds(tmp_path):
+    words = " ".join("".join(Visible(page_of(toy(tmp_path))).text).split())
+    for text in ("Long is longer.", "It is only a toy.", "3.1 cm", "bent: not straight"):
+        assert text in words
+    for folded in ("Two are few.", "There are two:", "A point.", "3.00 to 3.25", "controlled:"):
+        assert folded not in words
+
+
+def test_a_figure_is_inline_with_ids_of_its_own_and_its_values(tmp_path):
+    svg = (
+        '<?xml version="1.0"?><svg width="9pt" viewBox="0 0 9 9"><metadata>m</metadata>'
+        '<defs><clipPath id="c"/></defs><g id="value-0" clip-path="url(#c)"/>'
+        '<use xlink:href="#c"/><rect data-of="value-0" data-names="a"><title>3</title></rect></svg>'
+    )
+    page = page_of(Part("toy", "Toy", Chapter(), (drawing(tmp_path, "one", svg=svg),)))
+    for text in ('id="one-value-0"', "url(#one-c)", 'href="#one-c"', 'data-of="one-value-0"'):
+        assert text in page
+    assert "<metadata>" not in page
+    assert "<?xml" not in page
+
+
+def test_groups_are_known_to_the_filter(tmp_path):
+    config = {
+        "models": [{"name": "a", "seeds": [0, 1]}, {"name": "b"}],
+        "studies": {"toy": {"groups": [{"name": "both", "models": ["a", "b"]}]}, "none": None},
+    }
+    page = page_of(toy(tmp_path), config=config)
+    assert '{"a": ["a-0", "a-1"], "both": ["a-0", "a-1", "b"]}' in page
+
+
+def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):
+    style = page[page.index("<style>") : page.index("</style>")]
+    sizes = [float(size) * 16 for size in re.findall(r"font-size: ([\d.]+)rem", style)]
+    assert min(sizes) >= 12
+    assert re.search(r"\.scroll {[^}]*overflow: auto", style)
+    assert re.search(r"\.wide {[^}]*overflow-x: auto", style)

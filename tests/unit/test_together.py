@@ -242,7 +242,7 @@ def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
     assert reason(figure, table, **data) is None
     drawn = figure.draw(table, **data)
     text = " ".join(words(drawn))
-    for part in ("g0", "g5", "all there is", "18 models in 6 groups: holds"):
+    for part in ("g0", "g5", "entropy", "18 models in 6 groups: holds"):
         assert part in text
     axes = drawn.axes[0]
     entropy, *_ = (line for line in axes.lines if set(line.get_xdata()) == {ENTROPY})

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 from bindscope.figures.style import styled
 from bindscope.tables.write import read_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure as Canvas
 
     from bindscope.core.interfaces import Inputs
@@ -53,6 +54,34 @@ def table_of(schema: TableSchema, *further: str) -> Read:
         return {"table": table, **{name: inputs.content[name] for name in further}}
 
     return read
+
+
+FEWEST_POINTS: Final = 3
+"""Of a curve: two points are a difference, which a table says better."""
+
+
+def curves_of(rows: pd.DataFrame, curve: Sequence[str], x: str, otherwise: str) -> pd.DataFrame:
+    """Return the rows of the curves with enough points.
+
+    Parameters
+    ----------
+    rows
+        A row per point, or several.
+    curve
+        The columns that name a curve.
+    x
+        The column along a curve.
+    otherwise
+        The sentence of the error.
+
+    Raises
+    ------
+    NothingToDrawError
+        If no curve has enough points.
+    """
+    if len(rows):
+        rows = rows[rows.groupby([*curve])[x].transform("nunique") >= FEWEST_POINTS]
+    return some(rows, otherwise)
 
 
 def some(shown: S, otherwise: str) -> S:

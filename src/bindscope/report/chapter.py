@@ -132,7 +132,7 @@ class PageTable:
     def choices(self) -> list[tuple[int, str, list[str]]]:
         """Columns to select rows by: position, heading, and the values, numbers before words."""
         return [
-            (i, column.heading, sorted({row[i].text for row in self.rows}, key=_numbers_first))
+            (i, column.heading, sorted({row[i].text for row in self.rows}, key=numbers_first))
             for i, column in enumerate(self.columns)
             if column.kind == "label"
         ]
@@ -168,15 +168,17 @@ class Section:
 class Chapter:
     """What a study says. All text is plain; `introduction` alone is HTML.
 
-    The page shows the parts in this order. Figures that neither `headline` nor a section names get
-    sections of their own, between the findings and `sections`.
+    The page shows `lead`, `headline`, `key_numbers` and the number of `warnings`; all else folds.
+    Figures that neither `headline` nor a section names get sections of their own before `sections`.
 
     Attributes
     ----------
     lead
-        What was found, in a sentence or two that a stranger understands.
+        The result, in a sentence that a stranger understands.
     headline
-        Names of the figures that show it.
+        Names of figures that show it: the first of them that was drawn stands below the lead.
+    caveats
+        What changes how the result is read: at most three sentences.
     introduction
         What a reader must know of the study; HTML out of a file of it.
     warnings
@@ -191,6 +193,7 @@ class Chapter:
 
     lead: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
     introduction: Markup = field(default_factory=Markup)
     warnings: tuple[Warned, ...] = ()
     key_numbers: tuple[KeyNumber, ...] = ()
@@ -203,7 +206,7 @@ class Chapter:
 def page_table(
     title: str, columns: Sequence[Column], frame: pd.DataFrame, *, folded: bool = False
 ) -> PageTable:
-    """Make a table for the page out of a data frame; missing values are empty cells.
+    """Make a table for the page out of a data frame, without columns that are empty.
 
     Parameters
     ----------
@@ -219,7 +222,9 @@ def page_table(
     rows = tuple(
         tuple(_cell(column, record) for column in columns) for record in frame.to_dict("records")
     )
-    return PageTable(title, tuple(columns), rows, folded)
+    filled = [i for i in range(len(columns)) if not rows or any(row[i].text for row in rows)]
+    rows = tuple(tuple(row[i] for i in filled) for row in rows)
+    return PageTable(title, tuple(columns[i] for i in filled), rows, folded)
 
 
 def number(value: float | None, form: str = "z.2f") -> str:
@@ -247,5 +252,6 @@ def _cell(column: Column, record: Mapping[Any, Any]) -> Cell:
     return Cell(number(value, column.format), exact, below)
 
 
-def _numbers_first(text: str) -> tuple[bool, int, str]:
+def numbers_first(text: str) -> tuple[bool, int, str]:
+    """Order texts, those that are numbers first and by size."""
     return (not text.isdigit(), int(text) if text.isdigit() else 0, text)

@@ -11,8 +11,8 @@ from bindscope.report.chapter import Column, Finding, PageTable, Section, number
 from bindscope.statistics.claims import VERDICTS, Judgment
 
 _COLUMNS = (
-    Column("claim", "claim", "label"),
-    Column("where", "where", "label"),
+    Column("claim", "claim"),
+    Column("where", "where"),
     Column("verdict", "verdict", "label"),
     Column("effect", "effect", "number", "in the unit beside it", "z.3g", True),
     Column("unit", "unit"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bindscope import __version__
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.core.keys import numeric_versions
+from bindscope.core.keys import CLONE, numeric_versions
 from bindscope.core.registries import resolve
+from bindscope.figures.style import EMPTY
 from bindscope.report.page import Drawing, Part, build_page
 from bindscope.tables.schema import declared
 from bindscope.tables.write import read_table
@@ -35,10 +38,23 @@ def make_report(job: Job) -> str:
     inputs = job.inputs
     parts = make_parts(job.spec["chapters"], inputs)
     config = inputs.content["config"]
+    versions = {"bindscope": __version__, **numeric_versions()}
     return build_page(
-        config["report"]["title"], parts, config=config, versions=numeric_versions(),
-        keys=job.keys, missing=job.spec.get("missing", ()),
+        config["report"]["title"], parts, config=config, versions=versions, keys=job.keys,
+        missing=job.spec.get("missing", ()), commit=read_commit(CLONE),
     )  # fmt: skip
+
+
+def read_commit(folder: Path) -> str:
+    """Return the commit of a git clone; empty where the code is no clone or git is not there."""
+    if not (folder / ".git").exists():
+        return ""
+    command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return answer.stdout.strip()
 
 
 def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Part]:
@@ -70,11 +86,16 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
             tuple(
                 _drawing(given, chapter["figures"][name], inputs.resources)
                 for name, given in drawn.items()
-                if name in chapter["figures"]
+                if name in chapter["figures"] and not _is_empty(given)
             ),
         )
         for chapter in chapters
     ]
+
+
+def _is_empty(figure: Given) -> bool:
+    """Whether a figure is one line that says why there is nothing to draw."""
+    return f'id="{EMPTY}"' in Path(figure.files["svg"]).read_text(encoding="utf-8")
 
 
 def _drawing(figure: Given, title: str, resources: Mapping[str, str]) -> Drawing:

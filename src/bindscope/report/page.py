@@ -15,9 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from bindscope.core.addresses import redacted
-from bindscope.report.chapter import Chapter, Section
+from bindscope.figures.style import WIDTH_IN
+from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 LARGEST_SVG_BYTES = 400_000
+POINTS_PER_INCH = 72
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def build_page(
     versions: Mapping[str, str],
     keys: Mapping[str, str],
     missing: Sequence[str] = (),
+    commit: str = "",
 ) -> str:
     """Build the report.
 
@@ -77,32 +80,51 @@ def build_page(
     title
         Its heading.
     parts
-        The chapters.
+        The chapters. The first screen shows the lead, the figure and the caveats of the first.
     config
         The whole configuration, as JSON has it.
     versions
-        Versions of the libraries by name.
+        Versions of bindscope and of the libraries by name.
     keys
         `spec_key` and `code_key` of the report itself.
     missing
         Models of the configuration whose weights could not be had.
+    commit
+        The commit of the code; empty where there is none.
 
     Returns
     -------
     str
         HTML: no external request, no date, no host; the same for the same arguments.
     """
+    laid_out = [_laid_out(part) for part in parts]
     return _template().render(
         title=title,
-        parts=[_laid_out(part) for part in parts],
+        parts=laid_out,
         config=yaml.safe_dump(
             _without_keys(config), sort_keys=False, allow_unicode=True, width=100
         ),
         versions=sorted(versions.items()),
         keys=sorted(keys.items()),
         missing=missing,
+        commit=commit,
+        groups=_groups(config),
         provenance=[table for part in parts for table in part.chapter.provenance],
     )
+
+
+def _groups(config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the models of each group that a study names, seeds spelled out."""
+    names = {
+        str(model.get("name")): [f"{model['name']}-{seed}" for seed in model.get("seeds") or ()]
+        for model in config.get("models") or ()
+    }
+    groups: dict[str, list[str]] = {name: seeds for name, seeds in names.items() if seeds}
+    for section in (config.get("studies") or {}).values():
+        for group in (section or {}).get("groups") or ():
+            members = [names.get(model) or [model] for model in group["models"]]
+            groups[str(group["name"])] = [name for seeds in members for name in seeds]
+    return groups
 
 
 def _without_keys(section: Any) -> Any:
@@ -141,8 +163,9 @@ def _laid_out(part: Part) -> dict[str, Any]:
     """Give every figure its place: with the findings, in a section that names it, or in its own."""
     chapter = part.chapter
     drawn = {figure.name: _embedded(figure) for figure in part.figures}
-    placed = {*chapter.headline, *(name for s in chapter.sections for name in s.figures)}
-    own = [
+    headline = [name for name in chapter.headline if name in drawn][:1]
+    placed = {*headline, *(name for s in chapter.sections for name in s.figures)}
+    unplaced = [
         Section(figure.name, figure.title, figures=(figure.name,))
         for figure in part.figures
         if figure.name not in placed
@@ -151,17 +174,35 @@ def _laid_out(part: Part) -> dict[str, Any]:
         {
             "anchor": f"{part.name}-{section.name}",
             "content": section,
-            "figures": [drawn[name] for name in section.figures if name in drawn],
+            "alone": len(section.tables) == 1 and not section.figures,
+            "figures": [
+                drawn[name] for name in section.figures if name in drawn and name not in headline
+            ],
         }
-        for section in (*own, *chapter.sections)
+        for section in (*unplaced, *chapter.sections)
     ]
+    sections = [section for section in sections if _has_content(section)]
     return {
         "anchor": part.name,
         "title": part.title,
         "chapter": chapter,
-        "headline": [drawn[name] for name in chapter.headline if name in drawn],
-        "sections": [section for section in sections if _has_content(section)],
+        "headline": [drawn[name] for name in headline],
+        "sections": sections,
+        "filters": _filters([t for s in sections for t in s["content"].tables]),
     }
+
+
+def _filters(tables: Sequence[PageTable]) -> list[tuple[str, list[str]]]:
+    """Return what the tables of a part can be selected by: headings, and values of all of them."""
+    values: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for _, heading, names in table.choices:
+            values.setdefault(heading, {}).update(dict.fromkeys(names))
+    return [
+        (heading, sorted(names, key=numbers_first))
+        for heading, names in values.items()
+        if len(names) > 1
+    ]
 
 
 def _has_content(section: Mapping[str, Any]) -> bool:
@@ -171,12 +212,29 @@ def _has_content(section: Mapping[str, Any]) -> bool:
 
 def _embedded(figure: Drawing) -> dict[str, Any]:
     """Embed a figure: the SVG, or the PNG where the SVG is large (many images in it)."""
-    kind, content = "svg+xml", Path(figure.svg).read_bytes()
-    if len(content) > LARGEST_SVG_BYTES:
-        kind, content = "png", Path(figure.png).read_bytes()
-    first = re.split(r"(?<=\.)\s", " ".join(figure.caption.split()), maxsplit=1)[0]
-    return {
+    text = " ".join(figure.caption.split())
+    first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+    embedded: dict[str, Any] = {
+        "title": figure.title,
         "alt": f"{figure.title}. {first.replace('``', '')} The text below the figure explains it.",
-        "source": f"data:image/{kind};base64,{base64.b64encode(content).decode()}",
         "caption": caption_html(figure.caption),
+        "svg": "",
+        "source": "",
     }
+    content = Path(figure.svg).read_bytes()
+    if len(content) > LARGEST_SVG_BYTES:
+        png = base64.b64encode(Path(figure.png).read_bytes()).decode()
+        return {**embedded, "source": f"data:image/png;base64,{png}"}
+    return {**embedded, "svg": Markup(_inline(content.decode(), figure.name, embedded["alt"]))}
+
+
+def _inline(svg: str, name: str, alt: str) -> str:
+    """Make an SVG a part of the page: ids of its own, no declarations, no sizes, a description."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style [^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<[^>]+ id="|href="#|url\(#|data-of=")', rf"\g<1>{name}-", svg)
+    head, rest = svg.split(">", 1)
+    box = re.search(r'viewBox="\S+ \S+ (\S+) [^"]*"', head)
+    width = float(box[1]) / (POINTS_PER_INCH * WIDTH_IN) if box else 1.0
+    label = f'role="img" aria-label="{html.escape(alt)}" style="--width: {min(width, 1.0):.3f}"'
+    return f"<svg {label} {box[0] if box else ''}>{rest}"

@@ -33,41 +33,37 @@ from bindscope.studies.binding_id.views import GROUPS, costly, named, rows_with,
 _LISTED = 8  # heads that are named
 _DIMENSIONS = re.compile(r"(.*), ([0-9]+ dimensions?) \(weakest: (.*)\)")
 _ABOUT = (
-    "A text says which item is in which thing of an image; a question names the thing by what the "
-    "image alone shows (its shape). The context is read once and frozen: its activations are "
-    "replaced or added to at some tokens in all layers, and the question is asked again "
-    "(arXiv 2505.22200). If the answer follows the place of a thing and not its content, place "
-    "and item are tied by a binding ID."
+    "A text states which item belongs to which object of an image. A question names the object by "
+    "a feature that only the image shows (its shape). The context is computed once and frozen; its "
+    "activations are replaced or added to at some tokens in all layers, and the question is "
+    "repeated (arXiv 2505.22200). If the answer follows the object's position and not its content, "
+    "a binding ID ties object and item."
 )
 _NOT_REAL = {
-    "oracle": "oracles have a planted mechanism, so what is found says whether these experiments "
-    "can tell mechanisms apart, and nothing about models that people use",
-    "toy": "toys were trained from nothing on this task alone, and heads that attend to the one "
-    "and the two tokens before were planted in their first two layers, so that they say how a "
-    "small network can solve the task",
-    "interchange_toy": "toys that are made to bind were trained by interchange: answers after "
-    "replacements were part of their training, so that they bind by slot by construction, and "
-    "say only that these experiments find binding IDs where they are",
-    "local": "what is in a folder of yours is not known here",
+    "oracle": "oracles with a planted mechanism, which test whether the experiments distinguish "
+    "mechanisms",
+    "toy": "toys trained on this task only, with planted attention heads in their first two layers",
+    "interchange_toy": "toys made to bind and trained by interchange, which bind by slot by "
+    "construction",
+    "local": "models of a local folder, of unknown origin",
 }
 _NO_PAPER = (
-    "The paper's Table 1 could not be obtained, so no number of it stands beside ours. Of text "
-    "alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers as before without "
+    "Table 1 of the binding ID paper could not be obtained, so no published value is shown. For "
+    "text alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers unchanged without "
     "intervention, 0.00 to 0.03 with the mean difference on entities or attributes, and 0.97 and "
-    "0.99 with both: another model on another task, to show what the pattern looks like."
+    "0.99 with both: another model and task."
 )
 
 _HEADS = (
-    "A group of tokens is hidden from one head of one layer, in all tokens of the question; beside "
-    "what that takes stands where the head looks when nothing is hidden. Looking is not carrying: "
-    "a head may look at the right thing and not be needed, since another one does the same, and "
-    "the last token need not be the one that looks."
+    "A group of tokens is hidden from one head of one layer, in all tokens of the question. The "
+    "cost of hiding is compared with where the head attends when nothing is hidden. Attention is "
+    "not necessity: a head may attend to the correct object although others replace it."
 )
 _SUBSPACES = (
-    "Mean tokens of slots (or roles) of other scenes, their content cancelled, span a subspace at "
-    "every layer and token; its first principal components span smaller ones. Things swap "
-    "their parts in one of them, or get all but that part from the same thing as read elsewhere. "
-    "Of three things or more one is moved in the plane of two mean differences."
+    "Mean tokens of slots (or roles) of other scenes, without their content, span a subspace at "
+    "every layer and token; its first principal components span smaller ones. Objects swap their "
+    "parts in the subspace, or all but that part is replaced by the same object in another "
+    "position. With three objects or more, one is moved in the plane of two mean differences."
 )
 
 TABLE_1 = (
@@ -75,8 +71,8 @@ TABLE_1 = (
     Column("task", "task", "label"),
     Column("added to", "condition", "label", "O objects, I items, C colors; `random`: plus and "
            "minus one random vector, as long; `by slot`: estimated slot by slot"),
-    Column("as before", "own", "number", "answers with the thing's own item", ".2f", True),
-    Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
+    Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
+    Column("as expected", "share", "number", "answers that binding by slot predicts", ".2f",
            True),
     Column("effect", "effect", "number", "lead of these answers, from the control's (0) to the "
            "control's lead with own items (1)", ".2f", True),
@@ -84,7 +80,7 @@ TABLE_1 = (
     Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
     Column("null query", "share_null", "number", "as expected, calibrated by a question about "
            "what is not there", ".2f"),
-    Column("change", "change", "number", "of these answers, against no intervention", "+.2f", True),
+    Column("change", "change", "number", "of these answers by the intervention", "+.2f", True),
     Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment", ".1e"),
     Column("rows", "n_rows", "number", "", "d"),
 )  # fmt: skip
@@ -92,9 +88,9 @@ SWAP_COLUMNS = (
     Column("model", "name", "label", "with what kind of model it is"),
     Column("task", "task", "label"),
     Column("replaced", "condition", "label"),
-    Column("as expected", "share", "number", "answers that the account of slots expects", ".2f",
+    Column("as expected", "share", "number", "answers that binding by slot predicts", ".2f",
            True),
-    Column("swapped", "swap", "number", "answers of another thing that is there", ".2f", True),
+    Column("swapped", "swap", "number", "answers with another object's item", ".2f", True),
     Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of the "
            "others alike", ".2f"),
     Column("rows", "n_rows", "number", "", "d"),
@@ -121,8 +117,8 @@ HEAD_COLUMNS = (
 )  # fmt: skip
 MIXTURE_COLUMNS = (
     Column("model", "name", "label", "with what kind of model it is"),
-    Column("account", "account", "label"),
-    Column("share of answers", "share", "number", "that go by it", ".2f", True),
+    Column("mechanism", "account", "label"),
+    Column("fraction of answers", "share", "number", "that follow the mechanism", ".2f", True),
     Column("evidence", "effect", "number", "weight in the log-probabilities; 1: decides alone",
            ".2f", True),
     Column("width", "width", "number", "of the places that slots answer with", ".2f"),
@@ -131,19 +127,18 @@ MIXTURE_COLUMNS = (
     Column("rows", "n_rows", "number", "", "d"),
 )  # fmt: skip
 _MIXTURE = (
-    "Objects become those of the same scene with shapes moved by some roles and colours by others. "
-    "Asked for a shape, a model that goes by slot answers with the item of the place where the "
-    "shape is now, one that goes by colour with that of the colour which the shape has now, one "
-    "that goes by content with the item that was the shape's own before. Shares say how often "
-    "accounts take turns, by maximum likelihood, a guess being right by chance; bits, on rows that "
-    "were not fitted to, whether that describes the answers: `saturated` has shares of its own "
-    "wherever other accounts agree. With three things, three accounts that differ leave no item to "
-    "be guessed: guesses are told by where two of them agree."
+    "Objects are replaced by those of the same scene with shapes and colors recombined. Asked for "
+    "a shape, a model that binds by slot answers with the item at the shape's new position, one "
+    "that binds by color with the item of the shape's new color, and one that binds by content "
+    "with the shape's original item. Fractions are maximum-likelihood estimates of how often each "
+    "mechanism decides; the rest are guesses, which may be correct by chance. Bits on held-out "
+    "rows test the description; `saturated` has free fractions for every agreement of mechanisms. "
+    "With three objects, guesses are identified where two mechanisms agree."
 )
 _PHOTOS = (
-    "The question may not look at the tokens of its thing's box, or at as many of a box of that "
-    "size where no thing is. The text between image and question has seen all of the photo, so "
-    "what hiding costs is what the question itself still has to look up."
+    "The question cannot attend to the tokens of its object's box, or to as many tokens of a box "
+    "of that size without an object. The text between image and question attends to the whole "
+    "photo, so the cost of hiding is what the question itself still needs."
 )
 
 
@@ -157,9 +152,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     models, controls = _judged(tables, "!="), _judged(tables, "==")
     return Chapter(
         lead=(_origins(pd.concat([one["origin"] for one in shown])),),
-        headline=("binding_id",),
+        headline=("binding_id", "binding_id_mean"),
         findings=(
-            *_findings(models, ""), *_findings(controls, "Controls, oracles of known mechanism. "),
+            *_findings(models, ""),
+            *_findings(controls, "Controls (oracles with a known mechanism). "),
             *_head_findings(heads),
         ),
         sections=(
@@ -192,37 +188,36 @@ def _origins(rows: pd.Series[str]) -> str:
     origins = set(rows)
     kinds = [kind for kind in _NOT_REAL if kind in origins]
     real = "pretrained" in origins
-    first = "Beside real models there are others here" if real else "No real model was read"
-    said = [_NOT_REAL[kind] for kind in kinds]
-    words = "; ".join(said)
-    return f"{first}: {words}." if kinds else "All models here are pretrained ones."
+    words = "; ".join(_NOT_REAL[kind] for kind in kinds)
+    if not kinds:
+        return "All models of this study are pretrained."
+    first = "Next to pretrained models" if real else "No pretrained model is measured here; models"
+    return f"{first} are {words}."
 
 
 def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
     """Say which account holds in each place, which subspace is enough, and every claim."""
     if points := _account_points(judgments):
         yield Finding(
-            f"{before}How a model ties items to things, by interventions on which accounts of "
-            f"binding disagree. An account holds if more than {WORKS:.0%} of the answers that it "
-            "predicts are given, if their leads are more than as large a part of the lead without "
-            "intervention (normalized effect), and if no answers are given that only other "
-            "accounts predict:",
+            f"{before}Mechanism that ties items to objects, from interventions on which mechanisms "
+            f"disagree. A mechanism holds if more than {WORKS:.0%} of the answers are as it "
+            "predicts, if their normalized effect is above the same fraction, and if no answers "
+            "occur that only other mechanisms predict:",
             points,
         )
     if points := _dimension_points(judgments):
         yield Finding(
-            f"{before}How many dimensions hold the binding IDs. A subspace holds them if things "
-            "that swap their parts in it swap their answers (objects, items; both: answers stay), "
-            "and if answers stay when all but these parts is of the same thing as read elsewhere, "
-            "and when parts in a random subspace are swapped: in answer shares and in normalized "
-            "effects:",
+            f"{before}Number of dimensions of the binding IDs. A subspace is sufficient if "
+            "swapping parts in it swaps the answers (objects, items; both: answers stay), and if "
+            "answers stay when the rest is replaced, and when parts in a random subspace "
+            "are swapped (fractions of answers and normalized effects):",
             points,
         )
     lead = (
-        f"{before}Every claim. Works: more than {WORKS:.0%} of the answers; no effect: within "
-        f"{NO_EFFECT:.0%}; gates are the acceptance limits of the specification, and stricter. "
-        "Mean differences are those between slots where there are such, else between roles, those "
-        "of colors between roles; random vectors have the same length and level:"
+        f"{before}All claims. Works: more than {WORKS:.0%} of the answers; no effect: within "
+        f"{NO_EFFECT:.0%}; gates are stricter limits. Mean differences are between slots where "
+        "available, else between roles (colors: always); random vectors have the same length and "
+        "mean:"
     )
     yield from claims_findings(judgments, lead)
 
@@ -231,10 +226,10 @@ def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
     if heads is None:
         return
     lead = (
-        "Which heads carry what the question sees of a group (layer.head). A head does if more "
-        f"than {CARRIES:.0%} of the lead that is lost with all heads blind is lost with this "
-        "one (Holm's correction over the heads); heads that stand in for each other take less "
-        "head by head than together:"
+        "Heads that carry a group of tokens to the question (layer.head): more than "
+        f"{CARRIES:.0%} of the lead that is lost when the group is hidden from all heads is lost "
+        "for this head (Holm's correction over the heads). Heads that replace each other cost "
+        "less one by one than together:"
     )
     points = []
     for name, own in carriers(heads).groupby("name", sort=False):
@@ -247,7 +242,7 @@ def _carried(rows: pd.DataFrame) -> str:
     """Say which heads carry a group to the question, the row of all heads being the first."""
     what, single = GROUPS[rows["group"].iloc[0]], rows.iloc[1:]
     if not costly(rows):
-        return f"Hiding {what} takes no answers."
+        return f"Hiding {what} changes no answers."
     listed = [f"{one['layer']}.{one['head']}" for one in single.to_dict("records")]
     words = ", ".join(listed[:_LISTED]) + " and more" * (len(listed) > _LISTED)
     return f"{what.capitalize()}: {words or 'no single head'}."
@@ -257,14 +252,14 @@ def _head_sections(heads: pd.DataFrame | None) -> Iterator[Section]:
     if heads is not None:
         rows = page_table("Heads that carry a group", HEAD_COLUMNS, carriers(heads), folded=True)
         figures = ("binding_id_heads",)
-        yield Section("heads", "Which heads?", (_HEADS,), figures=figures, tables=(rows,))
+        yield Section("heads", "Heads", (_HEADS,), figures=figures, tables=(rows,))
 
 
 def _mixture_sections(mixture: pd.DataFrame | None) -> Iterator[Section]:
     if mixture is not None:
         rows = rows_with(named(mixture), conditions=DISAGREEING)
-        shares = page_table("Shares of accounts", MIXTURE_COLUMNS, rows, folded=True)
-        title, figures = "Several accounts at once?", ("binding_id_mixture",)
+        shares = page_table("Fractions of mechanisms", MIXTURE_COLUMNS, rows, folded=True)
+        title, figures = "Mixture of mechanisms", ("binding_id_mixture",)
         yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(shares,))
 
 
@@ -281,7 +276,7 @@ def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...
             continue
         answered = found.get("answered")
         silent = answered is not None and answered.verdict != "holds"
-        words = "does not answer the questions" if silent else "agrees with no account"
+        words = "does not answer the questions" if silent else "agrees with no mechanism"
         if held := [TIES[name] for name, one in own.items() if one.verdict == "holds"]:
             words = f"ties them {' or '.join(held)}"
         for verdict in ("not significant", "not testable"):
@@ -321,22 +316,20 @@ def _sections(table: pd.DataFrame | None) -> list[Section]:
             )
         )
     if kinds & {"layers", "doses"}:
-        found.append(Section("sweeps", "Where and how much", figures=("binding_id_sweeps",)))
+        found.append(Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",)))
     if "subspaces" in kinds:
         words = (_SUBSPACES,)
         figures = ("binding_id_subspaces",)
-        found.append(Section("subspaces", "In how many dimensions?", words, figures=figures))
+        found.append(Section("subspaces", "Dimensions", words, figures=figures))
     if table is not None and "records" in kinds:
-        rows = page_table("Hidden things", RECORD_COLUMNS, named(summaries(table, "records")))
-        found.append(Section("photos", "Photos of your own", (_PHOTOS,), tables=(rows,)))
+        rows = page_table("Hidden objects", RECORD_COLUMNS, named(summaries(table, "records")))
+        found.append(Section("photos", "Own photos", (_PHOTOS,), tables=(rows,)))
     if "positions" in kinds:
         words = (
-            "Keys are rotated as if two things stood elsewhere; values and all else stay. If "
-            "positions tie things to items, answers are exchanged where positions are.",
+            "Keys are rotated to the positions of other tokens; values stay. If positions tie "
+            "objects to items, answers swap where positions do.",
         )
-        found.append(
-            Section("positions", "Do positions matter?", words, figures=("binding_id_positions",))
-        )
+        found.append(Section("positions", "Positions", words, figures=("binding_id_positions",)))
     return found
 
 

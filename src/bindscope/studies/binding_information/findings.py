@@ -33,25 +33,33 @@ def _bits(heading: str, source: str, explanation: str, *, interval: bool = False
 
 NUMBERS = (
     _bits("H(O)", "h_object_bits", "entropy of the objects"),
-    _bits("loss O", "loss_object_bits", "test loss of the paper's probe of the objects"),
-    _bits("loss O, z = 0", "null_loss_object_bits", "the same without a representation"),
-    _bits("B_O, paper", "binding_bits", "the paper's estimate of I(O;Z)", interval=True),
-    _bits("B_O, bound", "binding_lower_bound_bits", "our lower bound on I(O;Z)", interval=True),
+    _bits("loss O", "loss_object_bits", "test loss of the probe by the binding problem paper"),
+    _bits("loss O, z = 0", "null_loss_object_bits", "the same with a constant representation"),
+    _bits(
+        "B_O, paper",
+        "binding_bits",
+        "the binding problem paper's estimate of I(O;Z)",
+        interval=True,
+    ),
+    _bits("B_O, bound", "binding_lower_bound_bits", "lower bound on I(O;Z)", interval=True),
     _bits("H(O|F)", "h_object_given_feature_bits", "entropy of the objects given the features"),
     _bits(
-        "B*, paper", "conditional_binding_bits", "the paper's estimate of I(O;Z|F)", interval=True
+        "B*, paper",
+        "conditional_binding_bits",
+        "the binding problem paper's estimate of I(O;Z|F)",
+        interval=True,
     ),
     _bits(
         "B*, bound",
         "conditional_binding_lower_bound_bits",
-        "our lower bound on I(O;Z|F): counts and what goes with what together",
+        "lower bound on I(O;Z|F): counts and pairing together",
         interval=True,
     ),
-    _bits("what, bound", "feature_lower_bound_bits", "lower bound on I(F;Z)", interval=True),
-    _bits("how many, bound", "count_lower_bound_bits", "lower bound on I(M;Z|F)", interval=True),
+    _bits("features, bound", "feature_lower_bound_bits", "lower bound on I(F;Z)", interval=True),
+    _bits("counts, bound", "count_lower_bound_bits", "lower bound on I(M;Z|F)", interval=True),
     _bits("H(O|M)", "h_object_given_counts_bits", "entropy of the objects given the counts"),
     _bits(
-        "what with what, bound",
+        "pairing, bound",
         "pairing_lower_bound_bits",
         "lower bound on I(O;Z|M)",
         interval=True,
@@ -90,6 +98,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     return Chapter(
         lead=sentences.lead(about),
         headline=("parts",),
+        caveats=sentences.caveats(about),
         introduction=Markup(Path(introduction).read_text(encoding="utf-8")),
         warnings=tuple(trust.warnings(table)),
         key_numbers=tuple(sentences.key_numbers(about)),
@@ -98,8 +107,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         sections=(
             Section(
                 "trust",
-                "Can it be trusted?",
-                (*trust.calibration(table), *trust.controls(table)),
+                "Validation",
+                (
+                    *trust.calibration(table),
+                    *trust.controls(table),
+                    *trust.expected_flags(table),
+                ),
                 figures=("calibration",),
             ),
             claims_section(about.judgments, read_rates(inputs.resources["claims"]), _STUDY),
@@ -111,9 +124,9 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
 
 
 _ABOUT_ROWS = (
-    "Bits per scene on the test split; 95 % intervals over test scenes in small print. Choose "
-    "labels to narrow the list, press a heading to sort by it. All columns are in "
-    "results/tables/binding_information.parquet; docs/tables.md explains them.",
+    "Bits per scene on the test split, with 95 % intervals over test scenes. A heading sorts the "
+    "rows. results/tables/binding_information.parquet has all columns; docs/tables.md explains "
+    "them.",
 )
 
 
@@ -128,20 +141,20 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     histogram = _histogram_words(read_histograms(inputs))
     if len(compared):
         text = (
-            "These were measured here with the paper's dataset, model, token input and probe "
-            "family. Our number is the mean over probe seeds; the probes were fitted under the "
-            "protocol that the configuration names. docs/tables.md explains the quantities."
+            "Same dataset, model, token input and probe family as in the binding problem paper. "
+            "Values of this run are means over probe seeds, under the configured protocol. "
+            "docs/tables.md explains the quantities."
         )
     else:
-        text = "No number of this run can be compared with one of the paper's."
-    listed = "Numbers of the paper that have no counterpart here, and why:"
-    found = [page_table("The paper's numbers beside ours", COMPARED, _sourced(compared, "table"))]
-    others = page_table(
-        "Further numbers that the paper reports", TRENDS, _sourced(trends, "source"), folded=True
-    )
+        text = "No value of this run is comparable with a published one."
+    listed = "Published values without a counterpart in this run, and why:"
+    found = [
+        page_table("Published values and values of this run", COMPARED, _sourced(compared, "table"))
+    ]
+    others = page_table("Further published values", TRENDS, _sourced(trends, "source"), folded=True)
     return Section(
         "published",
-        "The paper's numbers",
+        "Published values",
         (histogram, *here, text, *([listed] if reasons else [])),
         tuple(reasons),
         figures=("histogram",),
@@ -150,15 +163,14 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
 
 
 def _histogram_words(histograms: pd.DataFrame) -> str:
-    """Say how far counting alone gets on the paper's data sets."""
+    """Say what counting alone reaches on the paper's data sets."""
     counted = histograms[histograms["share"].notna()].to_dict("records")
     each = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
     shares = sentences.listed(each)
     return (
-        "What the paper calls binding, B*, is how many objects have each feature and what goes "
-        "with what, together. A representation that says how many there are, and leaves open which "
-        f"feature goes with which, reaches beta* = {shares}, exactly. A beta* below that "
-        "may come from counting alone."
+        "B*, the binding information of the binding problem paper, is counts and pairing together. "
+        "A representation of the counts alone, without the pairing, reaches exactly beta* = "
+        f"{shares}. A smaller beta* may come from counting alone."
     )
 
 

@@ -16,7 +16,7 @@ from bindscope.studies.binding_information.rules import STANDARD_ERRORS
 
 @dataclass(frozen=True)
 class PartShown:
-    """How a part of what there is to know of the objects is shown.
+    """How a part of the information about the objects is shown.
 
     Attributes
     ----------
@@ -35,10 +35,10 @@ class PartShown:
 
 
 _PARTS: Final = {
-    "what": PartShown("what occurs", "H(F)", "I(F;Z)", GREY),
-    "how_many": PartShown("how many", "H(M|F)", "I(M;Z|F)", AMBER),
-    "pairing": PartShown("what goes with what", "H(O|M)", "I(O;Z|M)", BLUE),
-    "beyond": PartShown("how many, and what goes with what", "H(O|F)", "I(O;Z|F)", SKY),
+    "what": PartShown("features", "H(F)", "I(F;Z)", GREY),
+    "how_many": PartShown("counts", "H(M|F)", "I(M;Z|F)", AMBER),
+    "pairing": PartShown("pairing", "H(O|M)", "I(O;Z|M)", BLUE),
+    "beyond": PartShown("counts and pairing", "H(O|F)", "I(O;Z|F)", SKY),
 }
 _TOKENS: Final = {
     "cls": Shown("[CLS]", "the [CLS] token", BLUE),
@@ -70,8 +70,11 @@ def family_shown(family: str) -> Shown:
     """Return how a probe family is shown; one that ends with `PAPERS` has the paper's training."""
     if family.endswith(PAPERS):
         base = family_shown(family.removesuffix(PAPERS))
-        name, words = f"{base.name}, paper's fit", f"{base.words} fitted as the paper does"
-        return Shown(name, words, INK, f"{base.short or base.name}\npaper's fit")
+        name, words = (
+            f"{base.name}, published protocol",
+            f"{base.words} fitted by the published protocol",
+        )
+        return Shown(name, words, INK, f"{base.short or base.name}\npublished protocol")
     try:
         options = options_of(family)
     except ValueError:  # of a package that is broken now

@@ -42,11 +42,11 @@ from bindscope.studies.binding_information.views import (
 Config = Mapping[str, Any]
 SEEDS_FOR_A_CLAIM = 3
 _OBJECTIVES = {
-    "objects": "trained to name the objects",
-    "features": "trained to name the features only",
-    "captions": "trained on captions that say which words belong together",
-    "captions_unpaired": "trained on captions of the same words, not paired",
-    "masked": "trained to fill in masked patches",
+    "objects": "trained to classify the objects",
+    "features": "trained to classify the features",
+    "captions": "trained on captions that pair the words",
+    "captions_unpaired": "trained on captions of the same words, unpaired",
+    "masked": "trained to predict masked patches",
     "self_distillation": "trained by self-distillation",
     "none": "not trained",
 }
@@ -118,7 +118,7 @@ def groups_of(config: Config) -> list[Mapping[str, Any]]:
 
 
 def lead(about: Told) -> tuple[str, ...]:
-    """Say the first dataset's result in a sentence or two for a reader who has a minute."""
+    """Say the first dataset's result in a sentence, about its first token input."""
     if not about.datasets or not len(_rows(about, about.datasets[0])):
         return ()
     rows = _rows(about, about.datasets[0])
@@ -127,31 +127,48 @@ def lead(about: Told) -> tuple[str, ...]:
     sign = "about " if first["assumed_prior"] else ""
     kinds = about.kinds.get(about.datasets[0], [])
     example = f" (which {kinds[0]} belongs to which {kinds[1]})" if len(kinds) == 2 else ""
-    text = (
-        f"A scene of {first['dataset']} holds {sign}{number(first[part.entropy])} bits of "
-        f"{part.shown.name}{example}. "
-    )
-    tokens = token_order(rows["tokens"])
-    sentences = [_extremes(about, part, rows[rows["tokens"] == tokens[0]])]
-    sentences += [_least(about, part, rows[rows["tokens"] == token]) for token in tokens[1:]]
-    return (text + " ".join(sentences),)
-
-
-def _least(about: Told, part: Part, rows: pd.DataFrame) -> str:
-    """Say how much of a part is decoded from one token input in every model."""
-    least = rows.sort_values(part.bound, kind="stable").iloc[0].to_dict()
-    each = f"each of the {len(rows)} kinds of models" if len(rows) > 1 else _named(about, least)
-    return f"{_decodes(rows)} {_amount(least, part)} of them in {each}."
-
-
-def _extremes(about: Told, part: Part, rows: pd.DataFrame) -> str:
-    """Say where most and where least of a part is decoded from one token input."""
+    rows = rows[rows["tokens"] == token_order(rows["tokens"])[0]]
     ordered = rows.sort_values(part.bound, ascending=False, kind="stable").to_dict("records")
     most, least = ordered[0], ordered[-1]
-    text = f"{_decodes(rows)} {_amount(most, part)} of them in {_named(about, most)}"
+    text = (
+        f"{_decodes(rows)} {_amount(most, part)} of {sign}{number(first[part.entropy])} bits of "
+        f"{part.shown.name}{example} in {_named(about, most)}"
+    )
     if len(ordered) > 1:
-        text += f" and {_amount(least, part)} in {_named(about, least)}"
-    return f"{text}."
+        text += f", and {_amount(least, part)} in {_named(about, least)}"
+    return (f"{text} (scenes of {first['dataset']}, last layer).",)
+
+
+def caveats(about: Told) -> tuple[str, ...]:
+    """Say what changes how the numbers are read: the prior, the probe, the seeds, the models."""
+    rows = about.found.rows
+    if not len(rows):
+        return ()
+    estimated = [str(name) for name in rows.loc[rows["assumed_prior"].astype(bool), "dataset"]]
+    sentences = []
+    if estimated:
+        sentences.append(
+            f"The scene distribution of {listed(list(dict.fromkeys(estimated)))} is unknown: its "
+            "values are estimates, not bounds."
+        )
+    sentences.append(
+        "Values with ≥ are lower bounds of a probe: a model can encode more, and the "
+        "difference of two bounds is not a difference of information."
+    )
+    few = bool((rows["n_models"] < SEEDS_FOR_A_CLAIM).any())
+    sentences.append(
+        "Some models have fewer than three training seeds: their values are examples, not findings."
+        if few
+        else "Intervals cover a few training seeds and are wide; another training recipe may "
+        "give other values."
+    )
+    kinds = {about.sources.get(str(name), "").partition(":")[0] for name in rows["model"]}
+    if kinds <= {"zoo", "controlled"}:
+        sentences.append(
+            "Models are small vision transformers trained on rendered scenes: the values do not "
+            "transfer to pretrained models or photos."
+        )
+    return tuple(sentences[:3])
 
 
 def _decodes(rows: pd.DataFrame) -> str:
@@ -178,10 +195,10 @@ def key_numbers(about: Told) -> list[KeyNumber]:
         KeyNumber(
             f"{sign}{number(first['h_object_bits'])}",
             "bits",
-            f"say which objects a scene of {first['dataset']} has",
+            f"entropy of the objects of a scene of {first['dataset']}",
         ),
         KeyNumber(
-            f"{sign}{number(first[part.entropy])}", "bits", f"of these say {part.shown.name}"
+            f"{sign}{number(first[part.entropy])}", "bits", f"entropy of the {part.shown.name}"
         ),
     ]
     for token in token_order(rows["tokens"]):
@@ -189,7 +206,7 @@ def key_numbers(about: Told) -> list[KeyNumber]:
         for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
             probe = family_shown(row["family"]).words
             where = f"{tokens_shown(token).words} of {row['model']}"
-            label = f"of {part.shown.name}, decoded by {probe} from {where}"
+            label = f"{part.shown.name} decoded by {probe} from {where}"
             numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
 
@@ -229,23 +246,21 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
     parts = [
-        f"{number(like[part.entropy])} say {part.shown.name}"
+        f"{number(like[part.entropy])} for {part.shown.name}"
         for part in parts_of(like)
         if like[part.entropy] > SMALLEST_BITS
     ]
     text = (
-        f"It takes {'about ' if estimated else ''}{number(like['h_object_bits'])} bits to say "
-        f"which objects a scene of {like['dataset']} has{note}{': ' if parts else ''}"
+        f"The objects of a scene of {like['dataset']} have {'about ' if estimated else ''}"
+        f"{number(like['h_object_bits'])} bits of entropy{note}{': ' if parts else ''}"
         f"{listed(parts)}."
     )
     if BEYOND in parts_of(like):
-        text += (
-            " Counts are not told apart from what goes with what here; the column reason says why."
-        )
-    seeds = ", and its 95 % interval over training seeds" if several else ""
+        text += " Counts and pairing are not separated here; the column reason says why."
+    seeds = ", with 95 % intervals over training seeds" if several else ""
     return (
-        f"{text} What the best probes decode of {headline_part(like).shown.name} from the models' "
-        f"last layers, in bits{seeds}:"
+        f"{text} Bits of {headline_part(like).shown.name} that the best probes decode from the "
+        f"last layers{seeds}:"
     )
 
 
@@ -303,9 +318,9 @@ def histogram_here(about: Told) -> list[str]:
             for row in (ordered if len(ordered) == 1 else [ordered[0], ordered[-1]])
         ]
         found.append(
-            f"In scenes of {dataset} here, a histogram reaches {reached:.0f}\u00a0% of B*; from "
-            f"{tokens_shown(ordered[0]['tokens']).words}, probes decode {listed(read)}. These are "
-            "other scenes and other models than the paper's."
+            f"In scenes of {dataset}, counts alone reach {reached:.0f}\u00a0% of B*; from "
+            f"{tokens_shown(ordered[0]['tokens']).words}, probes decode {listed(read)}. Scenes and "
+            "models differ from those of the binding problem paper."
         )
     return found
 
@@ -315,8 +330,8 @@ def unmeasured(about: Told) -> list[str]:
     if about.datasets:
         return []
     return [
-        "No model other than known-answer encoders was measured. Whether their numbers come out "
-        "right is told under Can it be trusted?"
+        "No model other than planted encoders was measured. Section Validation compares their "
+        "values with the truth."
     ]
 
 
@@ -332,9 +347,8 @@ def seed_note(about: Told) -> list[str]:
         for (dataset, token), part in few.groupby(["dataset", "tokens"], sort=False)
     ]
     return [
-        f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds were read from {'; '.join(places)}. That "
-        "is too few to say that a probe decodes more from one kind of model than from another: "
-        "these are numbers about these networks."
+        f"Fewer than {SEEDS_FOR_A_CLAIM} training seeds: {'; '.join(places)}. Comparisons with "
+        "other models are not testable there."
     ]
 
 

@@ -260,26 +260,51 @@ STUDY = Study(
         TableEntry("learning_curve", f"{_HERE}.tables:LEARNING_CURVE", _curves_table),
     ),
     figures=(
-        _figure("figures.parts:parts", "What, how many, what goes with what", _parts),
-        _figure("figures.parts:parts_layers", "The three parts, layer by layer", _parts_layers),
-        _figure("figures.truth:histogram", "How far counting alone gets", _histogram, *_PAPERS),
-        _figure("figures.bars:tokens", "[CLS] against the patches", _tokens, _PUBLISHED),
-        _figure("figures.curves:layers", "Layer by layer", _layers),
-        _figure("figures.attention:attention", "Where the attention probe looks", _attention),
+        _figure("figures.parts:parts", "Features, counts and pairing by model", _parts),
+        _figure(
+            "figures.parts:parts_layers", "Features, counts and pairing by layer", _parts_layers
+        ),
+        _figure(
+            "figures.truth:histogram",
+            "Binding information that counting alone reaches",
+            _histogram,
+            *_PAPERS,
+        ),
+        _figure(
+            "figures.bars:tokens",
+            "Object information by token input and probe",
+            _tokens,
+            _PUBLISHED,
+        ),
+        _figure("figures.curves:layers", "Binding information by layer", _layers),
+        _figure("figures.attention:attention", "Attention of the probe by object", _attention),
         _figure(
             "figures.structure:structure",
-            "How the objects are written down",
+            "Test loss by probe family",
             _structure,
             _PUBLISHED,
         ),
-        _figure("figures.training:training", "Training", _training),
-        _figure("figures.training:learning_curve", "More training scenes", _learning_curve),
-        _figure("figures.breakdown:breakdown", "Object by object, feature by feature", _breakdown),
-        _figure("figures.truth:calibration", "Estimate against truth", _calibration),
-        _figure("figures.curves:complexity", "More possible objects", _complexity, _TRENDS),
-        _figure("figures.curves:resolution", "Larger input images", _resolution, _TRENDS),
-        _figure("figures.curves:occlusion", "Hidden objects", _occlusion, _TRENDS),
-        _figure("figures.bars:natural", "Natural images", _natural, _TRENDS),
+        _figure("figures.training:training", "Training and validation losses", _training),
+        _figure(
+            "figures.training:learning_curve",
+            "Decoded bits by number of training scenes",
+            _learning_curve,
+        ),
+        _figure("figures.breakdown:breakdown", "Decoded bits by object and by feature", _breakdown),
+        _figure("figures.truth:calibration", "Estimates against known truth", _calibration),
+        _figure(
+            "figures.curves:complexity",
+            "Binding information by number of possible objects",
+            _complexity,
+            _TRENDS,
+        ),
+        _figure(
+            "figures.curves:resolution", "Binding information by image size", _resolution, _TRENDS
+        ),
+        _figure(
+            "figures.curves:occlusion", "Binding information by occlusion", _occlusion, _TRENDS
+        ),
+        _figure("figures.bars:natural", "Binding information in natural images", _natural, _TRENDS),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",

@@ -30,9 +30,8 @@ def calibration(table: pd.DataFrame) -> list[str]:
     high = int((excess > NOTICEABLE_BITS).sum())
     encoders = rows["model"].nunique()
     text = (
-        f"{len(rows)} fits read the representations of {encoders} "
-        f"encoder{'s' if encoders > 1 else ''} whose binding information is known in closed form; "
-        "they went through the same steps as any other model. "
+        f"{len(rows)} fits are of {encoders} planted encoder{'s' if encoders > 1 else ''} whose "
+        "binding information is known exactly; they use the same steps as any other model. "
     )
     if above.any():
         text += (
@@ -55,21 +54,22 @@ def calibration(table: pd.DataFrame) -> list[str]:
             for end in (excess.max(), -excess.min())
         )
         paragraphs.append(
-            f"The paper's estimate of B* is above the truth by more than {NOTICEABLE_BITS} bits in "
-            f"{high} of {len(excess)} fits, by {most} bits at most, and below it by {least} bits "
-            "at most."
+            "The estimate of B* of the binding problem paper is above the truth by more than "
+            f"{NOTICEABLE_BITS} bits in {high} of {len(excess)} fits, by {most} bits at most, and "
+            f"below it by {least} bits at most."
         )
     return paragraphs
 
 
 def warnings(table: pd.DataFrame) -> list[Warned]:
-    """List what a reader must know: rows that failed, and each flag with the rows that carry it."""
+    """List rows that failed, and each flag with the rows that carry it unexpectedly."""
     found = []
     for status, meaning in STATUS_WORDS.items():
         rows = table[table["status"] == status]
         if len(rows):
             lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
             found.append(Warned(f"{status}: {meaning}", tuple(lines)))
+    table = table[~_is_expected(table)]
     flags = table["flags"].map(flag_list)
     for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
         rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
@@ -79,6 +79,23 @@ def warnings(table: pd.DataFrame) -> list[Warned]:
     return found
 
 
+def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:
+    """Return which rows are controls or planted, and carry no flag that questions the method."""
+    expected = (table["control"] != "none") | (table["model_kind"] == "known-answer")
+    return expected & ~table["flags"].str.contains("above_truth")
+
+
+def expected_flags(table: pd.DataFrame) -> list[str]:
+    """Count the flagged rows of controls and planted encoders, which are no alarm."""
+    n = int((_is_expected(table) & (table["flags"] != "")).sum())
+    rows = (
+        "1 row of controls or planted encoders is"
+        if n == 1
+        else (f"{n} rows of controls or planted encoders are")
+    )
+    return [f"{rows} flagged, as expected."] if n else []
+
+
 def controls(table: pd.DataFrame) -> list[str]:
     """Say what the shuffled-label controls gave; fits that may not be quoted are counted only."""
     rows = table[(table["control"] == "shuffled_labels") & (table["status"] != "failed")]
@@ -86,15 +103,12 @@ def controls(table: pd.DataFrame) -> list[str]:
     if not len(rows):
         return []
     text = (
-        f"In {len(rows)} control fit{'s' if len(rows) > 1 else ''} scenes were given the labels of "
-        "other scenes at random, so that their representations say as much about them as dice."
+        f"{len(rows)} control fit{'s' if len(rows) > 1 else ''} use labels of other scenes, chosen "
+        "at random: the representations hold no information about them."
     )
     quoted = rows[rows["flags"].map(unusable).map(len) == 0]
     if len(quoted) < len(rows):
-        text += (
-            f" {len(rows) - len(quoted)} of them carry a flag for that, as they may: their probes "
-            "gave up on the scenes."
-        )
+        text += f" {len(rows) - len(quoted)} of them are flagged, as expected."
     if len(quoted):
         largest = float(quoted["binding_lower_bound_bits"].max())
         text += f" The largest lower bound on B_O is {number(largest, 'z.2f')} bits."

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, PALETTE
 from bindscope.figures.facets import Look, coloured, crossed, facets, wrapped
-from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
+from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
     handle,
     legend_below,
@@ -49,7 +49,7 @@ _BAG = "bag of concepts"
 # --- Encoders -----------------------------------------------------------------------------------
 
 POOLS = {
-    "train_only": "queries: training objects alone",
+    "train_only": "queries: training objects only",
     "all": "queries: all objects, held-out ones as negatives",
 }
 
@@ -79,7 +79,7 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
     facets(seeds, dots, grid, panel, x=x, y="accuracy")
     facets(means, coloured(look, **_FLOOR), grid, panel, x=x, y="floor")
     facets(means, coloured(look, **_CHANCE), grid, panel, x=x, y="chance")
-    grid.label("coverage: share of objects in training", "share of scenes recognised")
+    grid.label("coverage: fraction of objects in training", "fraction of pairs recognized")
     rivals = [handle(_BAG, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
     return grid.legend(look, *rivals, per_row=4)
 
@@ -104,7 +104,7 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
         axes.set_xlim(min(-0.03, table[measure].min() - 0.03), 1.03)
         last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
         reference_line(axes, table["bag_of_concepts_floor"].mean(), last)
-    grid.label(y="held-out pairs recognised")
+    grid.label(y="held-out pairs recognized")
     grid.left[0].set_ylim(-0.03, 1.03)
     points = {name: {**color, "linestyle": "none"} for name, color in look.items()}
     return grid.legend(points, per_row=4)
@@ -119,12 +119,12 @@ def _correlation(found: Any) -> str:
 
 SUMS = {
     "r2": "R2 of embeddings",
-    "retrieval_unordered": "scene found again\n(either order)",
-    "object": "objects read from\nthe reconstruction",
+    "retrieval_unordered": "scene retrieved\n(either order)",
+    "object": "objects decoded\nfrom the sum",
 }
 _ESTIMATORS = {
     "avg": "mean, any slot", "avg_pos": "mean, by slot", "ols": "least squares, by slot",
-    "single": "the object alone",
+    "single": "single object",
 }  # fmt: skip
 _BAG_MARK: dict[str, Any] = {"marker": "|", "color": GREY, "markersize": 11, "linestyle": "none"}
 
@@ -167,9 +167,9 @@ def _sums(axes: Axes, at: int, rows: pd.DataFrame, look: Mapping[str, Look]) -> 
 
 
 EDITS = {
-    "retrieval_unordered": "finds the real scene\n(either order)",
-    "concept": "probes read its values",
-    "object": "the probe reads its objects",
+    "retrieval_unordered": "real scene retrieved\n(either order)",
+    "concept": "values decoded",
+    "object": "objects decoded",
 }
 
 
@@ -184,6 +184,7 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     estimators = list(dict.fromkeys(table["variant"]))
     estimator = "avg_pos" if "avg_pos" in estimators else str(estimators[0])
     rows = named(edits_by_strength(rows_with(table, variant=estimator, stratum="all")))
+    rows = curves_of(rows, ["name"], "strength", "No edit has three strengths or more.")
     look = {
         name: {**style, "linestyle": "-" if i < len(PALETTE) else "--"}
         for i, (name, style) in enumerate(looks(list(dict.fromkeys(rows["name"]))).items())
@@ -192,7 +193,7 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     how: dict[str, Any] = {"x": "strength", "by": "name"}
     facets(rows, look, grid, "measure", title=EDITS.__getitem__, ylim=_SHARES, **how)
     facets(rows, coloured(look, **_FLOOR), grid, "measure", y="floor", **how)
-    grid.label("strength of the edit", "share of edits")
+    grid.label("strength of the edit", "fraction of edits")
     return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
 
 
@@ -205,6 +206,8 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
     some(approximated(table, "object"), "No scene of unseen objects was there.")
     whats = ("object", "concept")
     rows = pd.concat([named(approximated(table, what)).assign(what=what) for what in whats])
+    few = "No approximator was fitted at three coverages or more."
+    rows = curves_of(rows, ["name", "variant"], "fitted_share", few)
     names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
     look = {**looks(list(dict.fromkeys(rows["variant"]))), _BAG: {**_FLOOR, "color": GREY}}
     grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey=True)
@@ -213,7 +216,7 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
         x="fitted_share", by="variant", band=0.15, xlim=(0, 1), ylim=_SHARES,
         title=lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s",
     )  # fmt: skip
-    grid.label("share of objects that it is fitted on", "share of scenes")
+    grid.label("fraction of objects for fitting", "fraction of scenes")
     return grid.legend(look, per_row=4)
 
 

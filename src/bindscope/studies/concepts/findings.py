@@ -24,17 +24,17 @@ from bindscope.studies.concepts.views import (
 
 _INTRODUCTION = (
     "A scene holds two objects, each a combination of concepts (a color, a shape). An encoder "
-    "binds concepts when its embedding of the scene tells which concepts go together "
-    "(arXiv 2605.31503). Counting concepts is not enough, yet already names both objects of every "
-    "scene whose objects differ in one concept alone; so every number stands beside that floor."
+    "binds concepts if its embedding of the scene determines which concepts belong to one object "
+    "(arXiv 2605.31503). Counting concepts already names both objects of every scene whose objects "
+    "differ in one concept only, so every value is compared with it."
 )
 _LEAD = (
     "Of pairs of objects that share no value, counting values recognizes none, and the best guess "
     "from the values half; effects are points above that guess. Scenes of the same objects are "
-    "never on both sides of a split. Planted encoders say what the measures do on known structure:"
+    "never on both sides of a split. Planted encoders validate the measures:"
 )
 _CORRELATIONS = (
-    "Does a measure of the embeddings go with naming new combinations? `Recognized in what a "
+    "Correlation of measures of the embeddings with recognition. `Recognized in what a "
     "product rule predicts` is the quality of a probe in Fig. 9 of the paper, which claims a "
     "strong positive correlation over about 500 models. Pairing is that of study one, a lower "
     "bound by a linear probe on scenes of all objects: what is in the embedding, whether the "
@@ -47,6 +47,11 @@ _MADE_OF_LABELS = (
     "scenes`). A sum is composed of the vectors of the scene's true objects. So a probe may "
     "recognize pairs in it that it does not recognize in the embedding; R2 says how much of the "
     "embedding the sum is."
+)
+_CAVEATS = (
+    "Counting concepts already names both objects of scenes whose objects differ in one concept "
+    "only: compare with that rival.",
+    "Product and planted encoders are controls with a known structure: they validate the measures.",
 )
 _NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
 
@@ -150,17 +155,22 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         rates = read_rates(path) if path else _NO_RATES
         sections = (claims_section(judgments, rates, "concepts"), *sections)
     if "binding_generalization" not in tables:
-        return Chapter(findings=findings, sections=sections)
+        return Chapter(
+            headline=("concept_geometry",), caveats=_CAVEATS[:1], findings=findings,
+            sections=sections,
+        )  # fmt: skip
     coverages = _by_coverage(tables["binding_generalization"])
     encoders = Section(
         "dual-encoders",
-        "Encoders that are trained to bind",
+        "Dual encoders",
         paragraphs=(_INTRODUCTION,),
         tables=(page_table("Held-out objects by coverage", _COVERAGES, coverages),),
     )
     models = tables.get("concept_models")
     return Chapter(
+        lead=_lead(coverages),
         headline=("concept_coverage",),
+        caveats=_CAVEATS,
         findings=(_transitions(coverages), *findings),
         sections=(encoders, *([] if models is None else _correlations(models)), *sections),
     )
@@ -174,7 +184,7 @@ def _correlations(models: pd.DataFrame) -> list[Section]:
     frame = frame.rename(columns={"low": "correlation_low", "high": "correlation_high"})
     table = page_table("Correlations over models", _CORRELATED, frame)
     return [
-        Section("models", "What goes with naming new combinations", paragraphs=(_CORRELATIONS,),
+        Section("models", "Correlates of recognition", paragraphs=(_CORRELATIONS,),
                 figures=("concept_models",), tables=(table,))
     ]  # fmt: skip
 
@@ -188,6 +198,16 @@ def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
     )
     return over_seeds(recognized(table)).merge(more.reset_index(), on=keys)
+
+
+def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
+    """Say the largest fraction of held-out pairs that an encoder recognizes."""
+    best = coverages.sort_values("accuracy", kind="stable").iloc[-1]
+    return (
+        f"Of held-out object pairs, the best dual encoder recognizes {best['accuracy']:.1%} "
+        f"({best['encoder']}, coverage {best['coverage']:g}); counting concepts recognizes "
+        f"{best['floor']:.1%}.",
+    )
 
 
 def _transitions(coverages: pd.DataFrame) -> Finding:
@@ -220,7 +240,7 @@ def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[Section]:
         yield _edits(kinds["editing"])
     if "approximators" in kinds:
         figures = ("binding_complexity", "dual_complexity")
-        yield Section("approximators", "Is there a rule for new objects?", figures=figures)
+        yield Section("approximators", "Rules for new objects", figures=figures)
 
 
 def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
@@ -230,7 +250,7 @@ def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
     removed = wide(kinds["removal"], names, ["explained", "concept", "object"])
     return Section(
         "geometry",
-        "Embeddings as sums over objects",
+        "Sums of object vectors",
         paragraphs=(_MADE_OF_LABELS,),
         figures=("concept_geometry", "concept_picture"),
         tables=(
@@ -263,7 +283,7 @@ def _edits(table: pd.DataFrame) -> Section:
     edits = wide(rows[rows["n_scenes"] > 0], names, ["retrieval_strict", "concept", "object"])
     return Section(
         "edits",
-        "Exchanging objects",
+        "Edits",
         figures=("concept_editing",),
         tables=(page_table("Edits of strength 1", _EDITED, edits, folded=True),),
     )

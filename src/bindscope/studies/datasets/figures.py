@@ -116,7 +116,7 @@ def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -
             x, y = corner[0] / WIDTH_IN, corner[1] / sum(heights)
             axes = canvas.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
             _scene(axes, image, sheet.boxes[i])
-            axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=5.5, labelpad=2)
+            axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=6, labelpad=2)
         top -= height
     return canvas
 

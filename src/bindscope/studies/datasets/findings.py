@@ -47,11 +47,10 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     if priors is None:  # a configuration without datasets
         return Chapter()
     text = (
-        "How many bits it takes to say which objects a scene has, O, and which features occur in "
-        "it, F, per dataset and split. No model is involved. Method exact: counted in integers "
-        "from the known distribution of the scenes. Method train_cross_entropy: the distribution "
-        "was estimated from the train split, and the numbers are that estimate's cross-entropy "
-        "on the split."
+        "Entropies of the objects O and the features F of a scene, by dataset and split, without "
+        "a model. Method exact: counted from the known scene distribution. Method "
+        "train_cross_entropy: cross-entropy on the split of a distribution estimated from the "
+        "training split."
     )
     entropies = page_table("Entropies per dataset and split", ENTROPIES, priors)
     return Chapter(

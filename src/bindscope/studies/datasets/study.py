@@ -45,13 +45,13 @@ def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
 
 STUDY = Study(
     name="datasets",
-    title="What there is to know",
+    title="Scenes",
     products=add_products,
     steps=STEPS,
     tables=(
         TableEntry("priors", f"{_HERE}.tables:PRIORS", _priors),
         TableEntry("scene_statistics", f"{_HERE}.tables:SCENE_STATISTICS", _scene_statistics),
     ),
-    figures=(FigureEntry.of(_HERE, "figures:scenes", "What the scenes look like", _scenes),),
+    figures=(FigureEntry.of(_HERE, "figures:scenes", "Example scenes by dataset", _scenes),),
     findings=f"{_HERE}.findings:chapter",
 )

@@ -87,8 +87,9 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     judgments = judge(CLAIMS, study_effects(tables, groups))
     rates = read_rates(inputs.resources["claims"])
     return Chapter(
-        lead=tuple(_lead(table, judgments)),
-        headline=("same_object_layers",),
+        lead=tuple(_lead(table)),
+        headline=("same_object_layers", "same_object_models"),
+        caveats=_caveats(table, judgments),
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(_key_numbers(table)),
         findings=(
@@ -98,7 +99,6 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         notes=(*_notes(table), *_left_out(table)),
         sections=(
             claims_section(judgments, rates, "same_object"),
-            Section("models", "Model by model", (), figures=("same_object_models",)),
             *_geometry(tables, groups),
             *_edits(tables),
             Section("pairs", "All measurements", (), tables=(_rows(table),)),
@@ -114,24 +114,33 @@ def _best(table: pd.DataFrame) -> pd.DataFrame:
     return of_models if len(of_models) else rows
 
 
-def _lead(table: pd.DataFrame, judgments: list[Judgment]) -> list[str]:
+def _lead(table: pd.DataFrame) -> list[str]:
     best = _best(table)
     if not len(best):
         return []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
     text = (
         f"The best quadratic probe classifies {number(100 * top['accuracy'], '.1f')} % of patch "
-        f"pairs correctly ({top['group']} on {top['dataset']}, layer {top['layer']}); the majority "
-        f"class of each image is correct in "
-        f"{number(100 * top['image_majority_accuracy'], '.1f')} %."
+        f"pairs correctly ({top['group']} on {top['dataset']}, layer {top['layer']}), the majority "
+        f"class of each image {number(100 * top['image_majority_accuracy'], '.1f')} %."
     )
+    return [text]
+
+
+def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
+    """Say what changes how accuracies are read: rivals, positions, seeds."""
+    sentences = []
     for name in (claim_name("class_position"), WITH_POSITION_OVER):
         about = [one for one in judgments if one.claim.name == name]
         if about:
             held = sum(one.verdict == "holds" for one in about)
             sentence = about[0].claim.sentence.rstrip(".")
-            text += f" {sentence}: holds in {held} of {len(about)} cases."
-    return [text]
+            sentences.append(f"{sentence}: holds in {held} of {len(about)} cases.")
+    sentences.append(
+        "Neighboring patches mostly belong to one object: compare with the probe of positions and "
+        "with the majority class of each image."
+    )
+    return tuple(sentences)
 
 
 def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
@@ -189,7 +198,7 @@ def _left_out(table: pd.DataFrame) -> list[str]:
 
 
 def _warnings(table: pd.DataFrame) -> list[Warned]:
-    flagged = table[table["flags"].str.contains("not_converged")]
+    flagged = table[table["flags"].str.contains("not_converged") & (table["control"] == "none")]
     named = tuple(
         " ".join(str(row[name]) for name in _LABELS) for row in flagged.to_dict("records")
     )

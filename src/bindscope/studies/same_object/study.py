@@ -78,7 +78,7 @@ _figure = partial(FigureEntry.of, _HERE)
 
 STUDY = Study(
     name="same_object",
-    title="Do two patches belong to the same object?",
+    title="Same object",
     section=f"{_HERE}.config:PairSection",
     problems=problems,
     products=add_products,
@@ -103,36 +103,40 @@ STUDY = Study(
         ),
     ),
     figures=(
-        _figure("figures.probes:same_object_layers", "Same object: layer by layer", _measured),
-        _figure("figures.probes:same_object_models", "Same object: model by model", _measured),
-        _figure("figures.probes:same_object_strata", "Same object: two of one class", _by_stratum),
-        _figure("figures.probes:same_object_ranks", "Same object: how many directions", _ranks),
+        _figure("figures.probes:same_object_layers", "Same-object accuracy by layer", _measured),
+        _figure("figures.probes:same_object_models", "Same-object accuracy by model", _measured),
+        _figure(
+            "figures.probes:same_object_strata",
+            "Same-object AUC within a class, by distance",
+            _by_stratum,
+        ),
+        _figure("figures.probes:same_object_ranks", "Same-object accuracy by rank", _ranks),
         _figure(
             "figures.score_maps:same_object_maps",
-            "Same object: what a patch is said to go with",
+            "Same-object probability maps by layer",
             _maps,
         ),
         _figure(
             "figures.geometry:same_object_geometry",
-            "Same object: what scores and tokens are like",
+            "Position, copies and same-object probability by layer",
             _geometry,
         ),
         _figure(
             "figures.geometry:same_object_distance",
-            "Same object: how it falls with distance",
+            "Same-object probability by distance",
             _geometry,
         ),
         _figure(
-            "figures.geometry:same_object_cross_layers", "Same object: across layers", _geometry
+            "figures.geometry:same_object_cross_layers", "Same-object AUC across layers", _geometry
         ),
         _figure(
             "figures.effects:same_object_attention",
-            "Same object: where attention goes",
+            "Attention and same-object probability by layer",
             _edits,
         ),
         _figure(
             "figures.effects:same_object_edits",
-            "Same object: edits of what the probe reads",
+            "Effects of editing the probe subspace",
             _edits,
         ),
     ),

@@ -47,7 +47,7 @@ def together(
         axes.set_ylabel(_LEADS[lead])
         if lead == leads[0]:
             axes.set_title(f"{dataset}: {in_short(verdicts[dataset])}", pad=14)
-    grid.label("what goes with what in [CLS], at least, bits per scene")
+    grid.label("pairing decoded from [CLS], at least, bits per scene")
     marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
     single = handle("one model", marker="o", color=GREY, linestyle="none", markersize=2.5)
     return grid.legend(marks, single, per_row=4)
@@ -69,7 +69,7 @@ def _points(axes: Axes, part: pd.DataFrame, lead: str, look: Mapping[str, Look])
         axes.plot(x[0], y[0], **style, **large)
     zero_line(axes)
     zero_line(axes, vertical=True)
-    reference_line(axes, part["pairing_entropy_bits"].iloc[0], "all there is", vertical=True)
+    reference_line(axes, part["pairing_entropy_bits"].iloc[0], "entropy", vertical=True)
     if lead == LEAD:  # the rival is one for all models, so that what is above it is too
         rival = (part["same_object_accuracy"] - part[lead]).mean()
         reference_line(axes, 100 * (1 - rival), "all\npairs")
@@ -77,12 +77,14 @@ def _points(axes: Axes, part: pd.DataFrame, lead: str, look: Mapping[str, Look])
 
 # How much can be read, and what is used from a layer on, and at it alone: legend, column, look.
 _LINES: Final[dict[str, tuple[str, Look]]] = {
-    "can be read, at least": ("share", {"color": PALETTE[0], "marker": "o"}),
-    "used from here on, by text or question": (
+    "decoded, at least": ("share", {"color": PALETTE[0], "marker": "o"}),
+    "used from this layer on, by text or question": (
         "anew_from", {"color": PALETTE[1], "marker": "s"}
     ),
-    "used from here on, by the question": ("frozen_from", {"color": PALETTE[2], "marker": "^"}),
-    "used here, by the question": (
+    "used from this layer on, by the question": (
+        "frozen_from", {"color": PALETTE[2], "marker": "^"}
+    ),
+    "used at this layer, by the question": (
         "frozen_at",
         {"color": PALETTE[2], "marker": "^", "linestyle": "none", "markerfacecolor": "none"},
     ),

@@ -58,18 +58,26 @@ def _percent(heading: str, source: str, explanation: str) -> Column:
     return Column(f"{heading}, %", source, "number", explanation, "z.1f", True)
 
 
+_CAVEATS = (
+    "A correlation over groups of models does not show that one value causes the other.",
+    "Both values depend on the probes: bits are lower bounds.",
+)
+_USE_CAVEATS = (
+    "Toys are trained on one task: the results do not extend to pretrained models.",
+    "A small bound does not show that a token holds little.",
+)
 _GROUPS = (
     Column("dataset", "dataset", "label"),
     Column("models", "group", "label"),
     Column("networks", "n_models", "number", "that differ in their training seed", "d"),
     Column("[CLS] of layer", "cls_layer"),
-    Column("what goes with what, bits >=", "cls_pairing_bits", "number",
+    Column("pairing, bits ≥", "cls_pairing_bits", "number",
            "lower bound on I(O;Z|M)", interval=True),
-    Column("share", "cls_pairing_ratio", "number", "of H(O|M), all that there is", ".3f"),
+    Column("share", "cls_pairing_ratio", "number", "of the entropy H(O|M)", ".3f"),
     Column("patches of layers", "patch_layer"),
-    _percent("pairs told right", "same_object_accuracy", "by the quadratic probe"),
-    _percent("ahead of positions", "position_lead", "percentage points of accuracy"),
-    _percent("ahead of class and position", "class_position_lead", "percentage points"),
+    _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
+    _percent("gain over positions", "position_lead", "percentage points of accuracy"),
+    _percent("gain over class and position", "class_position_lead", "percentage points"),
 )  # fmt: skip
 _ROWS = (
     *(Column(name, name, "label") for name in ("dataset", "model", "group", "layer")),
@@ -77,14 +85,14 @@ _ROWS = (
         column
         for name, shown in TOKENS.items()
         for column in (
-            Column(f"{shown}, bits >=", f"{name}_pairing_bits", "number",
-                   "lower bound on what goes with what", interval=True),
+            Column(f"{shown}, bits ≥", f"{name}_pairing_bits", "number",
+                   "lower bound on the pairing, I(O;Z|M)", interval=True),
             Column(f"{shown}: status", f"{name}_status"),
         )
     ),
-    _percent("pairs told right", "same_object_accuracy", "by the quadratic probe"),
-    _percent("ahead of positions", "position_lead", "percentage points of accuracy"),
-    _percent("ahead of class and position", "class_position_lead", "percentage points"),
+    _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
+    _percent("gain over positions", "position_lead", "percentage points of accuracy"),
+    _percent("gain over class and position", "class_position_lead", "percentage points"),
     Column("IsSameObject: status", "same_object_status"),
 )  # fmt: skip
 
@@ -103,6 +111,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     both = replace(
         own,
         headline=(*own.headline, *use.headline),
+        caveats=(*own.caveats, *use.caveats)[:3],
         findings=(*own.findings, *use.findings),
         notes=(*own.notes, *use.notes),
         sections=(*own.sections, *use.sections),
@@ -129,6 +138,7 @@ def _correlated(table: pd.DataFrame, verdicts: list[Judged]) -> Chapter:
     return Chapter(
         lead=tuple(in_words(found) for found in verdicts),
         headline=("together",),
+        caveats=_CAVEATS,
         warnings=tuple(_warnings(table)),
         key_numbers=tuple(_key_number(found) for found in verdicts),
         findings=(Finding(_INTRODUCTION),),
@@ -176,29 +186,29 @@ def _in_percent(rows: pd.DataFrame) -> pd.DataFrame:
 # --- Decoded and used ---------------------------------------------------------------------------
 
 _USE = (
-    "Is what can be read also used? Study one reads, layer by layer, how many bits of what goes "
-    "with what the image tokens of a toy vision-language model hold; the study of binding IDs "
-    "replaces the same tokens, from that layer on, by those of the same scene whose things have "
-    "each other's colours, and asks again. Read: the lower bound is significantly above "
-    f"{READABLE:.0%} of all that there is. Used: significantly more than {CHANGED:.0%} of the "
-    "answers go over to the other thing's item (Holm's correction over all layers and toys). "
-    "Toys were trained here on this task alone; "
-    "nothing of this is about models that people use."
+    "Does a model use the pairing that a probe decodes? The binding information study decodes the "
+    "pairing from the image tokens of a toy vision-language model, layer by layer. The binding ID "
+    "study replaces the same tokens, from that layer on, by those of the scene whose objects swap "
+    "colors, and repeats the question. Decoded: the lower bound is significantly above "
+    f"{READABLE:.0%} of the entropy. Used: significantly more than {CHANGED:.0%} of the answers "
+    "change to the other object's item (Holm's correction over all layers and toys). Toys are "
+    "trained on this task only; the results do not extend to other models."
 )
 _HOW_USED = (
-    "Bits are lower bounds: a probe that finds few has not shown that there are few. Image tokens "
-    "are computed before any text, so they do not depend on it; after the last decoder layer no "
-    "attention reads them, whatever they hold. What is replaced is what is read: the pairs of "
-    "colour and shape, while all colours, shapes and places stay. A toy that answers "
-    f"{ANSWERS:.0%} of the questions or fewer cannot show what it does not use."
+    "Bits are lower bounds: a small bound does not show that a token holds little. Image tokens "
+    "are computed before any text and do not depend on it; after the last decoder layer no "
+    "attention reads them. The replacement changes the pairs of color and shape only; colors, "
+    "shapes and positions stay. The test is not possible for a toy that answers "
+    f"{ANSWERS:.0%} of the questions or fewer correctly."
 )
 _USE_COLUMNS = (
     Column("model", "model", "label", "a toy"),
     Column("image tokens", "place", "label"),
-    Column("bits >=", "patches_pairing_bits", "number",
-           "lower bound on what goes with what", interval=True),
-    Column("share", "patches_pairing_ratio", "number", "of H(O|M), all that there is", ".2f"),
-    Column("used from here on", "anew_from", "number", "answers that change, by text or question",
+    Column("bits ≥", "patches_pairing_bits", "number",
+           "lower bound on the pairing, I(O;Z|M)", interval=True),
+    Column("share", "patches_pairing_ratio", "number", "of the entropy H(O|M)", ".2f"),
+    Column("used from this layer on", "anew_from", "number", "answers that change, by text or "
+           "question",
            "+.2f", True),
     Column("by the question", "frozen_from", "number", "answers that change, context frozen",
            "+.2f", True),
@@ -212,12 +222,13 @@ def _use(table: pd.DataFrame) -> Chapter:
     """Say what can be read and is used, a sentence per toy."""
     return Chapter(
         headline=("pairing_use",),
+        caveats=_USE_CAVEATS,
         findings=(Finding(_USE, tuple(_use_sentences(table))),),
         notes=(_HOW_USED,),
         sections=(
             Section(
-                "use", "Can it be read, is it used?",
-                tables=(page_table("Read and used, layer by layer", _USE_COLUMNS, table),),
+                "use", "Decoded and used pairing",
+                tables=(page_table("Decoded and used pairing by layer", _USE_COLUMNS, table),),
             ),
         ),
     )  # fmt: skip

@@ -69,7 +69,7 @@ def _use_figure(graph: Graph, shared: Shared, section: Together) -> Request | No
 
 STUDY = Study(
     name="together",
-    title="Several studies of the same models",
+    title="Studies compared",
     section=f"{_HERE}.config:Together",
     problems=problems,
     products=_products,
@@ -79,10 +79,10 @@ STUDY = Study(
     ),
     figures=(
         FigureEntry.of(
-            _HERE, "figures:together", "What goes with what, and IsSameObject", _figure
+            _HERE, "figures:together", "Pairing in [CLS] against same-object accuracy gain", _figure
         ),
         FigureEntry.of(
-            _HERE, "figures:pairing_use", "What can be read, and what is used", _use_figure
+            _HERE, "figures:pairing_use", "Decoded and used pairing by layer", _use_figure
         ),
     ),
     findings=f"{_HERE}.findings:chapter",

@@ -35,7 +35,7 @@ from bindscope.studies.binding_id.views import (
     summaries,
 )
 
-GROUPS = {"O": "objects", "I": "items", "C": "colours"}
+GROUPS = {"O": "objects", "I": "items", "C": "colors"}
 _SHARES = (-0.04, 1.04)
 _HOLLOW: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"}
 
@@ -65,7 +65,7 @@ def binding_id_positions(table: pd.DataFrame) -> Figure:
     )  # fmt: skip
     for axes in grid.bottom:
         axes.axvline(1.0, color="#666666", linewidth=0.7)
-    grid.label("share of the distance (1: exchanged)", "answers as before", fontsize=7.5)
+    grid.label("fraction of the distance (1: exchanged)", "unchanged answers", fontsize=7.5)
     return grid.legend(look, per_row=columns)
 
 
@@ -81,7 +81,7 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     parts = rows["condition"].str.extract(r"^([OIC])(?: all)?( anew)?$")
     rows = rows.assign(group=parts[0], anew=parts[1].notna())
     look = looks(in_order(rows["name"]))
-    anew = handle("context computed anew", color="#444444", marker="o", **_HOLLOW)
+    anew = handle("context computed again", color="#444444", marker="o", **_HOLLOW)
     entries = [*handles(look), *([anew] if "layers" in sweeps else [])]
     columns, inches = _columns(entries)
     grid = crossed(sweeps, GROUPS, (0.3 + inches, 1.9), sharey=True)
@@ -94,7 +94,7 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
         what = "replaced" if sweep == "layers" else "moved by mean differences"
         axes.set_title(f"{GROUPS[group]} {what}", fontsize=7.5)
         axes.set_ylim(_SHARES)
-    grid.label(y="answers as slots expect", fontsize=7.5)
+    grid.label(y="answers predicted by slot", fontsize=7.5)
     legend_below(grid.figure, entries, columns)
     return grid.figure
 
@@ -185,7 +185,7 @@ def _by_dimension(canvas: Figure | SubFigure, rows: pd.DataFrame) -> None:
                y="share", by="name", apart=0.03, ylim=_SHARES, **more)  # fmt: skip
     for axes in grid.bottom:
         axes.set_xticks(range(len(sizes)), [f"{size:.0f}" for size in sizes])
-    grid.label("dimensions", "answers as slots expect", fontsize=7.5)
+    grid.label("dimensions", "answers predicted by slot", fontsize=7.5)
     ways = {_WORDS[way]: {"color": "#444444", "marker": "o", **_WAYS[way]} for way in _WAYS}
     grid.legend(look, *handles(ways), per_row=3)
 
@@ -207,8 +207,8 @@ def _maps(canvas: Figure | SubFigure, rows: pd.DataFrame, models: list[str]) -> 
         )  # fmt: skip
         if name == models[0]:
             axes.set_title(ANSWERS[answer], fontsize=8)
-    towards = [f"{name}\ntowards the third" for name in models]
-    grid.label("towards the second", towards, fontsize=7)
+    towards = [f"{name}\ntoward the third" for name in models]
+    grid.label("toward the second", towards, fontsize=7)
     share_bar(canvas, image, list(grid.panels.values()))
 
 
@@ -233,7 +233,7 @@ def binding_id_mixture(table: pd.DataFrame) -> Figure:
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=7)
     axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.invert_yaxis()
-    axes.set_xlabel("share of the answers", fontsize=7.5)
+    axes.set_xlabel("fraction of answers", fontsize=7.5)
     values_along_x(axes)
     legend_below(canvas, [Patch(color=colour, label=word) for colour, word in ACCOUNTS.values()], 4)
     return canvas

@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.views import (
 
 MOST_MODELS = 12
 _CONDITIONS = ("none", "O0", "O all", "I0", "I all", "C0", "C all")
-_REPLACED = {"O": "objects", "I": "items", "C": "colours"}
+_REPLACED = {"O": "objects", "I": "items", "C": "colors"}
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -86,7 +86,7 @@ def _answers(axes: Axes, rows: pd.DataFrame, first: bool, last: bool) -> Any:
 def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
     """Put the scale of maps of shares beside them."""
     bar = canvas.colorbar(image, ax=panels, fraction=0.02, aspect=30, pad=0.01)
-    bar.set_label("share of rows", fontsize=7.5)
+    bar.set_label("fraction of rows", fontsize=7.5)
     bar.outline.set_visible(False)
 
 
@@ -94,9 +94,9 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what the panels of `binding_id_mean` show: a row per condition, a column per model."""
     found = {}
     for experiment, title, column in (
-        ("mean", "Mean differences added:\nanswers as before", "own"),
-        ("nulls", "As long, but no mean differences:\nanswers as before", "share"),
-        ("signatures", "Tokens replaced:\nanswers that slots expect", "share"),
+        ("mean", "Mean differences added:\nunchanged answers", "own"),
+        ("nulls", "Other vectors of the same length:\nunchanged answers", "share"),
+        ("signatures", "Tokens replaced:\nanswers predicted by slot", "share"),
     ):
         if experiment in set(table["experiment"]):
             rows = named(summaries(table, experiment))
@@ -131,7 +131,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
 
 def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
     n_models = frame.shape[1]
-    size, many = 6.5 if n_models <= 9 else 5.3, n_models > 5
+    size, many = 6.5 if n_models <= 9 else 6, n_models > 5
     heat_map(
         axes, frame, rows=list(frame.index), size=7, number_size=size,
         numbers=lambda value: (f"{value:.2f}", "white" if value > 0.6 else "black"),
@@ -144,8 +144,8 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
 MOST_NUMBERS = 24  # heads of a model whose maps have room for numbers
 _HEADS = {
     "effect": ("{} hidden:\nlead lost", "Oranges"),
-    "last": ("{}: where the\nlast token looks", "Blues"),
-    "question": ("{}: where all\nits tokens look", "Blues"),
+    "last": ("{}: attention of\nthe last token", "Blues"),
+    "question": ("{}: attention of\nall tokens", "Blues"),
 }
 
 
@@ -194,16 +194,16 @@ def _head_map(axes: Axes, rows: pd.DataFrame, what: str) -> None:
     wide = single.pivot(index="layer", columns="head", values=what).to_numpy(float)
     if what == "effect":
         (whole,) = rows_with(rows, layer=ALL, head=ALL)["change"]
-        axes.set_xlabel(f"all heads: {whole:+.2f} of answers", fontsize=5.5)
+        axes.set_xlabel(f"all heads: {whole:+.2f} of answers", fontsize=6)
         if not costly(rows):
             wide = np.full_like(wide, np.nan)
     few = wide.size <= MOST_NUMBERS
-    heat_map(axes, wide, numbers=_number if few else None, number_size=5, cmap=_HEADS[what][1],
+    heat_map(axes, wide, numbers=_number if few else None, number_size=6, cmap=_HEADS[what][1],
              origin="lower")  # fmt: skip
     axes.set_facecolor("#DDDDDD")
     for ticks, n in zip((axes.set_yticks, axes.set_xticks), wide.shape, strict=True):
         ticks(range(0, n, max(1, -(-n // 8))))
-    axes.tick_params(labelsize=5.5, pad=1)
+    axes.tick_params(labelsize=6, pad=1)
 
 
 def _number(value: float) -> tuple[str, str]:

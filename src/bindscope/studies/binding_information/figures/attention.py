@@ -125,7 +125,7 @@ def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:
     axes.set_ylim(len(maps) - 0.4, -0.7)
     axes.set_xlim(0, 1)
     axes.set_xticks(np.linspace(0, 1, 6), [f"{100 * x:.0f} %" for x in np.linspace(0, 1, 6)])
-    axes.set_xlabel("share of an object's attention that lies on the object's own patches")
+    axes.set_xlabel("fraction of attention on the object's own patches")
     figure.legend(
         handles=[
             handle("mean", marker="o", color=BLUE, linestyle="none"),

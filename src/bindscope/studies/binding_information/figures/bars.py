@@ -182,7 +182,7 @@ def natural(
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
     for axes, label in zip(grid.bottom, _QUANTITIES, strict=True):
         axes.set_xlabel(label)
-    squares = [handle("same, over the paper's prior", **_ASSIGNED)]
+    squares = [handle("same, with that paper's prior", **_ASSIGNED)]
     further = squares if rows["assignment_bits"].notna().any() else []
     bar_legend(grid.figure, rows, map(family_shown, families), further, marks)
     note_above(grid.figure, note)

@@ -242,7 +242,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
             axes.text(
                 j, i, f"{value:z.2f}".replace("-", "\u2212"), ha="center", va="center",
-                fontsize=6 if columns <= 6 else 5.5, color="white" if dark else "#1A1A1A",
+                fontsize=6, color="white" if dark else "#1A1A1A",
             )  # fmt: skip
     return image
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.facets import Grid, Look, coloured, crossed, facets, wrapped
-from bindscope.figures.figure import NothingToDrawError, figure, some
+from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
     handle,
@@ -97,7 +97,7 @@ def _curves(
 def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
     """Return the legend's entries of what solid and dashed lines mean."""
     solid = handle("lower bound, 95 % interval", color=INK)
-    dashed = handle("paper's estimate", color=INK, **_DASHES)
+    dashed = handle("binding problem paper's estimate", color=INK, **_DASHES)
     return [solid, dashed] if rows[PAPER].notna().any() else [solid]
 
 
@@ -124,10 +124,8 @@ def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """F2: beta* by layer, a panel per dataset, token input and probe family, a curve per model."""
     curve = ["dataset", "model", "tokens", "probe"]
     rows = over_seeds(read_alike(measured(table, known_answer=False)))
-    rows = rows[rows[BOUND].notna()]
-    if len(rows):
-        rows = rows[rows.groupby(curve)["layer"].transform("nunique") > 1]
-    some(rows, "No model was measured at more than one layer.")
+    few = "No model was measured at three layers or more."
+    rows = curves_of(rows[rows[BOUND].notna()], curve, "layer", few)
     rows = rows.assign(x=layer_places(rows), line=rows["model"], dataset_line="")
     rows = _in(rows.sort_values([*curve, "x"], kind="stable"), "share")
     look = looks(name_order(rows["model"], models))

@@ -1,4 +1,4 @@
-"""The headline: what occurs, how many, what goes with what, by model and layer by layer."""
+"""The headline: features, counts and pairing, by model and by layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 
 from bindscope.figures.colours import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
-from bindscope.figures.figure import NothingToDrawError, figure, some
+from bindscope.figures.figure import NothingToDrawError, curves_of, figure
 from bindscope.figures.style import handle, legend_below, zero_line
 from bindscope.report.chapter import number
 from bindscope.studies.binding_information.figures.shared import (
@@ -77,12 +77,12 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     for name, axes in grid.panels.items():
         _panel(axes, name, of[name], table, models)
     entries: list[Any] = [
-        Patch(label="all there is to know", **_OUTLINE),
-        Patch(color=GREY, label="at least so much was read (≥)"),
+        Patch(label="entropy", **_OUTLINE),
+        Patch(color=GREY, label="decoded, at least (≥)"),
     ]
     if len(found.rows) and (found.rows["n_models"] > 1).any():
-        entries.append(handle("one training seed", **_SEED))
-        entries.append(handle("95 % interval over them", color=INK, linewidth=1.2))
+        entries.append(handle("training seed", **_SEED))
+        entries.append(handle("95 % interval over training seeds", color=INK, linewidth=1.2))
     entries += assumed_entry(found.rows) if len(found.rows) else []
     legend_below(grid.figure, entries, 4)
     return grid.figure
@@ -110,7 +110,7 @@ def _panel(
     empty = _unquoted(found)
     y, ticks = 0, []
     for token in token_order([*found.rows["tokens"], *empty["tokens"]]):
-        words = f"read from {tokens_shown(token).words}"
+        words = f"decoded from {tokens_shown(token).words}"
         axes.text(0, y + 0.12, words, va="center", fontsize=8, fontweight="bold")
         rows = found.rows[found.rows["tokens"] == token]
         left_out = empty[empty["tokens"] == token]
@@ -148,11 +148,11 @@ def _boxes(like: Record) -> list[_Box]:
 def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None:
     """Name the dataset and the parts above their boxes, with the bits that there are."""
     whole = number(like["h_object_bits"])
-    axes.set_title(f"{dataset}: {whole} bits say which objects a scene has", pad=29)
+    axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
     above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
     without = [part.shown for part in parts_of(like) if part not in drawn]
-    note = "".join(f"{part.name}: 0 bits, what occurs implies it" for part in without)
+    note = "".join(f"{part.name}: 0 bits, implied by the features" for part in without)
     above(note, (1, 1), xycoords="axes fraction", xytext=(0, 30), ha="right", fontsize=7.5,
           color="#444444")  # fmt: skip
     for part, left, bits in boxes:
@@ -215,8 +215,8 @@ def _label(name: str, quoted: pd.DataFrame, found: Quotes, token: str) -> str:
 # --- Layer by layer -----------------------------------------------------------------------------
 
 _COLUMNS = 7
-_NAME_WIDTH = 13  # characters of a panel's name in a line
-_DASHES = {"what occurs": "-", "how many": (0, (4, 1.5))}
+_NAME_WIDTH = 15  # characters of a panel's name in a line
+_DASHES = {"features": "-", "counts": (0, (4, 1.5))}
 
 
 def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
@@ -254,11 +254,10 @@ def parts_layers(
     interval over them as a band. A layer whose fits may not be quoted has no point.
     """
     found = quotes(table, models, last=False)
-    rows = found.rows
-    if len(rows):
-        curves = rows.groupby(["dataset", "model", "tokens"])
-        rows = rows[curves["layer"].transform("nunique") > 1]
-    some(rows, "No model has best rows (chained probes) at more than one layer.")
+    rows = curves_of(
+        found.rows, ["dataset", "model", "tokens"], "layer",
+        "No model has best rows (chained probes) at three layers or more.",
+    )  # fmt: skip
     rows = rows.assign(x=layer_places(rows), line_of=rows["dataset"] + "\n" + rows["tokens"])
     lines = {
         f"{dataset}\n{token}": (dataset, token)
@@ -275,10 +274,10 @@ def parts_layers(
         if len(own):
             _dots(axes, own, found.single, look)
         if line == next(iter(lines)):
-            axes.set_title(fill(name, _NAME_WIDTH), fontsize=8)
+            axes.set_title(fill(name, _NAME_WIDTH, break_long_words=False), fontsize=8)
     heads = [
         f"{marked(dataset, rests_on_one(tidy[tidy['line_of'] == line]))}\n"
-        f"{tokens_shown(token).name}\nread at least, %"
+        f"{tokens_shown(token).name}\ndecoded, at least, %"
         for line, (dataset, token) in lines.items()
     ]
     grid.label(y=heads * len(grid.left), fontsize=7.5)
@@ -286,7 +285,7 @@ def parts_layers(
     for axes in grid.bottom:
         axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 4))))
     grid.label("layer")
-    seeds = handle("seeds; band: 95 % over them", marker=".", color=INK, linestyle="")
+    seeds = handle("training seeds; band: 95 % interval", marker=".", color=INK, linestyle="")
     return grid.legend(look, *([seeds] if (rows["n_models"] > 1).any() else []), per_row=4)
 
 

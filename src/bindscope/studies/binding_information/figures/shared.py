@@ -122,7 +122,11 @@ def bar_legend(
     entries = [
         *(Patch(color=shown.colour, alpha=0.85, label=shown.name) for shown in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
-        *([handle("paper's estimate", **_PAPER)] if rows["binding_bits"].notna().any() else []),
+        *(
+            [handle("binding problem paper's estimate", **_PAPER)]
+            if rows["binding_bits"].notna().any()
+            else []
+        ),
         *further,
         *paper_entry(marks),
         *assumed_entry(rows),

@@ -33,7 +33,7 @@ from bindscope.tables.rows import read_rows
 
 Rows = Sequence[Mapping[str, Any]]
 TARGETS = {
-    "object": "O, the paper's probe",
+    "object": "O, plain probe",
     "chained": "F, counts, O: chained, anchored",
 }
 _OF_TOKENS = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # others are solid
@@ -158,9 +158,9 @@ _CURVE = ["dataset", "model", "layer", "tokens", "probe"]
 # The chain's parts; what is the sum of the last two stands in for them where they are not told
 # apart.
 _PARTS = {
-    "feature": "what occurs",
-    "counts": "how many",
-    "pairing": "what goes with what",
+    "feature": "features",
+    "counts": "counts",
+    "pairing": "pairing",
     "conditional": "how many, and what with what",
 }
 _SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
@@ -198,9 +198,9 @@ def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     grid.label("training scenes", of_rows)
     marks = [
         handle("lower bound, 95 % interval", color=INK),
-        handle("extrapolated to scenes without end", color=INK, linestyle=_DASHES, linewidth=1),
-        handle("saved by the prequential code", color=INK, **_SAVED),
-        handle("entropy: all there is", color=GREY, linestyle=":"),
+        handle("extrapolated asymptote", color=INK, linestyle=_DASHES, linewidth=1),
+        handle("prequential code", color=INK, **_SAVED),
+        handle("entropy", color=GREY, linestyle=":"),
     ]
     return grid.legend(look, *marks, per_row=3)
 

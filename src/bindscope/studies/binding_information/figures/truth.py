@@ -44,8 +44,8 @@ QUANTITIES: Mapping[str, Names] = {
         "truth_conditional_bits", "conditional_binding_bits",
         "conditional_binding_lower_bound_bits",
     ),
-    "how many": ("truth_count_bits", None, "count_lower_bound_bits"),
-    "what goes with what": ("truth_pairing_bits", None, "pairing_lower_bound_bits"),
+    "counts": ("truth_count_bits", None, "count_lower_bound_bits"),
+    "pairing": ("truth_pairing_bits", None, "pairing_lower_bound_bits"),
 }  # fmt: skip
 _TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
 
@@ -77,14 +77,14 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         above.set_title(name, fontsize=8.5)
         above.set_xlabel("truth, bits")
         _errors(below, known, encoders, families, of)
-    grid.label("minus truth, bits", ("estimate, bits per scene", "estimate"))
+    grid.label("estimate minus truth, bits", ("estimate, bits per scene", "encoder"))
     grid.left[1].set_yticks(range(len(encoders)), encoders)
     grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
     entries = {family_shown(f).name: {"marker": "s", "color": family_shown(f).colour,
                                       "linestyle": "none"} for f in families}  # fmt: skip
-    entries["paper's estimate"] = {"markerfacecolor": "white", **circle}
-    return grid.legend({**entries, "our lower bound": circle, "the truth": _TRUE}, per_row=7)
+    entries["binding problem paper's estimate"] = {"markerfacecolor": "white", **circle}
+    return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
 
 
 def _scatter(axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names) -> None:
@@ -162,10 +162,10 @@ def histogram(
     for name, axes in grid.panels.items():
         own = ours[ours["dataset"] == name]
         _numbers(axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], own)
-    grid.label("β*, share of H(O|F): counts and what goes with what together, %")
+    grid.label("β*, fraction of H(O|F): counts and pairing together, %")
     grid.bottom[0].set_xlim(-2, 102)
     entries = [
-        handle("the paper's number", linestyle="none", **PAPER_MARK),
+        handle("published value", linestyle="none", **PAPER_MARK),
         handle("counting alone, exact", color=AMBER, linewidth=2),
         *([handle("paper's estimate in this run", **_OURS)] if len(ours) else []),
     ]

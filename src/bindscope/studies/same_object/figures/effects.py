@@ -74,20 +74,20 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
             axes.set_title(title, fontsize=8)
         ticks = mean[mean["panel"] == title].drop_duplicates("layer").sort_values("x")
         axes.set_xticks(ticks["x"], ticks["layer"])
-    grid.label("layer that the probe reads", (
+    grid.label("layer of the probe", (
         "correlation of attention and\nprobe over pairs of patches",
-        "share of attention on\nthe same object, %",
+        "fraction of attention on\nthe same object, %",
     ))  # fmt: skip
     return grid.legend({**correlations, **_HEADS, **_SHARE, **_UNIFORM}, per_row=3)
 
 
 _SUBSPACES = {
-    "beyond": ("probe, outside class and position", BLUE, "o"),
-    "probe": ("all that the probe reads", INK, "X"),
+    "beyond": ("probe subspace, outside class and position", BLUE, "o"),
+    "probe": ("whole probe subspace", INK, "X"),
     "random": ("random directions", GREY, "s"),
     "matched": ("random ones of as much variance", GREEN, "v"),
     "variance": ("directions of most variance, moved as far", AMBER, "^"),
-    "mean": ("towards the mean token, moved as far", PINK, "D"),
+    "mean": ("toward the mean token, moved as far", PINK, "D"),
 }
 _LOSS = "pretraining_loss_change"  # of other units and sizes from one objective to the next
 _MEASURES = {

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, broken, facets, lines, wrapped
-from bindscope.figures.figure import NothingToDrawError, figure, some
+from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
@@ -59,12 +59,12 @@ _FAMILIES: Final = {
         "quadratic + position", "the quadratic probe with positions", BLUE, "^"
     ),
     "cosine": Shown("cosine", "the cosine", AMBER, ">"),
-    "position": Shown("position alone", "the probe of positions alone", INK, ""),
+    "position": Shown("positions only", "the probe of positions alone", INK, ""),
 }
 FAMILY_ORDER: Final = tuple(_FAMILIES)
 # Column, name in legends, how it is drawn.
 LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
-    ("class_oracle_accuracy", "knowing the classes", {"linestyle": (0, (6, 2)), "color": PINK}),
+    ("class_oracle_accuracy", "true classes", {"linestyle": (0, (6, 2)), "color": PINK}),
     (
         "image_majority_accuracy",
         "majority of each image",
@@ -116,7 +116,7 @@ def _families(rows: pd.DataFrame) -> dict[str, Look]:
 
 def _rivals(positions: pd.DataFrame) -> list[Any]:
     """Return legend entries of what reads no token."""
-    alone = [handle("position alone", **_POSITION)] if len(positions) else []
+    alone = [handle("positions only", **_POSITION)] if len(positions) else []
     return [*alone, *(handle(name, linewidth=1.0, **look) for _, name, look in LINES)]
 
 
@@ -131,7 +131,8 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
 def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
     found = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
-    curves = _by_panel(some(found, "No probe of pairs read tokens of a model."), models)
+    few = "No probe of pairs read three layers of a model or more."
+    curves = _by_panel(curves_of(found, ["dataset", "group", "probe"], "layer", few), models)
     positions = of_positions(table)
     names = dict.fromkeys(curves["panel"])
     grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
@@ -259,7 +260,7 @@ def same_object_strata(
     grid.label("distance in patches", "area under ROC within images,\npairs of one class")
     for axes in grid.bottom:
         axes.set_xticks(range(len(bins)), bins, fontsize=7)
-    alone = [handle("position alone", **_POSITION)] if len(positions) else []
+    alone = [handle("positions only", **_POSITION)] if len(positions) else []
     return grid.legend(_families(rows), *alone, handle("chance", color=GREY, linewidth=0.8))
 
 
