@@ -19,10 +19,10 @@ RECT = re.compile(
 
 def test_lines_bars_intervals_and_cells_say_their_values() -> None:
     figure = new_figure(3)
-    left, middle, right = figure.subplots(1, 3)
-    left.plot([1, 2], [0.25, -0.5], marker="o", color="#0072B2")
-    left.axhline(0.1)
-    left.set(title="a panel", xlabel="layer", ylabel="bits")
+    panel, middle, right = figure.subplots(1, 3)
+    panel.plot([1, 2], [0.25, -0.5], marker="o", color="#0072B2")
+    panel.axhline(0.1)
+    panel.set(title="a panel", xlabel="layer", ylabel="bits")
     middle.barh([0, 1], [3, 4])
     middle.plot([2.5, 3.5], [0, 0], color="#1A1A1A")
     middle.set_yticks([0, 1], ["first", "second"])
@@ -41,8 +41,8 @@ def test_lines_bars_intervals_and_cells_say_their_values() -> None:
 
 def test_long_lines_have_few_marks_and_images_none() -> None:
     figure = new_figure(3)
-    left, right = figure.subplots(1, 2)
-    left.plot(np.arange(5000), np.arange(5000))
+    panel, right = figure.subplots(1, 2)
+    panel.plot(np.arange(5000), np.arange(5000))
     right.imshow(np.zeros((20, 20, 3)))
     assert len(collect_marks(figure)) == 60
 

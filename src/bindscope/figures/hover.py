@@ -213,7 +213,7 @@ def _ticks(axis: Axis) -> dict[float, str]:
         return {}
     return {
         float(at): " ".join(str(t).split())
-        for at, t in zip(locator.locs, formatter.seq, strict=False)
+        for at, t in zip(locator.tick_values(0.0, 1.0), formatter.seq, strict=False)
     }
 
 

@@ -170,7 +170,7 @@ def _laid_out(part: Part) -> dict[str, Any]:
         for figure in part.figures
         if figure.name not in placed
     ]
-    sections = [
+    sections: list[dict[str, Any]] = [
         {
             "anchor": f"{part.name}-{section.name}",
             "content": section,

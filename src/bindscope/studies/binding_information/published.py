@@ -150,7 +150,8 @@ def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> s
     first = rows.iloc[0]
     numbers = ", ".join(f"{row.probe} {row.value:.1f}" for row in rows.itertuples())
     return (
-        f"The paper ({first['table']}), {slug(first['model'])} on {first['dataset']}: {numbers} "
+        f"Binding problem paper ({first['table']}), {slug(first['model'])} on "
+        f"{first['dataset']}: {numbers} "
         "bits. Not comparable with this run, which has other scenes or models."
     )
 
@@ -211,7 +212,7 @@ def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
         if not at and number != row["note"]:
             number += f" ({row['note']})"
         reported.append(f"{where}{', ' if at else ''}{at}: beta* {number}")
-    text = f"The paper ({trends['source'].iloc[0]}): {'; '.join(reported)}."
+    text = f"Binding problem paper ({trends['source'].iloc[0]}): {'; '.join(reported)}."
     if len(marks):
         return f"{text} Its probe is not stated; stars on [CLS] show the numbers."
     return f"{text} Not comparable with this run, which has other scenes or models."

@@ -133,7 +133,8 @@ def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:
     if number is None:
         return ""
     text = (
-        f"The paper ({number['table']}), {slug(number['model'])} on {number['dataset']}: the "
+        f"Binding problem paper ({number['table']}), {slug(number['model'])} on "
+        f"{number['dataset']}: the "
         f"shared quadratic probe loses {number['value']:+.1f} bits."
     )
     return text if comparable else f"{text} Not comparable: other scenes or another model here."
