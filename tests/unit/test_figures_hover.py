@@ -26,13 +26,14 @@ def test_lines_bars_intervals_and_cells_say_their_values() -> None:
     middle.barh([0, 1], [3, 4])
     middle.plot([2.5, 3.5], [0, 0], color="#1A1A1A")
     middle.set_yticks([0, 1], ["first", "second"])
+    middle.set_xlabel("count")
     right.imshow(np.array([[0.5, np.nan]]))
     right.set_xticks([0, 1], ["A", "B"])
     legend_below(figure, [handle("linear", marker="o", color="#0072B2")])
     texts = [mark.text for mark in collect_marks(figure)]
     assert texts == [
-        "a panel, linear: layer 1, bits 0.25", "a panel, linear: layer 2, bits \u22120.5",
-        "first: 3", "second: 4", "first: 2.5 to 3.5", "A: 0.5",
+        "a panel, linear: layer 1; bits 0.25", "a panel, linear: layer 2; bits \u22120.5",
+        "first: count 3", "second: count 4", "first: 2.5 to 3.5", "A: 0.5",
     ]  # fmt: skip
     names = [mark.names for mark in collect_marks(figure)]
     assert names[0] == ("a panel", "linear")

@@ -170,7 +170,7 @@ def _of_lines(axes: Axes, series: _Series) -> Iterator[Mark]:
                 not row
             )
             names = (_title(axes), row, column, series.name(line))
-            text = ", ".join(word.strip() for word in words)
+            text = "; ".join(word.strip() for word in words)
             yield _mark(((x, y), (x, y)), axes, names, text, line)
 
 
@@ -197,13 +197,16 @@ def _title(axes: Axes) -> str:
 
 
 def _axis_label(axes: Axes, which: str) -> str:
-    """Return an axis's label, or that of the panels that share it."""
+    """Return an axis's label, that of the panels that share it, or the only one of the figure."""
     shared = axes.get_shared_x_axes() if which == "x" else axes.get_shared_y_axes()
     for panel in (axes, *shared.get_siblings(axes)):
         label = panel.get_xlabel() if which == "x" else panel.get_ylabel()
         if label:
             return " ".join(str(label).split())
-    return ""
+    panels = axes.figure.axes
+    labels = {panel.get_xlabel() if which == "x" else panel.get_ylabel() for panel in panels}
+    labels.discard("")
+    return " ".join(str(labels.pop()).split()) if len(labels) == 1 else ""
 
 
 def _ticks(axis: Axis) -> dict[float, str]:
