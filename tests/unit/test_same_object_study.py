@@ -379,8 +379,11 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     of_strata = Inputs(
         {"table": [shown(STRATA, strata, tmp_path, "strata")], "scores": [scores]}, content
     )
+    deeper = [table[table["layer"] == "0"].assign(layer=layer) for layer in ("1", "2")]
+    layers = shown(SAME_OBJECT, pd.concat([table, *deeper]), tmp_path, "layers")
+    assert "three layers" in reason(same_object_layers, **same_object_layers.read(of_table))
     for figure, inputs in (
-        (same_object_layers, of_table),
+        (same_object_layers, Inputs({"table": [layers]}, content, published)),
         (same_object_models, of_table),
         (same_object_strata, of_strata),
     ):

@@ -20,7 +20,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedFormatter, FixedLocator
+from matplotlib.ticker import FixedLocator, ScalarFormatter
 from matplotlib.transforms import Bbox
 
 MOST_POINTS: Final = 60  # of a line; of longer ones so many, evenly
@@ -212,12 +212,11 @@ def _axis_label(axes: Axes, which: str) -> str:
 def _ticks(axis: Axis) -> dict[float, str]:
     """Return the names of an axis that has names instead of numbers."""
     locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
-    if not isinstance(locator, FixedLocator) or not isinstance(formatter, FixedFormatter):
+    if not isinstance(locator, FixedLocator) or isinstance(formatter, ScalarFormatter):
         return {}
-    return {
-        float(at): " ".join(str(t).split())
-        for at, t in zip(locator.tick_values(0.0, 1.0), formatter.seq, strict=False)
-    }
+    places = [float(place) for place in locator.tick_values(0.0, 1.0)]
+    names = [" ".join(str(formatter(place, i)).split()) for i, place in enumerate(places)]
+    return dict(zip(places, names, strict=True))
 
 
 def _tick_at(ticks: dict[float, str], place: float) -> str:
