@@ -82,7 +82,7 @@ def test_the_lead_says_where_most_and_where_least_is_read():
         "belongs to which shape) in 3 vision transformers trained to classify the objects "
         "(objects), and ≥ 1.60 in 3 vision transformers trained to classify the features "
     )
-    assert lead.endswith("(features) (scenes of matching, last layer).")
+    assert lead.endswith("(features), on scenes of matching (last layer).")
 
 
 def test_three_caveats_that_follow_from_the_table():

@@ -136,7 +136,7 @@ def lead(about: Told) -> tuple[str, ...]:
     )
     if len(ordered) > 1:
         text += f", and {_amount(least, part)} in {_named(about, least)}"
-    return (f"{text} (scenes of {first['dataset']}, last layer).",)
+    return (f"{text}, on scenes of {first['dataset']} (last layer).",)
 
 
 def caveats(about: Told) -> tuple[str, ...]:
