@@ -95,7 +95,7 @@ def toy(folder):
         introduction=Markup("<p>An <em>introduction</em>.</p>"),
         warnings=(Warned("bent: not straight", ("short, layer 2",)),),
         key_numbers=(KeyNumber("3.1", "cm", "the longest"),),
-        findings=(Finding("There are two:", (("long", " is long."), ("<short>", " is short."))),),
+        findings=(Finding("There are two:", (("long", ": is long."), ("<short>", "is short."))),),
         notes=("Two are few.",),
         headline=("overview", "never-drawn"),
         caveats=("It is only a toy.",),

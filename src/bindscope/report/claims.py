@@ -23,6 +23,9 @@ _COLUMNS = (
 )
 
 
+MOST_PLACES = 4  # that a sentence lists; the table of claims has all
+
+
 def read_rates(path: str) -> pd.DataFrame:
     """Read how often claims are made of planted cases (`resources/reference/claims.csv`)."""
     return pd.read_csv(Path(path))
@@ -39,7 +42,7 @@ def weakest_impostor(rates: pd.DataFrame, study: str, claim: str) -> str:
 
 
 def claims_findings(judgments: Sequence[Judgment], lead: str) -> tuple[Finding, ...]:
-    """Say of each claim in how many places it holds, and where; nothing if none was judged.
+    """Say of each claim where it holds, the first places; nothing if none was judged.
 
     Parameters
     ----------
@@ -55,7 +58,9 @@ def claims_findings(judgments: Sequence[Judgment], lead: str) -> tuple[Finding, 
         for verdict in VERDICTS:
             here = [_in_short(one) for one in about if one.verdict == verdict]
             if here:
-                texts.append(f"{verdict}: {', '.join(here)}")
+                more = len(here) - MOST_PLACES
+                listed = ", ".join(here[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+                texts.append(f"{verdict}: {listed}")
         points.append((sentence, "; ".join(texts) + "."))
     return (Finding(lead, tuple(points)),) if points else ()
 
