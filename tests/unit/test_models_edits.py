@@ -144,7 +144,7 @@ def test_the_rest_of_a_library_runs_on_the_edited_stream() -> None:
 
 def test_maps_and_tuples_are_put_back_as_they_were() -> None:
     model = network()
-    module = model._module
+    module = model.network
     with torch.no_grad():
         cells = module.stem(PIXELS)
         assert cells.shape == (2, 4, 4, 4)

@@ -127,7 +127,7 @@ def as_tokens(feature_map: Tensor) -> Tensor:
 
 def twin(model: HookedModule, module: nn.Module) -> Any:
     """The same weights in a module that no hook has touched."""
-    module.load_state_dict(model._module.state_dict())
+    module.load_state_dict(model.network.state_dict())
     return module.eval()
 
 
@@ -175,7 +175,7 @@ def test_a_grid_that_is_no_square() -> None:
 def test_the_pass_ends_with_the_last_layer_asked_for() -> None:
     model = load("make_cnn", "stem", "wide")
     ran = []
-    model._module.wide.register_forward_hook(lambda *_: ran.append("wide"))
+    model.network.wide.register_forward_hook(lambda *_: ran.append("wide"))
     assert list(tokens(model, [1])) == [1]
     assert not ran
     assert list(tokens(model, [2, 1, 2])) == [1, 2]
@@ -187,7 +187,7 @@ def test_weights_follow_from_the_seed_and_are_frozen() -> None:
     one, same, other = (load("make_cnn", "stem", seed=seed).weights_sha256 for seed in (1, 1, 2))
     assert one == same != other
     state = torch.get_rng_state()
-    module = load("make_cnn", "stem")._module
+    module = load("make_cnn", "stem").network
     assert torch.equal(state, torch.get_rng_state())
     assert not module.training
     assert not any(weight.requires_grad for weight in module.parameters())
@@ -236,14 +236,14 @@ def test_a_timm_transformer_is_what_its_own_adapter_gives() -> None:
                    seed=7, input_px=32, overrides=options), None, "cpu",
     )  # fmt: skip
     adapted: Any = adapter
-    adapted.blocks[0].load_state_dict(model._module.blocks[0].state_dict())
+    adapted.blocks[0].load_state_dict(model.network.blocks[0].state_dict())
     assert model.token_map == adapter.token_map
     x = model.preprocess(pixels())
     torch.testing.assert_close(x, adapter.preprocess(pixels()))
     assert [layer for layer, _ in model.residual_stream(x, [2, 1])] == [1, 2]
     with torch.inference_mode():
         seen: Any = dict(model.residual_stream(x, [1, 2]))
-        direct = model._module.blocks[1](seen[1])
+        direct = model.network.blocks[1](seen[1])
     torch.testing.assert_close(seen[2], direct)
 
 

@@ -98,6 +98,7 @@ def frozen(
     return FrozenViT(
         where=where,
         forward=vit,
+        network=vit,
         blocks=list(vit.blocks),
         norm=vit.norm,
         transform=transform(px),

@@ -153,6 +153,7 @@ def load(
     return FrozenViT(
         where=where,
         forward=forward,
+        network=model,
         blocks=list(model.get_submodule(family.blocks)),
         norm=model.get_submodule(family.norm),
         transform=transform(processor, family, px, where),

@@ -67,8 +67,8 @@ class HookedModule:
         scene_px: int | None,
     ) -> None:
         freeze(module, device)
-        self._where, self._module, self._device = where, module, device
-        self._submodules = _submodules(module, config.modules, where)
+        self._where, self.network, self._device = where, module, device
+        self.blocks = _submodules(module, config.modules, where)
         side = config.transform.input_px or scene_px
         if side is None:
             raise ModelError(
@@ -120,7 +120,7 @@ class HookedModule:
 
         if wanted:
             with grad_mode(gradients), suppress(_Captured), self._hooks({*wanted, *edits}, keep):
-                self._module(pixels)
+                self.network(pixels)
         for layer in wanted:
             yield layer, found.pop(layer)
 
@@ -151,13 +151,13 @@ class HookedModule:
         if blocks:
             with ExitStack() as stack:
                 for block in blocks:
-                    hook = self._submodules[block - 1].register_forward_pre_hook(opener(block))
+                    hook = self.blocks[block - 1].register_forward_pre_hook(opener(block))
                     stack.callback(hook.remove)
                 stack.enter_context(suppress(_Captured))
                 stack.enter_context(self._hooks({*blocks, *edits}, close))
                 stack.enter_context(torch.no_grad())
                 stack.enter_context(recorder)
-                self._module(pixels)
+                self.network(pixels)
         for block in blocks:
             yield block, recorder.take(block)
 
@@ -182,7 +182,7 @@ class HookedModule:
                     list(seen), lambda layer, output: seen[layer].append(_shape(_first(output)))
                 ),
             ):
-                self._module(pixels)
+                self.network(pixels)
         except ModelError:
             raise
         except Exception as error:
@@ -216,7 +216,7 @@ class HookedModule:
 
         with ExitStack() as stack:
             for layer in layers:
-                handle = self._submodules[layer - 1].register_forward_hook(hook(layer))
+                handle = self.blocks[layer - 1].register_forward_hook(hook(layer))
                 stack.callback(handle.remove)
             yield
 

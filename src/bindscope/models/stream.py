@@ -40,8 +40,8 @@ class FrozenViT:
         The model in words, for errors.
     forward
         The library's own pass: pixels (B, 3, px, px) to tokens after the final norm.
-    blocks, norm
-        The blocks in order, and the final norm, that `forward` goes through.
+    network, blocks, norm
+        The network, and its blocks in order and its final norm, that `forward` goes through.
     transform, token_map, dim, revision, weights_sha256
         As in `Model`.
     device, precision
@@ -50,6 +50,7 @@ class FrozenViT:
 
     where: str
     forward: Callable[[Tensor], Tensor]
+    network: nn.Module
     blocks: Sequence[nn.Module]
     norm: Callable[[Tensor], Tensor]
     transform: Transform

@@ -53,6 +53,7 @@ def load(
     return FrozenViT(
         where=where,
         forward=model.forward_features,
+        network=model,
         blocks=list(model.blocks),
         norm=model.norm,
         transform=_transform(model, px, where),
