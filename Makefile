@@ -47,6 +47,8 @@ ifneq ($(MADE),$(HERE))
 .PHONY: $(STAMP)
 endif
 PIP := "$(BIN)/python" -I -m pip --disable-pip-version-check --no-input
+# pip would compile 17,000 files, one at a time; what is imported, a small part, compiles itself.
+INSTALL := install --no-compile
 unexport PIP_USER
 
 # On Linux, PyPI's torch brings 2.8 GB of CUDA. Without an NVIDIA device PyTorch's index of CPU
@@ -82,9 +84,9 @@ endif
 	@index="$(TORCH_INDEX)"; if [ -n "$(FIND_INDEX)" ] && ! $(OFFERED); then \
 		if $(ANSWERS); then index="$(CPU_INDEX)"; else \
 		echo "$(CPU_INDEX) does not answer: PyPI's torch is taken, 2.8 GB larger."; fi; fi; \
-	{ $(PIP) install --no-deps --require-hashes -r requirements.hashes && \
-		$(PIP) install $${index:+--extra-index-url "$$index"} -r requirements.lock && \
-		$(PIP) install --no-deps --no-build-isolation -e .; } >"$(LOG)" 2>&1 || \
+	{ $(PIP) $(INSTALL) --no-deps --require-hashes -r requirements.hashes && \
+		$(PIP) $(INSTALL) $${index:+--extra-index-url "$$index"} -r requirements.lock && \
+		$(PIP) $(INSTALL) --no-deps --no-build-isolation -e .; } >"$(LOG)" 2>&1 || \
 		{ tail -n 20 "$(LOG)" >&2; echo "error: pip stopped, see $(LOG)" >&2; exit 1; }
 	@echo "$(HERE)" >"$@"
 	@echo "Environment ready: $(VENV)"
