@@ -43,7 +43,7 @@ _PAIRS = "src/bindscope/studies/same_object"
 _CONCEPTS = "src/bindscope/studies/concepts"
 _BINDING_IDS = "src/bindscope/studies/binding_id"
 HARMLESS = {
-    (f"{_PAIRS}/schemas.py", "FAMILIES"),
+    (f"{_PAIRS}/tables.py", "FAMILIES"),
     *(
         (f"{_CONCEPTS}/tables.py", name)
         for name in ("ANALYSES", "EMBEDDING_NAME", "ENCODERS", "VECTORS")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
@@ -53,9 +53,6 @@ class QuadraticScorer(_Convex):
     )
 
 
-POSITION_L2: Final = (1e-2, 1e-3, 1e-4)  # of a table of positions
-
-
 class QuadraticPositionScorer(_Convex):
     """The quadratic form and the table of positions of `position`, fitted to both at once."""
 
@@ -100,7 +97,7 @@ class PositionScorer(_Scorer):
 
     family: Literal["position"]
     l2: tuple[NonNegativeFloat, ...] = Field(
-        POSITION_L2, min_length=1, description="As of the convex scorers."
+        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the convex scorers."
     )
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 

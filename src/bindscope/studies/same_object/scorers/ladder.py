@@ -23,7 +23,6 @@ from torch.nn.functional import softplus
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.probes_config import (
-    POSITION_L2,
     DiagonalScorer,
     LinearScorer,
     QuadraticPositionScorer,
@@ -56,6 +55,8 @@ from bindscope.studies.same_object.scorers.position import LEAST, Places, fitted
 LADDER: dict[str, type[Linear]] = {
     "linear": Linear, "diagonal": Diagonal, "quadratic": Quadratic,
 }  # fmt: skip
+# Ridge strengths of the table of positions beside tokens, with which its path begins.
+POSITION_L2 = (1e-2, 1e-3, 1e-4)
 SHARE = 0.95  # of the sum of squares that the effective rank holds
 
 
