@@ -26,3 +26,11 @@ def _no_configuration_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a configuration notes its files for later messages; the next test starts without."""
     monkeypatch.setenv(CONFIGFILES, "")  # so that it is put back as it was before the test
     monkeypatch.delenv(CONFIGFILES)
+
+
+@pytest.fixture
+def deaths(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Count states that are kept: `left` until the computation dies, `read` when it goes on."""
+    from killed_jobs import die_where_kept
+
+    return die_where_kept(monkeypatch)

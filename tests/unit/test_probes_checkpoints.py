@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from killed_jobs import killed_until_it_ends
 from probe_problems import probe, problem, tokens_of
 from test_learning_curve import problem as curve_problem
 
 from bindscope.fitting import checkpoint as checkpoints_module
-from bindscope.fitting import descent
-from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.learning_curve import learning_curve
@@ -23,50 +23,6 @@ PROBES = {
     "set": probe("set", hidden=8, summed=4, **STEPS),
     "released": probe("linear", protocol="paper"),
 }
-
-
-class KilledError(Exception):
-    """What stands for the end of the process."""
-
-
-@pytest.fixture
-def deaths(monkeypatch):
-    """Keep every state, and let a process die after some of them; count those that were read."""
-    monkeypatch.setattr(checkpoints_module, "KEEP_S", -1.0)
-    monkeypatch.setattr(checkpoints_module, "WORTH_S", -1.0)
-    monkeypatch.setattr(descent, "KEEP_S", -1.0)
-    write, read = Checkpoint.write, Checkpoint.read
-    counted = {"left": 0, "read": 0}
-
-    def dying_write(self, *state):
-        write(self, *state)
-        counted["left"] -= 1
-        if not counted["left"]:
-            raise KilledError
-
-    def counted_read(self):
-        state = read(self)
-        counted["read"] += state is not None
-        return state
-
-    monkeypatch.setattr(Checkpoint, "write", dying_write)
-    monkeypatch.setattr(Checkpoint, "read", counted_read)
-    return counted
-
-
-def killed_until_it_ends(deaths, make, folder, every):
-    """Call `make` until no death interrupts it, each later than the last; return result, deaths."""
-    for died in range(20):
-        deaths["left"] = every * 2**died
-        checkpoints = Checkpoints(folder / "weights.safetensors", "key")
-        try:
-            result = make(checkpoints)
-        except KilledError:
-            continue
-        checkpoints.remove()
-        assert list(folder.iterdir()) == []
-        return result, died
-    raise AssertionError
 
 
 def bits_of(results):
@@ -120,7 +76,10 @@ def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
     arguments = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))
     whole = learning_curve(*arguments)
     resumed, died = killed_until_it_ends(
-        deaths, lambda checkpoints: learning_curve(*arguments, checkpoints=checkpoints), tmp_path, 4
+        deaths,
+        lambda checkpoints: learning_curve(*arguments, checkpoints=checkpoints),
+        tmp_path,
+        25,
     )
     assert died > 1
     np.testing.assert_equal(resumed, whole)

@@ -10,8 +10,9 @@ from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
 from torch.nn.functional import softplus
 
-from bindscope.fitting import lbfgs
-from bindscope.fitting.lbfgs import Regressions, descend, loss_and_slope
+from bindscope.fitting import regressions as curvatures
+from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.regressions import Regressions, loss_and_slope
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.convex import Average, HeadProblem, Vectors
 from bindscope.studies.binding_information.probes.data import ProbeData
@@ -139,7 +140,7 @@ def test_weak_ridges_need_the_curvature_where_the_weights_are(monkeypatch):
     """Where most scenes are told, the bound of the curvature is far above it."""
     problem_ = regressions("object", noise=0.1, dim=40)
     measured = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
-    monkeypatch.setattr(lbfgs, "REFRESH", 10_000)
+    monkeypatch.setattr(curvatures, "REFRESH", 10_000)
     bounded = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
     assert measured.iterations < 0.6 * bounded.iterations < 1200
     torch.testing.assert_close(

@@ -6,6 +6,7 @@ import bindscope
 from bindscope.config.entities import entity
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.fit import fit_layers, write_results
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL
@@ -27,8 +28,10 @@ def main(job: "Job") -> None:
         "probe": wildcards["probe"], **job.keys,
     }  # fmt: skip
     with hold_device(probe.device) as device, made_current(device):
-        results = fit_layers(probe, job.input.samples, tokens, spec, names)
+        checkpoints = Checkpoints(job.output.weights, " ".join(job.keys.values()))
+        results = fit_layers(probe, job.input.samples, tokens, spec, names, checkpoints)
         write_results(job.output, results)
+    checkpoints.remove()
 
 
 if "snakemake" in globals():

@@ -11,7 +11,7 @@ from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
 _KEYED = re.compile(r"(-|^)[0-9a-f]{8}\.[a-z0-9.]+$|^[0-9a-f]{8}$")  # files; folders of them
-_CHECKPOINT = re.compile(r"(\.\d+)?\.checkpoint$")  # `fitting.checkpoint`
+_CHECKPOINT = re.compile(r"(\.\d+)*\.checkpoint$")  # `fitting.checkpoint`
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, TypeAlias, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -16,7 +19,10 @@ from bindscope.core.files import remove_stale, sha256, write_atomic
 
 log = logging.getLogger(__name__)
 KEEP_S = 45.0  # so that a death costs less than a minute
+PART_S = 10.0  # the same of a whole whose parts have checkpoints: both times add up
 WORTH_S = 1.0  # of work that a sparing checkpoint keeps when it is done
+Item = TypeVar("Item")
+State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can hold
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,22 @@ class Checkpoint:
     key: str
     sparing: bool = False
 
-    def is_due(self, seconds: float, *, last: bool) -> bool:
-        """Return whether to write, so many seconds after the last time; `last`: at the end."""
-        return not self.sparing or seconds > (WORTH_S if last else KEEP_S)
+    def is_due(self, seconds: float, *, last: bool = False, in_parts: bool = False) -> bool:
+        """Return whether to write, so many seconds after the last time; `last`: at the end.
+
+        `in_parts`: what is computed has parts with checkpoints of their own.
+        """
+        limit = WORTH_S if last else PART_S if in_parts else KEEP_S
+        return not self.sparing or seconds > limit
+
+    def at(self, first: int) -> Checkpoint:
+        """Return it with the number of its first item in its key."""
+        return Checkpoint(self.path, f"{self.key} from {first}", self.sparing)
+
+    def part(self, number: int) -> Checkpoint:
+        """Return the checkpoint of a part; all parts share a file, as one follows the other."""
+        path = self.path.with_name(f"{self.path.name.removesuffix('.checkpoint')}.0.checkpoint")
+        return Checkpoint(path, f"{self.key} part {number}", self.sparing)
 
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Replace the file; `record` names the `step`.
@@ -54,7 +73,7 @@ class Checkpoint:
         header = {"key": self.key, "record": text, "sha256": _digest(content, text)}
         write_atomic(self.path, save(content, header))
 
-    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def read(self) -> State | None:
         """Return tensors and record, or None: no file, a damaged one, or one of another key."""
         if not self.path.is_file():
             return None
@@ -106,10 +125,104 @@ class Checkpoints:
         path = self.output.with_name(f"{self.output.name}.{self.number}.checkpoint")
         return Checkpoint(path, f"{self.key} {self.number}", sparing=True)
 
+    def remember(self, make: Callable[[Checkpoints], State]) -> State:
+        """Return what the next part makes, which an earlier attempt may have kept.
+
+        Parameters
+        ----------
+        make
+            Computes it; is given checkpoints for parts of its own.
+        """
+        whole, began = self.take(), monotonic()
+        if (state := whole.read()) is not None:
+            return state
+        parts = self._inside(whole)
+        tensors, record = make(parts)
+        if whole.is_due(monotonic() - began, last=True):
+            whole.write(tensors, record | {"step": parts.number})
+            parts.remove()
+        return tensors, record
+
+    def each(self, items: Iterable[Item], make: Callable[[Item], State]) -> Iterator[State]:
+        """Yield what is made of each item, which an earlier attempt may have kept.
+
+        What takes `KEEP_S` together is kept together, in a file that is written once.
+
+        Parameters
+        ----------
+        items
+            In the same order in every attempt.
+        make
+            Computes a state.
+        """
+        parts = self._inside(self.take())
+        done, segment = 0, parts.take().at(0)
+        while (state := segment.read()) is not None:
+            states = split_states(state)
+            yield from states
+            done += len(states)
+            segment = parts.take().at(done)
+        fresh: list[State] = []
+        began = monotonic()
+        for item in islice(items, done, None):
+            fresh.append(make(item))
+            yield fresh[-1]
+            if segment.is_due(monotonic() - began):
+                done += len(fresh)
+                _write_joined(segment, fresh, done)
+                segment, began = parts.take().at(done), monotonic()
+                fresh.clear()
+        if fresh and segment.is_due(monotonic() - began, last=True):
+            _write_joined(segment, fresh, done + len(fresh))
+
+    def _inside(self, whole: Checkpoint) -> Checkpoints:
+        """Return the checkpoints of the parts of what was taken last."""
+        return Checkpoints(self.output.with_name(f"{self.output.name}.{self.number}"), whole.key)
+
     def remove(self) -> None:
         """Delete all of them, when the results are safe."""
         for path in self.output.parent.glob(f"{self.output.name}.*.checkpoint"):
             Checkpoint(path, self.key).remove()
+
+
+def take(checkpoints: Checkpoints | None) -> Checkpoint | None:
+    """Return the checkpoint of the next part, or None where nothing is kept."""
+    return checkpoints.take() if checkpoints else None
+
+
+def remember(checkpoints: Checkpoints | None, make: Callable[[Checkpoints | None], State]) -> State:
+    """Return what `make` returns, by `Checkpoints.remember` where there are checkpoints."""
+    return checkpoints.remember(make) if checkpoints else make(None)
+
+
+def each(
+    checkpoints: Checkpoints | None, items: Iterable[Item], make: Callable[[Item], State]
+) -> Iterator[State]:
+    """Yield what `make` makes of items, by `Checkpoints.each` where there are checkpoints."""
+    return checkpoints.each(items, make) if checkpoints else map(make, items)
+
+
+def _write_joined(checkpoint: Checkpoint, states: Sequence[State], done: int) -> None:
+    tensors, record = join_states(states)
+    checkpoint.write(tensors, record | {"step": done})
+
+
+def join_states(states: Sequence[State]) -> State:
+    """Return several states as one."""
+    tensors: dict[str, Tensor] = {}
+    for i, (values, _) in enumerate(states):
+        tensors |= {f"{i}.{name}": value for name, value in values.items()}
+    return tensors, {"records": [record for _, record in states]}
+
+
+def split_states(state: State) -> list[State]:
+    """Return the states that `join_states` has joined."""
+    tensors, record = state
+    parts: list[dict[str, Tensor]] = [{} for _ in record["records"]]
+    for name, value in tensors.items():
+        number, _, short = name.partition(".")
+        parts[int(number)][short] = value
+    return list(zip(parts, record["records"], strict=True))
 
 
 def _digest(tensors: dict[str, Tensor], record: str) -> str:

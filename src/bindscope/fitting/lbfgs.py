@@ -1,164 +1,24 @@
-"""Logistic regressions that share one design matrix, fitted together to their convex optima.
+"""L-BFGS for the columns of a matrix of weights, which advance together to their convex optima.
 
-Column c minimises  mean_i softplus(-(2 y_ic - 1) l_ic) + l2/2 |w_c|^2 (bias unpenalised) with
-logits l = offset + X w_c, over the leading rows of w_c that the column may use.  All columns
-advance in the same matrix products, each with its own L-BFGS memory (Nocedal and Wright,
-*Numerical Optimization*, algorithms 7.4 and 7.5) and its own strong Wolfe step.  Three things make
-it fast: a line search costs no product, for logits are linear in the weights; the initial inverse
-Hessian is that of the bound X'X/4N + l2 (Boehning 1992), later of the mean curvature of the columns
-that are left, exact per column because columns use nested leading blocks of one Cholesky factor;
-converged columns leave the products.  SciPy's L-BFGS takes 20 times as long or more, in as many
-more iterations.
-
-Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
-a pass over blocks of it, in the same two products.
+All columns advance in the same matrix products, each with its own memory (Nocedal and Wright,
+*Numerical Optimization*, algorithms 7.4 and 7.5) and its own strong Wolfe step. Converged columns
+leave the products. A descent that is killed goes on from its checkpoint and ends in the same bits.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple, Protocol, TypeAlias
+from time import monotonic
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+
+from bindscope.fitting.checkpoint import Checkpoint, State
 
 MEMORY = 10
-REFRESH = 20  # iterations after which the curvature is measured anew; more often takes as long
-ROWS = 4096  # scenes at a time of which the curvature takes another copy
 ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search
-JITTER = 1e-6
-
-# Of some scenes: design matrix x (n, p); sign (n, C), 1 where the label is 0 and -1 where it is 1;
-# and what is added to the logits, in nats, (n, C), or None.
-Block: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
-# x, sign and margins (n, C): logits, signed so that softplus(margin) is the loss.
-Margins: TypeAlias = tuple[Tensor, Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class Regressions:
-    """The data of all columns, and which weights they have.
-
-    Attributes
-    ----------
-    data
-        One block, where all scenes are in memory; or what starts a pass over blocks of successive
-        scenes, of which memory holds one at a time.
-    rows
-        How many leading rows of w each column uses, int64 (C,).
-    penalised
-        1 for rows under the ridge, 0 for the bias, (p, 1).
-    """
-
-    data: Block | Callable[[], Iterator[Block]]
-    rows: Tensor
-    penalised: Tensor
-
-    @property
-    def held(self) -> bool:
-        """Whether all scenes are in memory."""
-        return not callable(self.data)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (p, C) of the weights."""
-        return len(self.penalised), len(self.rows)
-
-    def mask(self) -> Tensor:
-        """Return (p, C): 1 where the column uses the row."""
-        row = torch.arange(len(self.penalised), device=self.penalised.device)[:, None]
-        return (row < self.rows).to(self.penalised.dtype)
-
-    def objective(self, l2: float, columns: Tensor) -> Objective:
-        """Return what `descend` minimises for a ridge, of weights that are 0 where `mask` is."""
-        return (_Held if self.held else _Streamed)(self, l2, columns)
-
-    def blocks(self) -> Iterable[Block]:
-        """Start a pass over the scenes."""
-        return self.data() if callable(self.data) else (self.data,)
-
-    @cached_property
-    def gram(self) -> Tensor:
-        """X'X/4N, float64 (p, p), rounded to the type of the data."""
-        total, n = torch.zeros((), dtype=torch.float64), 0
-        for x, _, _ in self.blocks():
-            total, n = (x.t() @ x).double() + total, n + len(x)
-        return (total / (4 * n)).to(self.penalised.dtype).double()
-
-    def margins(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Iterator[Margins]:
-        """Yield the margins of each block at weights (p, C) of some columns."""
-        for block in self.blocks():
-            yield _margins(block, w, columns)
-
-    def losses(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Tensor:
-        """Return the loss of some columns without ridge, in nats per scene, float64 (C,)."""
-        total, n = torch.zeros((), dtype=torch.float64), 0
-        for _, _, margins in self.margins(w[:, columns], columns):
-            total, n = softplus(margins).double().sum(0) + total, n + len(margins)
-        return total / n
-
-    def scene_gains(self, w: Tensor, over: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return by how much less each scene loses at w than at other weights (p, C).
-
-        Summed over some columns, in nats, float64 (N,).
-        """
-        both = (self.margins(weights[:, columns], columns) for weights in (w, over))
-        return torch.cat(
-            [
-                (softplus(others) - softplus(margins)).double().sum(1)
-                for (_, _, margins), (_, _, others) in zip(*both, strict=True)
-            ]
-        )
-
-    def curvature(self, w: Tensor, columns: Tensor) -> Tensor:
-        """Return the mean Hessian, without ridge, of columns at weights (p, C), float64 (p, p)."""
-        total, n = torch.zeros((), dtype=torch.float64), 0
-        for block in self.blocks():
-            for start in range(0, len(block[0]), ROWS):
-                x, _, margins = _margins(_rows(block, slice(start, start + ROWS)), w, columns)
-                sigma = margins.sigmoid_()
-                total = (x.t() @ (x * (sigma * (1 - sigma)).mean(1, keepdim=True))).double() + total
-                n += len(x)
-        return total / n
-
-    def factor(self, l2: float, curvature: Tensor) -> Tensor:
-        """Return L^-1 (p, p), where L L' = curvature + l2.
-
-        The inverse of a leading block is L_k^-T L_k^-1 with L_k^-1 the leading block of L^-1, hence
-        two products with a mask between them precondition all columns.
-        """
-        eye = torch.eye(len(self.gram), dtype=torch.float64, device=self.gram.device)
-        jitter = JITTER * (1 + self.gram.diagonal().mean())
-        cholesky = torch.linalg.cholesky(curvature + eye * (l2 * self.penalised.double() + jitter))
-        inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
-        return inverse.to(self.penalised.dtype)
-
-
-def _margins(block: Block, w: Tensor, columns: Tensor | slice) -> Margins:
-    x, sign, offset = block
-    own, logits = sign[:, columns], x @ w
-    if offset is not None:
-        logits += offset[:, columns]
-    return x, own, logits.mul_(own)
-
-
-def _rows(block: Block, rows: slice) -> Block:
-    x, sign, offset = block
-    return x[rows], sign[rows], None if offset is None else offset[rows]
-
-
-def loss_and_slope(blocks: Iterable[Margins]) -> tuple[Tensor, Tensor]:
-    """Return mean losses (C,) and their gradient (p, C), without ridge, of successive scenes."""
-    loss, slope, n = torch.zeros((), dtype=torch.float64), torch.zeros(()), 0
-    for x, sign, margins in blocks:
-        loss = softplus(margins).sum(0).double() + loss
-        slope = x.t() @ margins.sigmoid().mul_(sign) + slope
-        n += len(x)
-    return (loss / n).to(slope.dtype), slope / n
+_MOVING = ("live", "w", "loss", "gradient", "scale")  # of a `_Minimiser`
 
 
 class Solution(NamedTuple):
@@ -212,8 +72,19 @@ class Objective(Protocol):
         """Return about the inverse of the Hessian, ridge included, times (p, C)."""
 
 
+@runtime_checkable
+class Resumable(Objective, Protocol):
+    """An objective whose descent can go on in another process."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what, between two lines, more than the weights decides the next one."""
+
+    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
+        """Take the state of `state` after `begin`; `live` are numbers of the columns left, (c,)."""
+
+
 class Evaluated(ABC):
-    """An `Objective` of one column, each of whose trials computes loss and gradient anew."""
+    """A `Resumable` of one column, each of whose trials computes loss and gradient anew."""
 
     def __init__(self, ridge: Tensor) -> None:
         self.ridge = ridge
@@ -243,69 +114,13 @@ class Evaluated(ABC):
         """Do nothing: there is one column, and when it stops all is over."""
         del index
 
+    def state(self) -> dict[str, Tensor]:
+        """Return nothing: each line begins with its weights alone."""
+        return {}
 
-class _Columns:
-    """What the two objectives below share: the columns that move (`live`), mask and factor."""
-
-    def __init__(self, problem: Regressions, l2: float, columns: Tensor) -> None:
-        self.problem, self.ridge, self.live = problem, l2 * problem.penalised, columns
-        self.inverse, self.mask = problem.factor(l2, problem.gram), problem.mask()[:, columns]
-        self.l2, self.lines = l2, 0
-
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        self.w, self.direction = w, direction
-        self.lines += 1
-        if self.lines % REFRESH == 0:
-            self.inverse = self.problem.factor(self.l2, self.problem.curvature(w, self.live))
-
-    def keep(self, index: Tensor) -> None:
-        self.live, self.mask = self.live[index], self.mask[:, index]
-
-    def precondition(self, g: Tensor) -> Tensor:
-        return self.mask * (self.inverse.t() @ (self.mask * (self.inverse @ g)))
-
-
-class _Streamed(_Columns):
-    """Each trial is a pass, which gives the gradient there too."""
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        loss, self.slope = loss_and_slope(self.problem.margins(w, self.live))
-        return loss, self.slope * self.mask
-
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        loss, self.slope = loss_and_slope(
-            self.problem.margins(self.w + t * self.direction, self.live)
-        )
-        return loss, (self.slope * self.direction).sum(0)
-
-    def arrive(self, t: Tensor) -> Tensor:
-        return self.slope * self.mask
-
-
-class _Held(_Columns):
-    """Margins are held: a trial takes no product."""
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        [(self.x, self.sign, self.margins)] = blocks = list(self.problem.margins(w, self.live))
-        loss, slope = loss_and_slope(blocks)
-        return loss, slope * self.mask
-
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        super().aim(w, direction)
-        self.change = self.sign * (self.x @ direction)
-
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        here = torch.addcmul(self.margins, t, self.change)
-        self.sigma = here.sigmoid()
-        return softplus(here).mean(0), (self.sigma * self.change).mean(0)
-
-    def arrive(self, t: Tensor) -> Tensor:
-        self.margins.addcmul_(t, self.change)
-        return self.x.t() @ (self.sigma * self.sign) / len(self.x) * self.mask
-
-    def keep(self, index: Tensor) -> None:
-        super().keep(index)
-        self.sign, self.margins = self.sign[:, index], self.margins[:, index]
+    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
+        """Do nothing: `begin` has done all."""
+        del live, state
 
 
 class _Minimiser:
@@ -387,6 +202,22 @@ class _Minimiser:
         t = torch.where(done, t, low)
         return t, self.objective.trial(t)[0]
 
+    def state(self) -> dict[str, Tensor]:
+        """Return what the next line depends on, but for the objective."""
+        memory = {
+            f"{i}.{name}": value
+            for i, each in enumerate(self.memory)
+            for name, value in zip(("s", "y", "rho"), each, strict=True)
+        }
+        return memory | {name: getattr(self, name) for name in _MOVING}
+
+    def resume(self, state: dict[str, Tensor]) -> None:
+        """Take such a state."""
+        for name in _MOVING:
+            setattr(self, name, state[name])
+        n = sum(name.endswith(".rho") for name in state)
+        self.memory = [(state[f"{i}.s"], state[f"{i}.y"], state[f"{i}.rho"]) for i in range(n)]
+
     def _remember(self, s: Tensor, y: Tensor) -> None:
         """Take a step and the change of the gradient into the memory, where curvature is safe."""
         tiny, curvature = torch.finfo(s.dtype).tiny, (s * y).sum(0)
@@ -403,6 +234,7 @@ def descend(
     *,
     iterations: int = 150,
     tolerance: float = 1e-6,
+    checkpoint: Checkpoint | None = None,
 ) -> Solution:
     """Descend to the optima of some columns of weights.
 
@@ -419,6 +251,9 @@ def descend(
     tolerance
         A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats;
         or when it is within the rounding of the loss.
+    checkpoint
+        Where the state of a long descent is written, and read from at the start; the objective is
+        `Resumable` then.
 
     Returns
     -------
@@ -429,8 +264,14 @@ def descend(
         columns = torch.arange(start.shape[1], device=start.device)
     fit = _Minimiser(objective, start[:, columns], columns)
     w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
-    eps = torch.finfo(w.dtype).eps
-    for iteration in range(iterations + 1):
+    eps, first, kept_s = torch.finfo(w.dtype).eps, 0, monotonic()
+    if checkpoint and (state := checkpoint.read()) is not None:
+        first = state[1]["step"]
+        w, decrement = _resume(fit, state)
+    for iteration in range(first, iterations + 1):
+        if checkpoint and iteration > first and checkpoint.is_due(monotonic() - kept_s):
+            checkpoint.write(*_state(fit, w, decrement, iteration))
+            kept_s = monotonic()
         decrement[fit.live] = left = fit.aim()
         fit.keep(left > (eps * fit.loss).clamp_min(tolerance))
         if not len(fit.live) or iteration == iterations:
@@ -441,3 +282,30 @@ def descend(
         if not len(fit.live):
             break
     return Solution(w, decrement, iteration)
+
+
+def _state(fit: _Minimiser, w: Tensor, decrement: Tensor, iteration: int) -> State:
+    """Return what the rest of a descent depends on, before an iteration."""
+    assert isinstance(fit.objective, Resumable)
+    beside = {f"objective.{name}": value for name, value in fit.objective.state().items()}
+    state = {"all.w": w, "all.decrement": decrement, **fit.state(), **beside}
+    # Sums round otherwise where columns lie otherwise in memory.
+    turned = [name for name, value in state.items() if _is_turned(value)]
+    state |= {name: state[name].t() for name in turned}
+    return state, {"step": iteration, "turned": turned}
+
+
+def _is_turned(value: Tensor) -> bool:
+    return value.dim() == 2 and not value.is_contiguous() and value.t().is_contiguous()
+
+
+def _resume(fit: _Minimiser, state: State) -> tuple[Tensor, Tensor]:
+    """Take such a state; return the weights and decrements of all columns."""
+    assert isinstance(fit.objective, Resumable)
+    tensors = {name: value.to(fit.w.device) for name, value in state[0].items()}
+    tensors |= {name: tensors[name].t() for name in state[1]["turned"]}
+    live = torch.searchsorted(fit.live, tensors["live"])  # columns are in rising order
+    names = [name for name in tensors if name.startswith("objective.")]
+    fit.resume(tensors)
+    fit.objective.resume(live, {name.removeprefix("objective."): tensors[name] for name in names})
+    return tensors["all.w"], tensors["all.decrement"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,13 @@ from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.checkpoint import (
+    Checkpoints,
+    State,
+    join_states,
+    remember,
+    split_states,
+)
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.config import Control
 from bindscope.studies.same_object.data import KNOWN, Background, PairData, Pairs, trimmed
@@ -43,6 +51,20 @@ class ProbeResult:
     history: list[dict[str, Any]]  # rows {seed, rank, step, split, loss_bits}
     # float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
     of_images: npt.NDArray[np.float32]
+
+    def state(self) -> State:
+        """Return it as a checkpoint holds it."""
+        arrays = {"images": self.of_images} | {f"w.{name}": w for name, w in self.weights.items()}
+        tensors = {name: torch.from_numpy(np.asarray(a, order="C")) for name, a in arrays.items()}
+        return tensors, {"row": self.row, "strata": self.strata, "history": self.history}
+
+    @classmethod
+    def of(cls, state: State) -> ProbeResult:
+        """Return that of a checkpoint."""
+        tensors, record = state
+        weights = {n.removeprefix("w."): w.numpy() for n, w in tensors.items() if n != "images"}
+        of_images = tensors["images"].numpy()
+        return cls(record["row"], record["strata"], weights, record["history"], of_images)
 
 
 def fit_rows(
@@ -89,6 +111,7 @@ def fit_probe(
     control: Control = "none",
     bootstrap_samples: int = 1000,
     bootstrap_seed: int = 0,
+    checkpoints: Checkpoints | None = None,
 ) -> list[ProbeResult]:
     """Fit a probe to one layer and measure it.
 
@@ -105,6 +128,8 @@ def fit_probe(
         Whether labels are permuted, in all three splits, by the first seed.
     bootstrap_samples, bootstrap_seed
         Resamples of the test images.
+    checkpoints
+        Of the fit, and of each result.
 
     Returns
     -------
@@ -119,12 +144,17 @@ def fit_probe(
     for name, split in splits.items():
         splits[name] = split.controlled(control, seeds[0])
         _refuse_without_pairs(name, splits[name])
-    task = Task(splits["train"], splits["val"], probe.memory_mb * 2**20, probe.device, seeds)
+    memory = probe.memory_mb * 2**20
+    task = Task(splits["train"], splits["val"], memory, probe.device, seeds, checkpoints)
     fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
-    return [
-        _measured(probe, one, task, splits["test"], control, bootstrap_samples, bootstrap_seed)
-        for one in fitted
-    ]
+
+    def measure_scorer(scorer: Fitted) -> ProbeResult:
+        options = (task, splits["test"], control, bootstrap_samples, bootstrap_seed)
+        return ProbeResult.of(
+            remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
+        )
+
+    return [measure_scorer(scorer) for scorer in fitted]
 
 
 def _refuse_without_pairs(name: str, data: PairData) -> None:
@@ -146,8 +176,8 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
             totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in found])
     row = {name: _mean_ratio(*total) for name, total in totals.items()}
     if "same_class_share" in row:
-        one = row.pop("same_class_share")
-        row["same_class_majority"] = max(one, 1 - one)
+        share = row.pop("same_class_share")
+        row["same_class_majority"] = max(share, 1 - share)
     return row
 
 
@@ -223,6 +253,7 @@ def fit_layers(
     tokens: Mapping[str, Sequence[str]],
     spec: Mapping[str, Any],
     names: Mapping[str, Any],
+    checkpoints: Checkpoints | None = None,
 ) -> Iterator[ProbeResult]:
     """Fit a probe to each layer of a block, as `bindscope.same_object` does.
 
@@ -234,15 +265,21 @@ def fit_layers(
     opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
     stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
     skipped = len(opened["test"].attributes["skipped"])
-    for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
+
+    def fit_layer(layer: str, parts: Checkpoints | None) -> State:
         data: dict[str, PairData] = {
             split: pair_data(opened[split], stores[split], layer, spec["background"])
             for split in SPLITS
         }
-        yield from fit_rows(
-            probe, data, {**names, "layer": layer}, skipped,
-            seeds=spec["seeds"], control=spec["control"], **spec["intervals"],
+        results = fit_rows(
+            probe, data, {**names, "layer": layer}, skipped, seeds=spec["seeds"],
+            control=spec["control"], checkpoints=parts, **spec["intervals"],
         )  # fmt: skip
+        return join_states([result.state() for result in results])
+
+    for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
+        state = remember(checkpoints, partial(fit_layer, layer))
+        yield from map(ProbeResult.of, split_states(state))
 
 
 def write_results(output: Any, results: Iterable[ProbeResult]) -> None:

@@ -30,7 +30,8 @@ from torch import Tensor
 
 from bindscope.core.progress import Progress
 from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
-from bindscope.fitting.lbfgs import Block, Regressions, descend
+from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.regressions import Block, Regressions
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
 from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
@@ -333,17 +334,16 @@ class _Path:
         for number, l2 in enumerate(STRENGTHS[first:], start=first + 1):
             if not len(self.columns):
                 break
-            self._extend(l2)
+            self._extend(l2, checkpoint and checkpoint.part(number))
             on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
             last = number == len(STRENGTHS) or not len(self.columns)
-            if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=last):
-                seen = {
-                    f"seen.{i}": torch.stack(losses) for i, (_, *losses) in enumerate(self.seen)
-                }
+            if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=last, in_parts=True):
                 record = {"step": number, "seen": [taken for taken, _, _ in self.seen]}
-                checkpoint.write(self._state() | seen, record)
+                checkpoint.write(self._state(), record)
                 kept_s = monotonic()
+        if checkpoint:
+            checkpoint.part(0).remove()
 
     def _state(self) -> dict[str, Tensor]:
         """Return what the rest of the path depends on."""
@@ -381,13 +381,15 @@ class _Path:
         self.average.w[:, columns] = self.start[:, columns]
         self.chosen[columns], self.short[columns] = torch.inf, 0.0
 
-    def _extend(self, l2: float) -> None:
+    def _extend(self, l2: float, checkpoint: Checkpoint | None) -> None:
         """Fit the columns that are on the path for a ridge, and take them into the averages."""
         on = self.columns
         objective = self.train.objective(l2, on)
         start = self.w * self.train.mask()
         tolerance = min(TOLERANCE, RELATIVE * l2)
-        solution = descend(objective, start, on, iterations=ITERATIONS, tolerance=tolerance)
+        solution = descend(
+            objective, start, on, iterations=ITERATIONS, tolerance=tolerance, checkpoint=checkpoint
+        )
         self.w = solution.w
         self.taken += solution.iterations
         losses, share = self.average.add(self.w, on)

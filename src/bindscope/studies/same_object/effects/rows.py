@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +23,10 @@ from bindscope.studies.same_object.effects.attention import fisher
 from bindscope.studies.same_object.effects.passes import Measuring, Seen, Unedited
 from bindscope.studies.same_object.effects.subspace import Editor, Intervention
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
-from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import CONTROLS, EDITS, JUDGED, MEAN_HEAD
-
-if TYPE_CHECKING:
-    from bindscope.studies.same_object.fit import ProbeResult
-    from bindscope.studies.same_object.probes_config import AnyScorer
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
 Columns = dict[tuple[str, str], tuple[Floats, Floats]]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.descent import Entry
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
@@ -68,6 +69,7 @@ class Task:
     memory: int = 2**30  # bytes that the blocks of both may take
     device: str = "cpu"  # where it computes
     seeds: Sequence[int] = (0,)  # seeds of families that have one
+    checkpoints: Checkpoints | None = None  # of what is fitted, one part after the other
 
     def scaling(self) -> Standardiser:
         """Return the scaling by mean and deviation of the valid tokens of train."""

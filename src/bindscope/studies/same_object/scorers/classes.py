@@ -33,6 +33,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
+from bindscope.fitting.checkpoint import take
 from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.fitting.rows import ArrayRows
@@ -235,7 +236,8 @@ def softmax_optimum(
     matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
     constant = matrix.view(-1)
     start = Optimum(constant, *problem.losses(constant))
-    return problem, follow(problem, start, constant, config.l2, config.steps)
+    checkpoint = take(task.checkpoints)
+    return problem, follow(problem, start, constant, config.l2, config.steps, checkpoint)
 
 
 def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:

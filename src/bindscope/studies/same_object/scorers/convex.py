@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, log
+from time import monotonic
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Entry
 from bindscope.fitting.lbfgs import Evaluated, Objective, descend
 from bindscope.studies.same_object.data import Block
@@ -29,6 +31,9 @@ GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this sha
 STALE = 2  # strengths in a row with a gain on train alone after which validation has chosen
 PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
+# What a checkpoint holds of a `_Path`, and of its best optimum, besides tensors and history.
+_NUMBERS = ("before", "number", "l2", "steps", "stale")
+_OF_BEST = ("train_bits", "val_bits", "l2", "short")
 
 
 class Problem(Protocol):
@@ -108,6 +113,15 @@ class PairObjective(Evaluated):
             total = total + self.form.slope(residuals, block).double()
         return (total / self.pairs.n_pairs).to(self.w.dtype)[:, None]
 
+    def state(self) -> dict[str, Tensor]:
+        """Return the margins that are held."""
+        return {str(i): margins for i, margins in enumerate(self.margins)}
+
+    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
+        """Take the margins."""
+        del live
+        self.margins = [state[str(i)] for i in range(len(state))]
+
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse Hessian times (p, 1)."""
         return self.form.precondition(g[:, 0], self.l2)[:, None]
@@ -172,38 +186,105 @@ def follow(
     centre: Tensor,
     strengths: Sequence[float],
     iterations: int,
+    checkpoint: Checkpoint | None = None,
 ) -> Optimum:
     """Fit along the path of ridge strengths; return what validates best.
 
     `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
     order, with which the path begins; it goes on by factors of ten while validation gains.
     """
-    best = replace(contained, theta=centre, l2=inf)
-    history = [Entry(0, "train", best.train_bits), Entry(0, "val", best.val_bits)]
-    delta, before, steps, stale = torch.zeros_like(centre)[:, None], best.train_bits, 0, 0
-    given, l2 = sorted(strengths, reverse=True), inf
-    while stale < STALE and best.val_bits > PERFECT and (given or l2 > WEAKEST * FACTOR**0.5):
-        l2 = given.pop(0) if given else float(f"{l2 / FACTOR:.6g}")
-        objective = problem.objective(centre, l2)
-        solution = descend(objective, delta, iterations=iterations, tolerance=TOLERANCE)
-        delta, steps = solution.w, steps + solution.iterations
-        theta = centre + delta[:, 0]
-        found = Optimum(theta, *problem.losses(theta), l2, short=float(solution.decrement))
-        history += [Entry(steps, "train", found.train_bits), Entry(steps, "val", found.val_bits)]
-        fell, gained = before - found.train_bits, best.val_bits - found.val_bits
-        if gained > GAIN * best.val_bits:
-            stale = 0
-        elif fell > GAIN * before:
-            stale += 1
-        before = found.train_bits
-        if gained > 0:
-            best = found
+    path = _Path.at(replace(contained, theta=centre, l2=inf)).resumed(checkpoint)
+    ordered, kept_s = sorted(strengths, reverse=True), monotonic()
+    while not path.ended(ordered):
+        path.extend(problem, centre, ordered, iterations, checkpoint)
+        ended = path.ended(ordered)
+        if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=ended, in_parts=True):
+            path.keep(checkpoint)
+            kept_s = monotonic()
+    if checkpoint:
+        checkpoint.part(0).remove()
+    best = path.best
     if best.l2 < inf:
         w = (best.theta - centre)[:, None]
         last = problem.objective(centre, best.l2)
         best.gradient_norm = float((last.begin(w)[1] + last.ridge * w).norm())
-    best.steps, best.history = steps, history
+    best.steps, best.history = path.steps, path.history
     return best
+
+
+@dataclass
+class _Path:
+    """Where `follow` is: the best optimum, the weights of the last strength, how both came about.
+
+    `number` strengths were fitted, the last of them `l2`; `before` is its loss of train.
+    """
+
+    best: Optimum
+    delta: Tensor
+    before: float
+    history: list[Entry]
+    number: int = 0
+    l2: float = inf
+    steps: int = 0
+    stale: int = 0
+
+    @classmethod
+    def at(cls, first: Optimum) -> _Path:
+        """Return a path of no strength."""
+        losses = {"train": first.train_bits, "val": first.val_bits}
+        history = [Entry(0, split, bits) for split, bits in losses.items()]
+        return cls(first, torch.zeros_like(first.theta)[:, None], first.train_bits, history)
+
+    def ended(self, ordered: Sequence[float]) -> bool:
+        """Whether validation has chosen, or there is nothing left to gain or to try."""
+        more = self.number < len(ordered) or self.l2 > WEAKEST * FACTOR**0.5
+        return self.stale >= STALE or self.best.val_bits <= PERFECT or not more
+
+    def extend(
+        self, problem: Problem, centre: Tensor, ordered: Sequence[float], iterations: int,
+        checkpoint: Checkpoint | None,
+    ) -> None:  # fmt: skip
+        """Fit the next strength."""
+        further = float(f"{self.l2 / FACTOR:.6g}")
+        self.l2 = ordered[self.number] if self.number < len(ordered) else further
+        self.number += 1
+        solution = descend(
+            problem.objective(centre, self.l2), self.delta, iterations=iterations,
+            tolerance=TOLERANCE, checkpoint=checkpoint and checkpoint.part(self.number),
+        )  # fmt: skip
+        self.delta, self.steps = solution.w, self.steps + solution.iterations
+        theta = centre + self.delta[:, 0]
+        found = Optimum(theta, *problem.losses(theta), self.l2, short=float(solution.decrement))
+        for split, bits in (("train", found.train_bits), ("val", found.val_bits)):
+            self.history.append(Entry(self.steps, split, bits))
+        fell, gained = self.before - found.train_bits, self.best.val_bits - found.val_bits
+        if gained > GAIN * self.best.val_bits:
+            self.stale = 0
+        elif fell > GAIN * self.before:
+            self.stale += 1
+        self.before = found.train_bits
+        if gained > 0:
+            self.best = found
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write all of it."""
+        record = {name: getattr(self, name) for name in _NUMBERS}
+        best = {name: getattr(self.best, name) for name in _OF_BEST}
+        record |= {"step": self.number, "best": best, "history": self.history}
+        checkpoint.write({"theta": self.best.theta, "delta": self.delta}, record)
+
+    def resumed(self, checkpoint: Checkpoint | None) -> _Path:
+        """Return the path that was kept, or this one."""
+        state = checkpoint.read() if checkpoint else None
+        if state is None:
+            return self
+        tensors, record = state
+        theta, delta = (tensors[name].to(self.delta.device) for name in ("theta", "delta"))
+        return _Path(
+            Optimum(theta, **record["best"]), delta,
+            history=[Entry(*entry) for entry in record["history"]],
+            **{name: record[name] for name in _NUMBERS},
+        )  # fmt: skip
 
 
 def start(size: int, pairs: Split) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from bindscope.fitting.adam import Adam
+from bindscope.fitting.checkpoint import take
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
 from bindscope.studies.same_object.data import Block, Pairs
@@ -176,7 +177,7 @@ def fit_identity(config: IdentityScorer, task: Task) -> list[Fitted]:
         generator = torch.Generator().manual_seed(seed)
         queries = Queries(task.train.dim, config.queries, generator)
         run = Run(f"seed {seed}", queries.to(task.device))
-        Descent([run], _Images(pairs, seed), plan).fit()
+        Descent([run], _Images(pairs, seed), plan, take(task.checkpoints)).fit()
         run.restore()
         moved = moved_since(run, round(LATE * config.steps))
         flags = ["diverged"] if run.diverged else []

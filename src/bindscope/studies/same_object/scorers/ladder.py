@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from bindscope.fitting.checkpoint import Checkpoints, take
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.probes_config import (
@@ -81,18 +82,21 @@ class Fit:
     scaling: Standardiser
     pairs: tuple[Pairs, Pairs]
     covariance: Covariance
+    checkpoints: Checkpoints | None = None  # one for each form that is fitted
 
     @classmethod
     def of(cls, config: Convex, task: Task) -> Fit:
         """Read train and val."""
         scaling = task.scaling()
         pairs = task.pairs(scaling)
-        return cls(config, scaling, pairs, Covariance.of(pairs[0]))
+        return cls(config, scaling, pairs, Covariance.of(pairs[0]), task.checkpoints)
 
     def follow(self, form: Form, contained: Optimum, centre: Tensor) -> Optimum:
         """Fit a form from the optimum that it contains."""
         problem = PairProblem(form, self.pairs)
-        return follow(problem, contained, centre, self.config.l2, self.config.steps)
+        return follow(
+            problem, contained, centre, self.config.l2, self.config.steps, take(self.checkpoints)
+        )
 
     def climb(self, top: str) -> Optimum:
         """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
@@ -301,7 +305,8 @@ def fit_quadratic_position(config: QuadraticPositionScorer, task: Task) -> list[
     """Fit the quadratic form, the table of positions, and then both at once."""
     this = Fit.of(config, task)
     of_tokens = this.climb("quadratic")
-    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps)
+    checkpoint = take(this.checkpoints)
+    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, checkpoint)
     form = QuadraticPlaces(this.covariance, places)
     parts = [form.contain(of_tokens.theta), form.contain_places(of_places.theta)]
     contained = mix(PairProblem(form, this.pairs), parts)

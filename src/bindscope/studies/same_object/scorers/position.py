@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from bindscope.fitting.checkpoint import Checkpoint, take
 from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.probes_config import PositionScorer
 from bindscope.studies.same_object.scorers.base import Fitted, Task
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
@@ -24,9 +25,6 @@ from bindscope.studies.same_object.scorers.convex import (
     start,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND
-
-if TYPE_CHECKING:
-    from bindscope.studies.same_object.probes_config import PositionScorer
 
 Used = tuple[Tensor, Tensor, Tensor]
 LEAST = 1e-8  # curvature that a weight is taken to have
@@ -163,19 +161,23 @@ def pulled(values: Tensor, used: tuple[Tensor, ...], size: int) -> Tensor:
 
 
 def fitted_places(
-    pairs: Sequence[Pairs], l2: Sequence[float], steps: int
+    pairs: Sequence[Pairs],
+    l2: Sequence[float],
+    steps: int,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[Places, Optimum]:
     """Fit the form of places to train and val, from the constant of train's share of pairs."""
     train, val = (Counts.of(split) for split in pairs)
     form = train.form()
     problem = PairProblem(form, (train, val))
     constant = start(form.size, train)
-    return form, follow(problem, problem.at(constant), constant, l2, steps)
+    return form, follow(problem, problem.at(constant), constant, l2, steps, checkpoint)
 
 
 def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
-    form, found = fitted_places(task.pairs(None), config.l2, config.steps)
+    checkpoint = take(task.checkpoints)
+    form, found = fitted_places(task.pairs(None), config.l2, config.steps, checkpoint)
     return [
         Fitted(
             FormScorer(form, found.theta),
