@@ -1,15 +1,28 @@
 """Jobs of same_object that are killed, again and again, go on and end in the same bits."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import torch
 from killed_jobs import killed_until_it_ends
 from pair_problems import planted_splits
 from pydantic import TypeAdapter
 
+from bindscope.fitting import checkpoint as checkpoints_module
+from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.standardise import Standardiser
+from bindscope.studies.same_object.effects import planted
+from bindscope.studies.same_object.effects.job import editor_of, measured_edits
+from bindscope.studies.same_object.effects.rows import Edited
 from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.geometry import Measured, measured_rows
+from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 
+CODES = Planted(classes=0.0, noise=0.2, rotated=False)
 FEW = {"l2": (0.1, 0.01), "steps": 15}
 PROBES = {
     "quadratic": {**FEW, "ranks": (1, 2)},
@@ -51,3 +64,84 @@ def test_killed_fits_of_pairs_end_in_the_same_bits(family, deaths, tmp_path):
     assert died
     assert deaths["read"] >= died
     assert contents(resumed) == contents(whole)
+
+
+def measure_edits(checkpoints):
+    """Run some edits of a planted model, and fit a probe again under one of them."""
+    found = planted.planting(planted.BOUND, 0)
+    measuring = found.measuring("test", "binding", planted.LAYER)
+    plain = measuring.unedited(checkpoints)
+    editor = editor_of(
+        found.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["effects"]
+    )
+    splits = {"test": Edited(measuring, editor)}
+    for split in ("train", "val"):
+        scenes = found.scenes[split]
+        order = editor.order[:1].expand(len(scenes), -1)
+        own = replace(editor, instances=scenes.instances, order=order)
+        splits[split] = Edited(found.measuring(split, "binding", planted.LAYER), own)
+    edits = planted.interventions(["remove"], planted.FEWER)
+    retrained = {"probes": [planted.READER.model_dump()], "edits": ["remove"]}
+    spec = {**planted.SPEC, "retrained": retrained}
+    rows = measured_edits(splits, plain, edits, "it has no loss", spec, checkpoints)
+    return json.dumps(rows, sort_keys=True)
+
+
+def test_killed_edits_end_in_the_same_rows(deaths, tmp_path):
+    whole = measure_edits(None)
+    resumed, died = killed_until_it_ends(deaths, measure_edits, tmp_path, every=6)
+    assert died > 1
+    assert resumed == whole
+
+
+def measure_geometry(checkpoints):
+    """Measure scores and tokens of two layers."""
+    splits = planted_splits(CODES, n=(30, 10, 12))
+    by_layer = {
+        name: {"0": split, "1": split}
+        for name, split in zip(("train", "val", "test"), splits, strict=True)
+    }
+    probe = FittedScorer(
+        torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
+        Standardiser.identity(48), "none",
+    )  # fmt: skip
+    nothing = np.zeros_like(splits[2].instances)
+    more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
+    spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
+    rows = measured_rows(Measured(by_layer, {"0": probe, "1": probe}, more), spec, checkpoints)
+    return json.dumps(rows, sort_keys=True)
+
+
+def test_killed_geometry_ends_in_the_same_rows(deaths, tmp_path):
+    whole = measure_geometry(None)
+    resumed, died = killed_until_it_ends(deaths, measure_geometry, tmp_path, every=1)
+    assert died > 1
+    assert resumed == whole
+
+
+def test_a_damaged_segment_is_computed_again_with_all_after_it(tmp_path, monkeypatch):
+    """Segments that were cut elsewhere do not fit behind those that are written anew."""
+    monkeypatch.setattr(checkpoints_module, "KEEP_S", -1.0)
+    made = []
+
+    def make(item):
+        made.append(item)
+        return {"x": torch.full((2,), float(item))}, {"item": item}
+
+    def run(items):
+        return [state[1]["item"] for state in Checkpoints(tmp_path / "o", "k").each(items, make)]
+
+    assert run(range(5)) == list(range(5))
+    assert run(range(5)) == list(range(5))
+    assert made == list(range(5))
+    (tmp_path / "o.1.3.checkpoint").write_bytes(b"damaged")
+    assert run(range(5)) == list(range(5))
+    assert made == [*range(5), 2]
+    monkeypatch.setattr(checkpoints_module, "KEEP_S", 60.0)
+    monkeypatch.setattr(checkpoints_module, "WORTH_S", -1.0)
+    (tmp_path / "o.1.2.checkpoint").write_bytes(b"damaged")
+    made.clear()
+    assert run(range(5)) == list(range(5))
+    assert made == [1, 2, 3, 4]
+    assert run(range(5)) == list(range(5))
+    assert made == [1, 2, 3, 4]

@@ -6,6 +6,7 @@ import bindscope
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.effects.job import measured
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ def main(job: "Job") -> None:
         "layer": str(job.spec["layer"]), "probe": job.wildcards["probe"], **job.keys,
     }  # fmt: skip
     with hold_device(job.spec["device"]) as device, made_current(device):
-        rows = measured(model_of(job), job.input, job.spec, device)
+        checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
+        rows = measured(model_of(job), job.input, job.spec, device, checkpoints)
     lines = [canonical_json({**row, **names}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
+    checkpoints.remove()
 
 
 if "snakemake" in globals():

@@ -7,6 +7,7 @@ from safetensors.numpy import load_file
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.geometry import Measured, measured_rows
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ def main(job: "Job") -> None:
     tokens: dict[str, list[str]] = {split: job.input[split] for split in SPLITS}
     fit = load_file(job.input.fit_weights[0])
     data = Measured.open(job.input.samples, tokens, fit, job.spec)
-    rows = [{**names, **row, **job.keys} for row in measured_rows(data, job.spec)]
-    write_atomic(job.output.rows, "".join(canonical_json(row) + "\n" for row in rows))
+    checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
+    rows = measured_rows(data, job.spec, checkpoints)
+    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
+    write_atomic(job.output.rows, "".join(lines))
+    checkpoints.remove()
 
 
 if "snakemake" in globals():

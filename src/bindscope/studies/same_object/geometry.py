@@ -14,9 +14,10 @@ places alone do that too, hence layer 0 and the shuffle of patches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from scipy.special import expit
 
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
+from bindscope.fitting.checkpoint import Checkpoints, State, each, remember
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
@@ -366,9 +368,14 @@ def _more(sample: Store, width: int) -> dict[str, NDArray[Any]]:
     return {name: sample.read(name)[:, :width] for name in MORE}
 
 
+RowsOfLayer: TypeAlias = Callable[[Measured, str, PairData, Bootstrap], Iterator[Row]]
+
+
 @flushed()
 @torch.no_grad()
-def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
+def measured_rows(
+    data: Measured, spec: Mapping[str, Any], checkpoints: Checkpoints | None = None
+) -> list[Row]:
     """Return the rows of all layers, without names and keys.
 
     `spec`: the job's `intervals`.
@@ -376,21 +383,31 @@ def measured_rows(data: Measured, spec: Mapping[str, Any]) -> list[Row]:
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     tests = data.splits["test"]
     labels = next(iter(tests.values()))
-    moved = transfers(data.weights, tests, labels, by)
-    return [
-        {"layer": layer, **one}
-        for layer in tests
-        for one in (*_of_layer(data, layer, labels, by), *moved[layer])
-    ]
+
+    def transfer(_: Checkpoints | None) -> State:
+        return {}, {"rows": transfers(data.weights, tests, labels, by)}
+
+    def measure(part: tuple[str, RowsOfLayer]) -> State:
+        layer, rows_of_layer = part
+        return {}, {"rows": [*rows_of_layer(data, layer, labels, by)]}
+
+    moved = remember(checkpoints, transfer)[1]["rows"]
+    parts = [*product(tests, (_rows_of_scores, _rows_of_tokens))]
+    rows: dict[str, list[Row]] = {layer: [] for layer in tests}
+    for (layer, _), (_, state) in zip(parts, each(checkpoints, parts, measure), strict=True):
+        rows[layer] += state["rows"]
+    return [{"layer": layer, **one} for layer in tests for one in (*rows[layer], *moved[layer])]
 
 
-def _of_layer(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
-    probe = data.weights[layer]
-    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
-    train, val, test = splits.values()
-    scores = probe.of_tokens(test)
+def _rows_of_scores(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
+    scores = data.weights[layer].of_tokens(data.splits["test"][layer])
     yield from cross_scores(scores, labels, data.more["copy_of"], by)
     yield from by_distance(scores, labels, by)
-    yield from positions_decoded(train, val, test, probe.scaling, by)
+
+
+def _rows_of_tokens(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
+    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
+    train, val, test = splits.values()
+    yield from positions_decoded(train, val, test, data.weights[layer].scaling, by)
     raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
     yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)

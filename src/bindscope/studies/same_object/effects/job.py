@@ -21,6 +21,7 @@ from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.interfaces import Edit
 from bindscope.core.store.reader import open_store
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.models.edits import unwritten
 from bindscope.models.loading import load_model
 from bindscope.models.objectives.base import Shown
@@ -165,7 +166,13 @@ def _order(scenes: Scenes) -> Tensor:
     return order_of_patches(n, patches, SEED)
 
 
-def measured(config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str) -> Rows:
+def measured(
+    config: Any,
+    files: Any,
+    spec: Mapping[str, Any],
+    device: torch.device | str,
+    checkpoints: Checkpoints | None = None,
+) -> Rows:
     """Measure one layer of a model.
 
     `files`: paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may
@@ -178,7 +185,8 @@ def measured(config: Any, files: Any, spec: Mapping[str, Any], device: torch.dev
     for path in files.fit_weights:
         fits |= load_file(path)
     measuring = _measuring(config, files, spec, scenes, fits, device)
-    splits, plain = _splits(files, spec, measuring, fits)
+    plain = measuring.unedited(checkpoints)
+    splits = _splits(files, spec, measuring, fits, plain)
     edits = interventions(spec["effects"])
     losses = _losses(config, files, spec, device, splits["test"], edits)
     about = [row("val_loss_bits", validation_loss(files, spec))]
@@ -186,7 +194,7 @@ def measured(config: Any, files: Any, spec: Mapping[str, Any], device: torch.dev
         about += heads_rows(config, files)
     return [
         *(PLAIN | one for one in about),
-        *measured_edits(splits, plain, edits, losses, spec),
+        *measured_edits(splits, plain, edits, losses, spec, checkpoints),
     ]
 
 
@@ -196,6 +204,7 @@ def measured_edits(
     edits: Sequence[Intervention],
     losses: Losses | str,
     spec: Mapping[str, Any],
+    checkpoints: Checkpoints | None = None,
 ) -> Rows:
     """Return the rows about edits of one layer, without what the job knows from its files.
 
@@ -205,13 +214,15 @@ def measured_edits(
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     measuring, editor = splits["test"].measuring, splits["test"].editor
-    rows = ablation_rows(measuring.scenes.labels, measuring.under(editor, edits), by)
+    seen = measuring.under(editor, edits, checkpoints)
+    rows = ablation_rows(measuring.scenes.labels, seen, by)
     rows += attention_rows(plain, by) + loss_rows(losses)
     for what in edits:
         rows += [edit_names(what) | one for one in _overlaps(editor, plain, what)]
     if asked := spec["retrained"]:
         probes = [TypeAdapter(AnyScorer).validate_python(one) for one in asked["probes"]]
-        rows += refitted_rows(splits, strongest(edits, asked["edits"]), probes, by)
+        edits = strongest(edits, asked["edits"])
+        rows += refitted_rows(splits, edits, probes, by, checkpoints)
     return rows
 
 
@@ -249,10 +260,9 @@ def read_scenes(
 
 
 def _splits(
-    files: Any, spec: Mapping[str, Any], measuring: Measuring, fits: Weights
-) -> tuple[dict[str, Edited], Unedited]:
-    """Return the scenes of the splits, and what was measured of those of test as they are."""
-    plain = measuring.unedited()
+    files: Any, spec: Mapping[str, Any], measuring: Measuring, fits: Weights, plain: Unedited
+) -> dict[str, Edited]:
+    """Return the scenes of the splits, edited by what was measured of those of test."""
     editor = editor_of(fits, spec["layer"], plain, measuring.scenes, spec["effects"])
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
@@ -264,7 +274,7 @@ def _splits(
             replace(measuring, scenes=scenes),
             replace(editor, order=order, instances=scenes.instances),
         )
-    return splits, plain
+    return splits
 
 
 def _measuring(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from bindscope.activations.images import StoreImages
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store
+from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
@@ -254,61 +256,85 @@ class Measuring:
         uniform = same.sum(-1) / (every.shape[1] - 1)
         return _mean(share_of_object(among, same, own), asked), _mean(uniform.double(), asked)
 
-    def unedited(self) -> Unedited:
+    def _look(self, batch: tuple[int, Tensor]) -> State:
+        """Return what is kept of a batch as it is."""
+        start, pixels = batch
+        seen = self._run(pixels, start)
+        block, valid = seen.block, seen.block.valid.cpu()
+        share, alike = self._shares(start, seen.attended)
+        found = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
+        return {
+            **{name: torch.from_numpy(values) for name, values in found.items()},
+            "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
+            "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
+            "classes": block.classes.cpu()[valid], "places": _places(block, self.tokens)[valid],
+        }, {}  # fmt: skip
+
+    def unedited(self, checkpoints: Checkpoints | None = None) -> Unedited:
         """Run over the images as they are."""
         scorer, labels = self.scorers[self.layer], self.scenes.labels
         mean, dim = scorer.mean.double(), len(scorer.mean)
         total, n = torch.zeros(dim, dim, dtype=torch.float64), 0
         by_class = LabelMeans(int(labels.classes.max()) + 1, dim)
         by_place = LabelMeans(self.tokens.n_patches, dim)
-        measured: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
-        shares, uniform = [], []
-        for start, pixels in self.batches():
-            seen = self._run(pixels, start)
-            block = seen.block
-            share, alike = self._shares(start, seen.attended)
-            shares.append(share.numpy())
-            uniform.append(alike.numpy())
-            found = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
-            for name, values_ in found.items():
-                measured[name].append(values_)
-            valid = block.valid.cpu()
-            tokens = block.x[block.valid].cpu().double()
+        looked: dict[str, list[Floats]] = {name: [] for name in (*CORRELATIONS, "share", "uniform")}
+        for batch, _ in each(checkpoints, self.batches(), self._look):
+            for name, values in looked.items():
+                values.append(batch[name].numpy())
+            tokens, half, classes = batch["tokens"].double(), batch["half"], batch["classes"]
             total, n = total + (tokens - mean).t() @ (tokens - mean), n + len(tokens)
-            half = ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid]
-            named = block.classes.cpu()[valid]
-            by_class.add(tokens[named > 0], named[named > 0], half[named > 0])
-            by_place.add(tokens, _places(block, self.tokens)[valid], half)
+            by_class.add(tokens[classes > 0], classes[classes > 0], half[classes > 0])
+            by_place.add(tokens, batch["places"], half)
+        found = {name: np.concatenate(parts, axis=-1) for name, parts in looked.items()}
         return Unedited(
-            {name: np.concatenate(parts, axis=1) for name, parts in measured.items()},
-            np.concatenate(shares, axis=1), np.concatenate(uniform), total / max(n, 1),
-            by_class.subspace(), by_place.subspace(),
+            {name: found[name] for name in CORRELATIONS}, found["share"], found["uniform"],
+            total / max(n, 1), by_class.subspace(), by_place.subspace(),
         )  # fmt: skip
 
     def under(
-        self, editor: Editor, edits: Sequence[Intervention]
+        self,
+        editor: Editor,
+        edits: Sequence[Intervention],
+        checkpoints: Checkpoints | None = None,
     ) -> dict[Intervention | None, Seen]:
         """Run over the images without an edit (None) and under each."""
         seen: dict[Intervention | None, Seen] = {
             what: Seen({layer: [] for layer in self.scorers}) for what in (None, *edits)
         }
-        mean = self.scorers[self.layer].mean
-        for start, pixels in self.batches():
-            plain = self._run(pixels, start)
-            patches = plain.tokens[:, self.tokens.patches]
-            whole = (patches - mean.to(patches)).double().square().sum((1, 2))
-            valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(pixels)])
-            for what, kept in seen.items():
-                found = plain if what is None else self._run(pixels, start, editor, what)
-                for layer, values in found.logits.items():
-                    kept.logits[layer].append(values)
-                kept.share.append(self._shares(start, found.attended)[0].numpy())
-                apart = divergence_bits(found.attended, plain.attended).double().cpu()
-                kept.divergence.append(_mean(apart, valid.double()).numpy())
-                moved = (found.tokens[:, self.tokens.patches] - patches).double().square()
-                change = torch.stack([moved.sum((1, 2)), whole], dim=1)
-                kept.change.append(change.cpu().numpy())
+        passes = ((*batch, what) for batch in self.batches() for what in seen)
+        plains: dict[int, Pass] = {}  # that of the last batch
+
+        def run(one: tuple[int, Tensor, Intervention | None]) -> State:
+            start, pixels, what = one
+            if start not in plains:
+                plains.clear()
+                plains[start] = self._run(pixels, start)
+            plain = plains[start]
+            found = plain if what is None else self._run(pixels, start, editor, what)
+            return self._compare(start, found, plain), {}
+
+        for (found, _), what in zip(each(checkpoints, passes, run), cycle(seen), strict=False):
+            kept = seen[what]
+            for layer, logits in kept.logits.items():
+                logits.append(found[f"logits.{layer}"])
+            kept.share.append(found["share"].numpy())
+            kept.divergence.append(found["divergence"].numpy())
+            kept.change.append(found["change"].numpy())
         return seen
+
+    def _compare(self, start: int, found: Pass, plain: Pass) -> dict[str, Tensor]:
+        """Return what is kept of a batch under an edit."""
+        patches, mean = plain.tokens[:, self.tokens.patches], self.scorers[self.layer].mean
+        whole = (patches - mean.to(patches)).double().square().sum((1, 2))
+        moved = (found.tokens[:, self.tokens.patches] - patches).double().square()
+        valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(patches)])
+        apart = divergence_bits(found.attended, plain.attended).double().cpu()
+        return {
+            **{f"logits.{layer}": logits for layer, logits in found.logits.items()},
+            "share": self._shares(start, found.attended)[0],
+            "divergence": _mean(apart, valid.double()),
+            "change": torch.stack([moved.sum((1, 2)), whole], dim=1).cpu(),
+        }
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.checkpoint import (
+    Checkpoints,
+    State,
+    each,
+    join_states,
+    remember,
+    split_states,
+)
 from bindscope.fitting.rows import as_rows
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.data import PairData, Pairs
@@ -202,17 +212,25 @@ class Edited:
     measuring: Measuring  # the model and the scenes
     editor: Editor  # with the order and the objects of the patches of these scenes
 
-    def under(self, what: Intervention | None) -> dict[int, PairData]:
+    def under(
+        self, what: Intervention | None, checkpoints: Checkpoints | None = None
+    ) -> dict[int, PairData]:
         """Return the sampled patches of the layers that are read, under an edit or None."""
-        parts: dict[int, list[Any]] = {layer: [] for layer in self.measuring.scorers}
-        for start, pixels in self.measuring.batches():
-            found = self.measuring.tokens_under(pixels, start, self.editor, what)
-            for layer, tokens in found.items():
-                parts[layer].append(self.measuring.taken(start, tokens))
-        labels = self.measuring.scenes.labels
+        measuring = self.measuring
+
+        def read(batch: tuple[int, Tensor]) -> State:
+            start, pixels = batch
+            found = measuring.tokens_under(pixels, start, self.editor, what)
+            patches = {layer: measuring.taken(start, tokens) for layer, tokens in found.items()}
+            return {str(layer): torch.from_numpy(taken) for layer, taken in patches.items()}, {}
+
+        batches = [tensors for tensors, _ in each(checkpoints, measuring.batches(), read)]
         return {
-            layer: replace(labels, tokens=as_rows(np.concatenate(each)))
-            for layer, each in parts.items()
+            layer: replace(
+                measuring.scenes.labels,
+                tokens=as_rows(np.concatenate([batch[str(layer)].numpy() for batch in batches])),
+            )
+            for layer in measuring.scorers
         }
 
 
@@ -228,6 +246,7 @@ def refitted_rows(
     edits: Sequence[Intervention],
     probes: Sequence[AnyScorer],
     by: Bootstrap,
+    checkpoints: Checkpoints | None = None,
 ) -> list[Row]:
     """Fit probes to tokens as they are and under each edit; return what they tell of test.
 
@@ -240,23 +259,32 @@ def refitted_rows(
     rows: list[Row] = []
     columns: dict[tuple[str, str], list[Columns]] = {}
     n = 0
+    layers = sorted(splits["test"].measuring.scorers)
+    readers = [*product(probes, zip(layers, ("", "later_"), strict=False))]
+
+    def fit_all(what: Intervention | None, parts: Checkpoints | None) -> State:
+        tokens = {name: splits[name].under(what, parts) for name in SPLITS}
+        results = [
+            fit_probe(
+                probe, *(tokens[name][layer] for name in SPLITS),
+                bootstrap_samples=by.samples, bootstrap_seed=by.seed, checkpoints=parts,
+            )[-1]
+            for probe, (layer, _) in readers
+        ]  # fmt: skip
+        return join_states([result.state() for result in results])
+
     for what in whats:
-        tokens = {name: splits[name].under(what) for name in SPLITS}
-        for probe in probes:
-            for layer, reader in zip(sorted(tokens["test"]), ("", "later_"), strict=False):
-                result = fit_probe(
-                    probe, *(tokens[name][layer] for name in SPLITS),
-                    bootstrap_samples=by.samples, bootstrap_seed=by.seed,
-                )[-1]  # fmt: skip
-                name, n = f"{reader}refitted_", result.row["n_images"]
-                rows += [edit_names(what) | one for one in _graded(name, probe.name, result)]
-                right, pairs, _, won, couples = result.of_images.astype(np.float64).T
-                columns.setdefault((name, probe.name), []).append({
-                    (f"{name}accuracy", probe.name): (right, pairs),
-                    (f"{name}auc_within", probe.name): (won, couples),
-                })  # fmt: skip
-    for each in columns.values():
-        rows += compared(whats, each, n, by)
+        states = split_states(remember(checkpoints, partial(fit_all, what)))
+        for result, (probe, (_, reader)) in zip(map(ProbeResult.of, states), readers, strict=True):
+            name, n = f"{reader}refitted_", result.row["n_images"]
+            rows += [edit_names(what) | one for one in _graded(name, probe.name, result)]
+            right, pairs, _, won, couples = result.of_images.astype(np.float64).T
+            columns.setdefault((name, probe.name), []).append({
+                (f"{name}accuracy", probe.name): (right, pairs),
+                (f"{name}auc_within", probe.name): (won, couples),
+            })  # fmt: skip
+    for graded in columns.values():
+        rows += compared(whats, graded, n, by)
     return rows
 
 

@@ -33,7 +33,7 @@ PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
 # What a checkpoint holds of a `_Path`, and of its best optimum, besides tensors and history.
 _NUMBERS = ("before", "number", "l2", "steps", "stale")
-_OF_BEST = ("train_bits", "val_bits", "l2", "short")
+_OF_BEST = ("train_bits", "val_bits", "l2", "gradient_norm", "short")
 
 
 class Problem(Protocol):
