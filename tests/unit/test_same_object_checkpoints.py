@@ -68,18 +68,18 @@ def test_killed_fits_of_pairs_end_in_the_same_bits(family, deaths, tmp_path):
 
 def measure_edits(checkpoints):
     """Run some edits of a planted model, and fit a probe again under one of them."""
-    found = planted.planting(planted.BOUND, 0)
-    measuring = found.measuring("test", "binding", planted.LAYER)
+    planting = planted.Planting(planted.BOUND, 0)
+    measuring = planting.measuring("test", "binding", planted.LAYER)
     plain = measuring.unedited(checkpoints)
     editor = editor_of(
-        found.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["effects"]
+        planting.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["effects"]
     )
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
-        scenes = found.scenes[split]
+        scenes = planting.scenes[split]
         order = editor.order[:1].expand(len(scenes), -1)
-        own = replace(editor, instances=scenes.instances, order=order)
-        splits[split] = Edited(found.measuring(split, "binding", planted.LAYER), own)
+        split_editor = replace(editor, instances=scenes.instances, order=order)
+        splits[split] = Edited(planting.measuring(split, "binding", planted.LAYER), split_editor)
     edits = planted.interventions(["remove"], planted.FEWER)
     retrained = {"probes": [planted.READER.model_dump()], "edits": ["remove"]}
     spec = {**planted.SPEC, "retrained": retrained}
@@ -122,10 +122,10 @@ def test_killed_geometry_ends_in_the_same_rows(deaths, tmp_path):
 def test_a_damaged_segment_is_computed_again_with_all_after_it(tmp_path, monkeypatch):
     """Segments that were cut elsewhere do not fit behind those that are written anew."""
     monkeypatch.setattr(checkpoints_module, "KEEP_S", -1.0)
-    made = []
+    computed = []
 
     def make(item):
-        made.append(item)
+        computed.append(item)
         return {"x": torch.full((2,), float(item))}, {"item": item}
 
     def run(items):
@@ -133,15 +133,15 @@ def test_a_damaged_segment_is_computed_again_with_all_after_it(tmp_path, monkeyp
 
     assert run(range(5)) == list(range(5))
     assert run(range(5)) == list(range(5))
-    assert made == list(range(5))
+    assert computed == list(range(5))
     (tmp_path / "o.1.3.checkpoint").write_bytes(b"damaged")
     assert run(range(5)) == list(range(5))
-    assert made == [*range(5), 2]
+    assert computed == [*range(5), 2, 3, 4]
     monkeypatch.setattr(checkpoints_module, "KEEP_S", 60.0)
     monkeypatch.setattr(checkpoints_module, "WORTH_S", -1.0)
     (tmp_path / "o.1.2.checkpoint").write_bytes(b"damaged")
-    made.clear()
+    computed.clear()
     assert run(range(5)) == list(range(5))
-    assert made == [1, 2, 3, 4]
+    assert computed == [1, 2, 3, 4]
     assert run(range(5)) == list(range(5))
-    assert made == [1, 2, 3, 4]
+    assert computed == [1, 2, 3, 4]

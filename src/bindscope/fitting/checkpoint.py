@@ -51,7 +51,7 @@ class Checkpoint:
         limit = WORTH_S if last else PART_S if in_parts else KEEP_S
         return not self.sparing or seconds > limit
 
-    def at(self, first: int) -> Checkpoint:
+    def from_item(self, first: int) -> Checkpoint:
         """Return it with the number of its first item in its key."""
         return Checkpoint(self.path, f"{self.key} from {first}", self.sparing)
 
@@ -156,12 +156,12 @@ class Checkpoints:
             Computes a state.
         """
         parts = self._inside(self.take())
-        done, segment = 0, parts.take().at(0)
+        done, segment = 0, parts.take().from_item(0)
         while (state := segment.read()) is not None:
             states = split_states(state)
             yield from states
             done += len(states)
-            segment = parts.take().at(done)
+            segment = parts.take().from_item(done)
         fresh: list[State] = []
         began = monotonic()
         for item in islice(items, done, None):
@@ -170,7 +170,7 @@ class Checkpoints:
             if segment.is_due(monotonic() - began):
                 done += len(fresh)
                 _write_joined(segment, fresh, done)
-                segment, began = parts.take().at(done), monotonic()
+                segment, began = parts.take().from_item(done), monotonic()
                 fresh.clear()
         if fresh and segment.is_due(monotonic() - began, last=True):
             _write_joined(segment, fresh, done + len(fresh))

@@ -219,9 +219,9 @@ def measured_edits(
     rows += attention_rows(plain, by) + loss_rows(losses)
     for what in edits:
         rows += [edit_names(what) | one for one in _overlaps(editor, plain, what)]
-    if asked := spec["retrained"]:
-        probes = [TypeAdapter(AnyScorer).validate_python(one) for one in asked["probes"]]
-        edits = strongest(edits, asked["edits"])
+    if retrained := spec["retrained"]:
+        probes = [TypeAdapter(AnyScorer).validate_python(one) for one in retrained["probes"]]
+        edits = strongest(edits, retrained["edits"])
         rows += refitted_rows(splits, edits, probes, by, checkpoints)
     return rows
 

@@ -262,9 +262,9 @@ class Measuring:
         seen = self._run(pixels, start)
         block, valid = seen.block, seen.block.valid.cpu()
         share, alike = self._shares(start, seen.attended)
-        found = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
+        correlations = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
         return {
-            **{name: torch.from_numpy(values) for name, values in found.items()},
+            **{name: torch.from_numpy(values) for name, values in correlations.items()},
             "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
             "classes": block.classes.cpu()[valid], "places": _places(block, self.tokens)[valid],
@@ -285,9 +285,9 @@ class Measuring:
             total, n = total + (tokens - mean).t() @ (tokens - mean), n + len(tokens)
             by_class.add(tokens[classes > 0], classes[classes > 0], half[classes > 0])
             by_place.add(tokens, batch["places"], half)
-        found = {name: np.concatenate(parts, axis=-1) for name, parts in looked.items()}
+        arrays = {name: np.concatenate(parts, axis=-1) for name, parts in looked.items()}
         return Unedited(
-            {name: found[name] for name in CORRELATIONS}, found["share"], found["uniform"],
+            {name: arrays[name] for name in CORRELATIONS}, arrays["share"], arrays["uniform"],
             total / max(n, 1), by_class.subspace(), by_place.subspace(),
         )  # fmt: skip
 
@@ -304,34 +304,34 @@ class Measuring:
         passes = ((*batch, what) for batch in self.batches() for what in seen)
         plains: dict[int, Pass] = {}  # that of the last batch
 
-        def run(one: tuple[int, Tensor, Intervention | None]) -> State:
-            start, pixels, what = one
+        def run(which: tuple[int, Tensor, Intervention | None]) -> State:
+            start, pixels, what = which
             if start not in plains:
                 plains.clear()
                 plains[start] = self._run(pixels, start)
             plain = plains[start]
-            found = plain if what is None else self._run(pixels, start, editor, what)
-            return self._compare(start, found, plain), {}
+            seen_here = plain if what is None else self._run(pixels, start, editor, what)
+            return self._compare(start, seen_here, plain), {}
 
-        for (found, _), what in zip(each(checkpoints, passes, run), cycle(seen), strict=False):
-            kept = seen[what]
-            for layer, logits in kept.logits.items():
-                logits.append(found[f"logits.{layer}"])
-            kept.share.append(found["share"].numpy())
-            kept.divergence.append(found["divergence"].numpy())
-            kept.change.append(found["change"].numpy())
+        for (seen_here, _), what in zip(each(checkpoints, passes, run), cycle(seen), strict=False):
+            under_edit = seen[what]
+            for layer, logits in under_edit.logits.items():
+                logits.append(seen_here[f"logits.{layer}"])
+            under_edit.share.append(seen_here["share"].numpy())
+            under_edit.divergence.append(seen_here["divergence"].numpy())
+            under_edit.change.append(seen_here["change"].numpy())
         return seen
 
-    def _compare(self, start: int, found: Pass, plain: Pass) -> dict[str, Tensor]:
-        """Return what is kept of a batch under an edit."""
+    def _compare(self, start: int, edited: Pass, plain: Pass) -> dict[str, Tensor]:
+        """Return what is compared of a batch under an edit."""
         patches, mean = plain.tokens[:, self.tokens.patches], self.scorers[self.layer].mean
         whole = (patches - mean.to(patches)).double().square().sum((1, 2))
-        moved = (found.tokens[:, self.tokens.patches] - patches).double().square()
+        moved = (edited.tokens[:, self.tokens.patches] - patches).double().square()
         valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(patches)])
-        apart = divergence_bits(found.attended, plain.attended).double().cpu()
+        apart = divergence_bits(edited.attended, plain.attended).double().cpu()
         return {
-            **{f"logits.{layer}": logits for layer, logits in found.logits.items()},
-            "share": self._shares(start, found.attended)[0],
+            **{f"logits.{layer}": logits for layer, logits in edited.logits.items()},
+            "share": self._shares(start, edited.attended)[0],
             "divergence": _mean(apart, valid.double()),
             "change": torch.stack([moved.sum((1, 2)), whole], dim=1).cpu(),
         }

@@ -220,8 +220,8 @@ class Edited:
 
         def read(batch: tuple[int, Tensor]) -> State:
             start, pixels = batch
-            found = measuring.tokens_under(pixels, start, self.editor, what)
-            patches = {layer: measuring.taken(start, tokens) for layer, tokens in found.items()}
+            streams = measuring.tokens_under(pixels, start, self.editor, what)
+            patches = {layer: measuring.taken(start, tokens) for layer, tokens in streams.items()}
             return {str(layer): torch.from_numpy(taken) for layer, taken in patches.items()}, {}
 
         batches = [tensors for tensors, _ in each(checkpoints, measuring.batches(), read)]
