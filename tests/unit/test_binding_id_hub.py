@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from jobs_by_hand import job_by_hand, script
+from killed_jobs import KilledError
 from safetensors.numpy import load_file
 
 import hub_vlms
@@ -282,6 +283,32 @@ def test_a_failed_experiment_leaves_the_others(
     for output in ("rows", "answers"):
         there, wanted = (root / second.path(output) for root in (tmp_path, expected))
         assert there.read_bytes() == wanted.read_bytes()
+
+
+def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
+    hub: dict[str, Path], tmp_path: Path, deaths: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of some conditions, and sums over batches of mean differences."""
+    graph = graph_of(hub["qwen2_vl"], experiments=["mean"], batch_size=1)
+    jobs = [*graph.of("binding_id_estimates"), *graph.of("binding_id_interventions")]
+    expected = tmp_path / "undisturbed"
+    for job in jobs:
+        script(job.rule).main(job_by_hand(job, expected))
+    monkeypatch.setattr(suite, "_SAVED_S", 0.0)
+    for job in jobs:
+        died = 0
+        while died < 20:
+            deaths["left"] = 2 * 2**died
+            try:
+                script(job.rule).main(job_by_hand(job, tmp_path))
+                break
+            except KilledError:
+                died += 1
+        assert died > 1, job.rule
+        for output in job.step.outputs:
+            there, wanted = (root / job.path(output) for root in (tmp_path, expected))
+            assert there.read_bytes() == wanted.read_bytes()
+    assert not list(tmp_path.rglob("*.checkpoint"))
 
 
 def test_vectors_are_resolved_batch_by_batch_and_not_repeated(

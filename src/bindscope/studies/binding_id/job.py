@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.registries import resolve
 from bindscope.studies.binding_id.experiments.estimates import Estimates
+from bindscope.studies.binding_id.experiments.trials import Each
 from bindscope.studies.binding_id.registry import ENGINES, RECORDS
 from bindscope.studies.binding_id.suite import Asked, ask, estimated
 from bindscope.studies.binding_id.tasks.prompts import Reading
@@ -35,11 +36,13 @@ def estimates(job: Job) -> None:
     with _device(job) as device:
         for model in job.spec["models"]:
             engine, pictures = _loaded(model, job, device)
-            found, rows = estimated(engine, pictures, job.spec)
+            kept = _Kept.of(job) if _keeps(model) else None
+            found, rows = estimated(engine, pictures, job.spec, kept)
             lines += _lines(rows, {**_names(job, model), **job.keys})
             arrays |= {f"{model['name']}.{name}": own for name, own in found.stored().items()}
     write_atomic(job.output["vectors"], "".join(lines))
     write_atomic(job.output["estimates"], save(arrays))
+    _forget(job)
 
 
 def interventions(job: Job) -> None:
@@ -61,7 +64,7 @@ def interventions(job: Job) -> None:
                 answers[f"{model['name']}.float32"] = found.checked
     write_atomic(job.output["rows"], "".join(lines))
     write_atomic(job.output["answers"], save(answers))
-    Path(_checkpoint(job)).unlink(missing_ok=True)
+    _forget(job)
 
 
 def _found(model: Mapping[str, Any], job: Job, device: str) -> Asked:
@@ -72,7 +75,7 @@ def _found(model: Mapping[str, Any], job: Job, device: str) -> Asked:
     engine, pictures = _loaded(model, job, device)
     stored = next((Path(path) for path in job.input.estimates), None)
     known = None if stored is None else Estimates.read(stored, model["name"])
-    kept = _Kept.of(job) if model["kind"] in ("published", "toy") else None
+    kept = _Kept.of(job) if _keeps(model) else None
     return ask(engine, pictures, job.spec, known, kept)
 
 
@@ -93,15 +96,18 @@ def _device(job: Job) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Kept:
-    """Answers of batches on disk."""
+    """Answers of batches on disk, or sums over batches."""
 
     checkpoint: Checkpoint
+    output: Path
 
     @classmethod
     def of(cls, job: Job) -> _Kept:
         from bindscope.fitting.checkpoint import Checkpoint  # torch, which oracles do without
 
-        return cls(Checkpoint(_checkpoint(job), " ".join(job.keys.values())))
+        output = _largest(job)
+        path = output.with_name(f"{output.name}.checkpoint")
+        return cls(Checkpoint(path, " ".join(job.keys.values())), output)
 
     def write(self, arrays: dict[str, NDArray[np.float64]], batches: int) -> None:
         """Keep the answers of the first batches."""
@@ -118,10 +124,41 @@ class _Kept:
         tensors, record = found
         return {name: value.numpy() for name, value in tensors.items()}, int(record["step"])
 
+    def inside(self, batch: int) -> Each:
+        """Return a `map` that keeps the answers of parts of a batch."""
+        import torch
 
-def _checkpoint(job: Job) -> Path:
-    """Name a file that is no output, which Snakemake would delete with those of a failed job."""
-    return Path(f"{job.output['answers']}.checkpoint")
+        from bindscope.fitting.checkpoint import Checkpoints, State
+
+        parts = Checkpoints(self.output, f"{self.checkpoint.key} batch {batch}")
+
+        def keep(
+            make: Callable[[Any], NDArray[np.float64]], items: Sequence[Any]
+        ) -> Iterator[NDArray[np.float64]]:
+            def state(item: Any) -> State:
+                return {"logs": torch.from_numpy(make(item))}, {}
+
+            return (tensors["logs"].numpy() for tensors, _ in parts.each(items, state))
+
+        return keep
+
+
+def _keeps(model: Mapping[str, Any]) -> bool:
+    """Whether a model takes so long that what it has computed is kept."""
+    return model["kind"] in ("published", "toy")
+
+
+def _largest(job: Job) -> Path:
+    """Return the output beside which checkpoints stand, which Snakemake does not know."""
+    return Path(job.output.get("answers") or job.output["estimates"])
+
+
+def _forget(job: Job) -> None:
+    """Delete what was kept, when the results are safe."""
+    path = _largest(job)
+    for pattern in (f"{path.name}.checkpoint", f"{path.name}.*.checkpoint"):
+        for left in path.parent.glob(pattern):
+            left.unlink()
 
 
 def _names(job: Job, model: Mapping[str, Any]) -> dict[str, str]:

@@ -28,9 +28,9 @@ from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.reading_out import Read
 from bindscope.studies.binding_id.answers.rows import rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.estimates import Estimates, batches, estimate, read
+from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches, read
 from bindscope.studies.binding_id.experiments.heads import head_rows
-from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
+from bindscope.studies.binding_id.experiments.trials import Batch, Each, Plan, Trial
 from bindscope.studies.binding_id.registry import (
     ADDING,
     EXPERIMENTS,
@@ -60,6 +60,9 @@ class Kept(Protocol):
 
     def read(self) -> tuple[dict[str, Doubles], int] | None:
         """Return what was kept, and of how many batches; None: nothing."""
+
+    def inside(self, batch: int) -> Each:
+        """Return a `map` that keeps the answers of parts of a batch."""
 
 
 @runtime_checkable
@@ -141,16 +144,32 @@ def run(
 
 
 def estimated(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any], kept: Kept | None = None
 ) -> tuple[Estimates, list[Row]]:
-    """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like."""
+    """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like.
+
+    `kept` has the sums over batches of an earlier attempt, and takes more.
+    """
     task, rule = spec["task"], Reading.of(spec).rule
     base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
-    estimates = estimate(engine, other, pictures, spec["batch_size"])
-    right = Read.nothing()
-    for rows in batches(len(base), spec["batch_size"]):
-        right.add(engine, read(engine, base[rows], pictures), estimates.means)
+    sums, right, done, saved = Sums(other), Read.nothing(), 0, time.monotonic()
+    if kept and (before := kept.read()) is not None:
+        arrays, done = before
+        sums.take(arrays)
+        right.take(arrays)
+    first, second = (list(batches(len(scenes), spec["batch_size"])) for scenes in (other, base))
+    steps = range(done, len(first) + len(second))
+    for number in progress_bar(steps, "batches of mean differences"):
+        if number < len(first):
+            sums.add(engine, other[first[number]], pictures)
+        else:
+            rows = second[number - len(first)]
+            right.add(engine, read(engine, base[rows], pictures), sums.means)
+        if kept and time.monotonic() > saved + _SAVED_S:
+            kept.write(sums.arrays() | right.arrays(), number + 1)
+            saved = time.monotonic()
+    estimates = sums.solved()
     return estimates, list(vector_rows(estimates, other, engine, right))
 
 
@@ -186,7 +205,7 @@ def ask(
         batch = _batch(engine, pictures, pairs, parts[i], reading, estimates, spec)
         plan = plan_of(spec)(batch)
         if i == len(logs):
-            logs.append(plan.answered(engine, batch.base))
+            logs.append(plan.answered(engine, batch.base, kept.inside(i) if kept else map))
             check(logs[-1])
             beside.append(_beside(name, plan, batch, parts[i]))
         if kept is not None and time.monotonic() > saved + _SAVED_S:

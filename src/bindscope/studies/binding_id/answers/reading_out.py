@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,17 @@ class Means:
             total += np.einsum("ns,nld->sld", marks, tokens)
             self._counts[key] += marks.sum(axis=0)
 
+    def arrays(self) -> dict[str, Doubles]:
+        """Return sums and counts by name."""
+        found = {f"sum.{'.'.join(key)}": value for key, value in self._sums.items()}
+        return found | {f"count.{'.'.join(key)}": value for key, value in self._counts.items()}
+
+    def take(self, arrays: Mapping[str, Doubles]) -> None:
+        """Take sums and counts of `arrays`."""
+        for key in self._counts:
+            self._sums[key] = arrays[f"sum.{'.'.join(key)}"]
+            self._counts[key] = arrays[f"count.{'.'.join(key)}"]
+
     def of(self, key: Key) -> Doubles:
         """Return the means, float64 (levels, L, d); of levels that were not there infinity."""
         counts = self._counts[key][:, None, None]
@@ -61,6 +73,22 @@ class Read:
     def nothing(cls) -> Read:
         """Return counts of no token."""
         return cls({}, {})
+
+    def arrays(self) -> dict[str, Doubles]:
+        """Return counts by name."""
+        found = {f"right.{'.'.join(key)}": value for key, value in self.right.items()}
+        counts = {f"asked.{'.'.join(key)}": [n] for key, n in self.asked.items()}
+        return found | {name: np.array(n, np.float64) for name, n in counts.items()}
+
+    def take(self, arrays: Mapping[str, Doubles]) -> None:
+        """Take the counts that are in `arrays`."""
+        for name, right in arrays.items():
+            kind, _, key = name.partition(".")
+            if kind == "right":
+                group, _, levels = key.partition(".")
+                which: Any = (group, levels)
+                self.right[which] = right
+                self.asked[which] = int(arrays[f"asked.{key}"][0])
 
     def add(self, engine: Engine, state: State, means: Means) -> None:
         """Read the tokens of a batch."""

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.errors import InputError
-from bindscope.core.progress import progress_bar
 from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -112,9 +111,10 @@ class Effects:
 
 
 @dataclass
-class _Sums:
+class _Equations:
     """Normal equations of one group and one kind of levels, by halves of the rows."""
 
+    NAMES: ClassVar = ("design", "squares", "rows", "products")
     size: int
     design: Doubles = field(init=False)
     products: Doubles | None = None
@@ -142,6 +142,19 @@ class _Sums:
             self.products[half] += (own.T @ flat[half::2]).reshape(self.products[half].shape)
         self.squares = self.squares + np.square(difference, dtype=np.float64).sum(axis=(0, 2, 3))
         self.rows += len(difference)
+
+    def arrays(self) -> dict[str, Doubles]:
+        """Return the sums."""
+        numbers = (self.design, self.squares, [self.rows], self.products)
+        return {
+            name: np.asarray(value, np.float64)
+            for name, value in zip(self.NAMES, numbers, strict=True)
+        }
+
+    def take(self, arrays: Mapping[str, Doubles]) -> None:
+        """Take the sums of `arrays`."""
+        self.design, self.squares, rows, self.products = (arrays[name] for name in self.NAMES)
+        self.rows = int(rows[0])
 
     def solved(self, levels: Levels) -> Effects:
         """Fit effects by least squares; those that cannot be told apart share the difference."""
@@ -221,18 +234,39 @@ def estimate(
     batch_size
         Scenes of a batch.
     """
-    sizes = {"role": scenes.things, "slot": max(len(scenes.words.places), scenes.slot.max() + 1)}
-    sums = {(group, levels): _Sums(sizes[levels]) for group in GROUPS for levels in LEVELS}
-    content: list[tuple[int, int, Doubles]] = []
-    means = Means(sizes)
-    parts = list(batches(len(scenes), batch_size))
-    for rows in progress_bar(parts, "batches of mean differences"):
-        first = scenes[rows]
+    sums = Sums(scenes)
+    for rows in batches(len(scenes), batch_size):
+        sums.add(engine, scenes[rows], pictures)
+    return sums.solved()
+
+
+class Sums:
+    """Sums over batches of scenes, from which effects of roles and of slots are estimated.
+
+    Parameters
+    ----------
+    scenes
+        All of the estimation split.
+    """
+
+    def __init__(self, scenes: Scenes) -> None:
+        slots = max(len(scenes.words.places), scenes.slot.max() + 1)
+        sizes: dict[Levels, int] = {"role": scenes.things, "slot": slots}
+        keys = product(GROUPS, LEVELS)
+        self.equations = {(group, kind): _Equations(sizes[kind]) for group, kind in keys}
+        self.content: list[tuple[int, Any]] = [(0, 0.0), (0, 0.0)]  # of two colours
+        self.means = Means({**sizes})
+        self.rows = 0
+
+    def add(self, engine: Engine, first: Scenes, pictures: Pictures | None) -> None:
+        """Read a batch of the scenes, and those with which each group is compared."""
         state = read(engine, first, pictures)
         before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
-        content += list(_by_colour(first, before["object"]))
+        for colour, n, total in _by_colour(first, before["object"]):
+            count, so_far = self.content[colour]
+            self.content[colour] = count + n, so_far + total
         for group, role in product(GROUPS, range(first.things)):
-            means.add(first, group, role, before[group][role])
+            self.means.add(first, group, role, before[group][role])
         for group in GROUPS:
             second = _SECOND_RUN[group](first)
             after = read(engine, second, pictures)
@@ -240,13 +274,36 @@ def estimate(
                 other = (role + 1) % first.things
                 difference = engine.residual(after, group, other) - before[group][role]
                 for levels in LEVELS:
-                    sums[group, levels].add(_levels(levels, first, second, role, other), difference)
-    return Estimates(
-        {key: one.solved(key[1]) for key, one in sums.items()},
-        _content(content),
-        means,
-        len(scenes),
-    )
+                    which = _levels(levels, first, second, role, other)
+                    self.equations[group, levels].add(which, difference)
+        self.rows += len(first)
+
+    def solved(self) -> Estimates:
+        """Return the estimates."""
+        effects = {key: one.solved(key[1]) for key, one in self.equations.items()}
+        one, other = (total / max(n, 1) for n, total in self.content)
+        return Estimates(effects, np.asarray(one - other, np.float32), self.means, self.rows)
+
+    def arrays(self) -> dict[str, Doubles]:
+        """Return all sums by name."""
+        found = self.means.arrays() | {"rows": np.array([self.rows], np.float64)}
+        for key, one in self.equations.items():
+            found |= {f"{'.'.join(key)}.{name}": value for name, value in one.arrays().items()}
+        for colour, (n, total) in enumerate(self.content):
+            found[f"colour.{colour}.n"] = np.array([n], np.float64)
+            found[f"colour.{colour}.total"] = np.asarray(total, np.float64)
+        return found
+
+    def take(self, arrays: Mapping[str, Doubles]) -> None:
+        """Take the sums of `arrays`."""
+        self.rows = int(arrays["rows"][0])
+        self.means.take(arrays)
+        for key, one in self.equations.items():
+            one.take({name: arrays[f"{'.'.join(key)}.{name}"] for name in one.NAMES})
+        self.content = [
+            (int(arrays[f"colour.{colour}.n"][0]), arrays[f"colour.{colour}.total"])
+            for colour in range(len(self.content))
+        ]
 
 
 def _levels(
@@ -289,12 +346,3 @@ def _by_colour(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, in
         for colour in (0, 1):
             own = scenes.colour[:, role] == colour
             yield colour, int(own.sum()), values[own].sum(axis=0, dtype=np.float64)
-
-
-def _content(sums: list[tuple[int, int, Doubles]]) -> Vectors:
-    means = [
-        sum(total for c, _, total in sums if c == colour)
-        / max(sum(n for c, n, _ in sums if c == colour), 1)
-        for colour in (0, 1)
-    ]
-    return np.asarray(means[0] - means[1], np.float32)

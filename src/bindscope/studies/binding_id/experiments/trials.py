@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +92,26 @@ def _length(one: Add, rows: int) -> Doubles:
     return np.asarray(np.broadcast_to(own, (rows,)))
 
 
+class Each(Protocol):
+    """What `map` does."""
+
+    def __call__(
+        self, make: Callable[[Any], NDArray[np.float64]], items: Sequence[Any], /
+    ) -> Iterable[NDArray[np.float64]]:
+        """Yield what is made of each item."""
+
+
+@runtime_checkable
+class Stepping(Protocol):
+    """An engine that answers a few conditions at a time: rounding depends on which."""
+
+    def conditions_at_once(self, base: Any) -> int:
+        """Return how many conditions are answered together."""
+
+
+_ALL = 2**62  # conditions at once
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """An experiment on one batch.
@@ -107,21 +128,33 @@ class Plan:
     queries: Mapping[str, Question]
     candidates: Mapping[str, NDArray[np.int64]]
 
-    def answered(self, engine: Engine, base: State) -> NDArray[np.float64]:
-        """Return log-probabilities, float64 (n, trials, queries, candidates)."""
+    def answered(self, engine: Engine, base: State, each: Each = map) -> NDArray[np.float64]:
+        """Return log-probabilities, float64 (n, trials, queries, candidates).
+
+        Parameters
+        ----------
+        engine, base
+            The model, and the contexts that are edited.
+        each
+            As `map`; may read what an earlier attempt has made of the first parts, which are some
+            trials each.
+        """
         candidates = np.stack(list(self.candidates.values()), axis=1)
         questions = list(self.queries.values())
-        return np.concatenate(
-            [
-                engine.answers(
-                    base, source() if callable(source) else source,
-                    [trial.condition for trial in trials], questions, candidates,
-                )
-                for source, trials in self.trials
-                if trials
-            ],
-            axis=1,
-        )  # fmt: skip
+
+        def answer(part: tuple[Source, Sequence[Trial]]) -> NDArray[np.float64]:
+            source, trials = part
+            conditions = [trial.condition for trial in trials]
+            state = source() if callable(source) else source
+            return engine.answers(base, state, conditions, questions, candidates)
+
+        step = engine.conditions_at_once(base) if isinstance(engine, Stepping) else _ALL
+        parts = [
+            (source, trials[start : start + step])
+            for source, trials in self.trials
+            for start in range(0, len(trials), step)
+        ]
+        return np.concatenate(list(each(answer, parts)), axis=1)
 
 
 @dataclass(eq=False)

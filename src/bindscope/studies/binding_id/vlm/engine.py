@@ -220,8 +220,7 @@ class VisionLanguageEngine:
                 "ask for at least one condition and question, and give candidates per scene",
             )  # fmt: skip
         asked, wanted = self.asked(base, questions, candidates)
-        step = max(1, self.options.batch_size // len(base.scenes))
-        found = []
+        step, found = self.conditions_at_once(base), []
         with torch.inference_mode():
             for i in range(0, len(conditions), step):
                 some = conditions[i : i + step]
@@ -229,6 +228,10 @@ class VisionLanguageEngine:
                 edits = [resolve(base, source, condition, self.heads) for condition in some]
                 found.append(self._answer(base, some, edits, asked, wanted))
         return torch.cat(found, 1).cpu().numpy()
+
+    def conditions_at_once(self, base: Frozen) -> int:
+        """Return how many conditions are answered in one pass."""
+        return max(1, self.options.batch_size // len(base.scenes))
 
     def asked(
         self, base: Frozen, questions: Sequence[Question], candidates: NDArray[np.int64]
