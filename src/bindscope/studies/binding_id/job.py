@@ -36,8 +36,8 @@ def estimates(job: Job) -> None:
     with _device(job) as device:
         for model in job.spec["models"]:
             engine, pictures = _loaded(model, job, device)
-            kept = _Kept.of(job) if _keeps(model) else None
-            found, rows = estimated(engine, pictures, job.spec, kept)
+            state = _Kept.of(job) if _keeps(model) else None
+            found, rows = estimated(engine, pictures, job.spec, state)
             lines += _lines(rows, {**_names(job, model), **job.keys})
             arrays |= {f"{model['name']}.{name}": own for name, own in found.stored().items()}
     write_atomic(job.output["vectors"], "".join(lines))
@@ -157,8 +157,8 @@ def _forget(job: Job) -> None:
     """Delete what was kept, when the results are safe."""
     path = _largest(job)
     for pattern in (f"{path.name}.checkpoint", f"{path.name}.*.checkpoint"):
-        for left in path.parent.glob(pattern):
-            left.unlink()
+        for checkpoint in path.parent.glob(pattern):
+            checkpoint.unlink()
 
 
 def _names(job: Job, model: Mapping[str, Any]) -> dict[str, str]:

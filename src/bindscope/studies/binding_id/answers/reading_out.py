@@ -46,8 +46,8 @@ class Means:
 
     def arrays(self) -> dict[str, Doubles]:
         """Return sums and counts by name."""
-        found = {f"sum.{'.'.join(key)}": value for key, value in self._sums.items()}
-        return found | {f"count.{'.'.join(key)}": value for key, value in self._counts.items()}
+        arrays = {f"sum.{'.'.join(key)}": value for key, value in self._sums.items()}
+        return arrays | {f"count.{'.'.join(key)}": value for key, value in self._counts.items()}
 
     def take(self, arrays: Mapping[str, Doubles]) -> None:
         """Take sums and counts of `arrays`."""
@@ -76,9 +76,9 @@ class Read:
 
     def arrays(self) -> dict[str, Doubles]:
         """Return counts by name."""
-        found = {f"right.{'.'.join(key)}": value for key, value in self.right.items()}
+        arrays = {f"right.{'.'.join(key)}": value for key, value in self.right.items()}
         counts = {f"asked.{'.'.join(key)}": [n] for key, n in self.asked.items()}
-        return found | {name: np.array(n, np.float64) for name, n in counts.items()}
+        return arrays | {name: np.array(n, np.float64) for name, n in counts.items()}
 
     def take(self, arrays: Mapping[str, Doubles]) -> None:
         """Take the counts that are in `arrays`."""

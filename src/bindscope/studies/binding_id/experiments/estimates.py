@@ -280,26 +280,28 @@ class Sums:
 
     def solved(self) -> Estimates:
         """Return the estimates."""
-        effects = {key: one.solved(key[1]) for key, one in self.equations.items()}
-        one, other = (total / max(n, 1) for n, total in self.content)
-        return Estimates(effects, np.asarray(one - other, np.float32), self.means, self.rows)
+        effects = {key: sums.solved(key[1]) for key, sums in self.equations.items()}
+        first, second = (total / max(n, 1) for n, total in self.content)
+        return Estimates(effects, np.asarray(first - second, np.float32), self.means, self.rows)
 
     def arrays(self) -> dict[str, Doubles]:
         """Return all sums by name."""
-        found = self.means.arrays() | {"rows": np.array([self.rows], np.float64)}
-        for key, one in self.equations.items():
-            found |= {f"{'.'.join(key)}.{name}": value for name, value in one.arrays().items()}
+        arrays = self.means.arrays() | {"rows": np.array([self.rows], np.float64)}
+        for key, equations in self.equations.items():
+            arrays |= {
+                f"{'.'.join(key)}.{name}": value for name, value in equations.arrays().items()
+            }
         for colour, (n, total) in enumerate(self.content):
-            found[f"colour.{colour}.n"] = np.array([n], np.float64)
-            found[f"colour.{colour}.total"] = np.asarray(total, np.float64)
-        return found
+            arrays[f"colour.{colour}.n"] = np.array([n], np.float64)
+            arrays[f"colour.{colour}.total"] = np.asarray(total, np.float64)
+        return arrays
 
     def take(self, arrays: Mapping[str, Doubles]) -> None:
         """Take the sums of `arrays`."""
         self.rows = int(arrays["rows"][0])
         self.means.take(arrays)
-        for key, one in self.equations.items():
-            one.take({name: arrays[f"{'.'.join(key)}.{name}"] for name in one.NAMES})
+        for key, equations in self.equations.items():
+            equations.take({name: arrays[f"{'.'.join(key)}.{name}"] for name in equations.NAMES})
         self.content = [
             (int(arrays[f"colour.{colour}.n"][0]), arrays[f"colour.{colour}.total"])
             for colour in range(len(self.content))
