@@ -306,8 +306,8 @@ def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
                 died += 1
         assert died > 1, job.rule
         for output in job.step.outputs:
-            there, wanted = (root / job.path(output) for root in (tmp_path, expected))
-            assert there.read_bytes() == wanted.read_bytes()
+            resumed, whole = (root / job.path(output) for root in (tmp_path, expected))
+            assert resumed.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.rglob("*.checkpoint"))
 
 

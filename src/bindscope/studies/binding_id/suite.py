@@ -144,17 +144,17 @@ def run(
 
 
 def estimated(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any], kept: Kept | None = None
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any], state: Kept | None = None
 ) -> tuple[Estimates, list[Row]]:
     """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like.
 
-    `kept` has the sums over batches of an earlier attempt, and takes more.
+    `state` has the sums over batches of an earlier attempt, and takes more.
     """
     task, rule = spec["task"], Reading.of(spec).rule
     base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
     sums, right, done, saved = Sums(other), Read.nothing(), 0, time.monotonic()
-    if kept and (before := kept.read()) is not None:
+    if state and (before := state.read()) is not None:
         arrays, done = before
         sums.take(arrays)
         right.take(arrays)
@@ -166,8 +166,8 @@ def estimated(
         else:
             rows = second[number - len(first)]
             right.add(engine, read(engine, base[rows], pictures), sums.means)
-        if kept and time.monotonic() > saved + _SAVED_S:
-            kept.write(sums.arrays() | right.arrays(), number + 1)
+        if state and time.monotonic() > saved + _SAVED_S:
+            state.write(sums.arrays() | right.arrays(), number + 1)
             saved = time.monotonic()
     estimates = sums.solved()
     return estimates, list(vector_rows(estimates, other, engine, right))
