@@ -251,11 +251,11 @@ class Sums:
 
     def __init__(self, scenes: Scenes) -> None:
         slots = max(len(scenes.words.places), scenes.slot.max() + 1)
-        sizes: dict[Levels, int] = {"role": scenes.things, "slot": slots}
+        sizes = {"role": scenes.things, "slot": slots}
         keys = product(GROUPS, LEVELS)
         self.equations = {(group, kind): _Equations(sizes[kind]) for group, kind in keys}
         self.content: list[tuple[int, Any]] = [(0, 0.0), (0, 0.0)]  # of two colours
-        self.means = Means({**sizes})
+        self.means = Means(sizes)
         self.rows = 0
 
     def add(self, engine: Engine, first: Scenes, pictures: Pictures | None) -> None:
