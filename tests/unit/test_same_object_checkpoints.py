@@ -103,7 +103,7 @@ def measure_geometry(checkpoints):
     }
     probe = FittedScorer(
         torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
-        Standardiser.identity(48), "none",
+        Standardiser.identity(48),
     )  # fmt: skip
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
