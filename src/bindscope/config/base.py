@@ -65,9 +65,11 @@ class ImageSource(Model):
     )
     bad_images: Literal["stop", "skip"] = Field(
         "stop",
-        description="Images that are missing or do not decode, or whose mask is missing, does not "
-        "decode, is of another size or lacks an object: `stop` ends the job and lists them; `skip` "
-        "leaves them out, counts them, and lists each with its reason.",
+        description=(
+            "`skip` leaves out, counts and lists images that are missing or do not decode, and "
+            "those whose mask is missing, damaged, of another size or incomplete. `stop` ends the "
+            "job with a list."
+        ),
     )
 
 

@@ -33,8 +33,10 @@ class Captions(Model):
     )
     words: dict[str, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="What the values of a group are called, by the group's name and in order. "
-        "Default: the names that the renderer or the source has for them.",
+        description=(
+            "Names of the values of a group, in order. Default: those of the renderer or the "
+            "source."
+        ),
     )
 
 

@@ -181,13 +181,15 @@ class SceneDistribution(Model):
     slots: PositiveInt | None = Field(
         None,
         exclude_if=lambda slots: slots is None,  # it enters no key of scenes without an order
-        description="Number of places that are in order, as left and right, or first and second in "
-        "a caption; at least the number of objects. Codes then say which object stands in which.",
+        description=(
+            "Number of ordered positions (left and right; first and second in a caption), at "
+            "least the number of objects. Codes then contain the object of each."
+        ),
     )
     captions: Captions | None = Field(
         None,
         exclude_if=lambda captions: captions is None,
-        description="What scenes are called in words, for models that read; needs `slots`.",
+        description="Texts of the scenes, for models that read captions; needs `slots`.",
     )
     render: Renderer | None = Field(
         None, description="How images are rendered; not needed for known-answer models."

@@ -24,9 +24,11 @@ class Grid(Model):
     models: tuple[ModelName, ...] = Field(min_length=1, description="Names of models.")
     layers: Literal["all", "last"] | tuple[NonNegativeInt | Literal["final"], ...] = Field(
         "last",
-        description="`all` (0 to n_layers), `last` (n_layers), or a list; 0 is the input of the "
-        "first block, `final` the output of the model's last norm; of a model with `modules`, 1 "
-        "is the first of them, of a toy its vision tower, and there is no 0 and no `final`.",
+        description=(
+            "`all`, `last`, or a list. 0 is the input of the first block, `final` the output of "
+            "the last norm. A model with `modules` starts at 1, the first of them; a toy at 1, "
+            "its vision tower. Neither has `final`."
+        ),
     )
     seed_blocks: tuple[tuple[NonNegativeInt, ...], ...] = Field(
         ((0,),), description="Seeds; each block is one job, a new block refits nothing."
@@ -34,7 +36,7 @@ class Grid(Model):
 
 
 class ModelGroup(Model):
-    """Models that differ in their training seed alone: one bar, one curve, one sentence."""
+    """Models that differ only in training seed: one bar, one curve, one sentence."""
 
     name: Slug = Field(description="Name of the group in figures and in the report.")
     # An editor sees the name of a list of seeds, which stands for several.

@@ -151,16 +151,19 @@ class TableSource(ImageSource):
     )
     orientation: Literal["upright", "stored"] = Field(
         "upright",
-        description="Which pixels boxes and masks refer to: `upright`: the image as its EXIF tag "
-        "turns it, as viewers show it; `stored`: the pixels as stored, and the tag is ignored.",
+        description=(
+            "`upright`: boxes and masks refer to the image as its EXIF tag turns it. `stored`: to "
+            "the stored pixels, and the tag is ignored."
+        ),
     )
     slots: tuple[dict[str, str], ...] | None = Field(
         None,
         min_length=1,
         exclude_if=lambda slots: slots is None,  # it enters no key of tables with a row per object
-        description="For a table with a row per image: of each slot the column that holds its "
-        "object's value of each group; empty cells: nothing stands there. Left out: a row per "
-        "object, and the first row of an image is in its first slot.",
+        description=(
+            "For a table with a row per image: for each slot the columns of its object's values; "
+            "empty cells are empty slots. Default: a row per object, in the order of the slots."
+        ),
     )
     repeats: bool = Field(
         False, description="Whether a scene may hold two objects with the same values."

@@ -169,9 +169,10 @@ class Suite(Model):
     threads: PositiveInt = Field(1, description="CPU threads of a job; part of the key.")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto",
-        description="Kind of device that `models` run on; oracles and toys are read on the CPU. "
-        "`auto`: CUDA where the machine that plans has an NVIDIA GPU; name it where jobs run on "
-        "other machines.",
+        description=(
+            "Device of `models`; oracles and toys use the CPU. `auto`: CUDA if the machine that "
+            "plans has an NVIDIA GPU; name it if jobs run elsewhere."
+        ),
     )
 
 

@@ -111,8 +111,10 @@ class Section(Model):
     )
     groups: tuple[ModelGroup, ...] = Field(
         (),
-        description="Models that differ in their training seed alone: figures and the report show "
-        "their means, with intervals over training seeds. A model in no group stands for itself.",
+        description=(
+            "Models that differ only in training seed. Figures and the report show their means, "
+            "with intervals over seeds."
+        ),
     )
 
 

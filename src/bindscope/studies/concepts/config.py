@@ -254,9 +254,11 @@ class Analysis(Model):
     complexity: Complexity | None = Field(None, description="Approximators; none unless given.")
     split_by: SplitBy = Field(
         "objects",
-        description="What is on one side of a split: all scenes of the same objects, in any order "
-        "(`objects`), or each scene by itself, as in the paper (`scenes`): such rows carry no "
-        "verdict, for an embedding with a vector per pair would pass for one that binds.",
+        description=(
+            "`objects`: scenes of the same objects are in one split. `scenes`, as in the paper: "
+            "each scene by itself; such rows have no verdict, because an embedding with a vector "
+            "per pair would pass."
+        ),
     )
     threads: PositiveInt = Field(1, description="Threads of a job.")
     device: Literal["cpu", "cuda"] = Field(

@@ -100,9 +100,10 @@ class PairFits(Grid):
     )
     windows: PositiveInt = Field(
         1,
-        description="Windows of a side that each image is cut into; a model sees each of them as "
-        "an image, so that patches of two windows are of two forward passes. 1: images are seen "
-        "whole.",
+        description=(
+            "Windows per side that each image is cut into. The model reads each as an image, so "
+            "patches of two windows are of two forward passes."
+        ),
     )
 
 

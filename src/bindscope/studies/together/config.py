@@ -46,8 +46,10 @@ class Together(Model):
     )
     groups: tuple[ModelGroup, ...] = Field(
         (),
-        description="Models that differ in their training seed alone; the rank correlation is one "
-        "of groups. A model in no group stands for itself.",
+        description=(
+            "Models that differ only in training seed. Figures and the report show their means, "
+            "with intervals over seeds."
+        ),
     )
     bootstrap_samples: PositiveInt = Field(
         1000, description="Resamples of groups and of their models, for the rank correlation."

@@ -21,18 +21,21 @@ class VisionLanguageModel(Model):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="Type of weights and arithmetic; `auto`: bfloat16 on CUDA, float32 on CPUs and "
-        "with `compat: paper`. bfloat16 moves log-probabilities by about 0.01: the first rows "
-        "of every job are also answered in float32, and the log tells how far they differ.",
+        description=(
+            "Type of weights and arithmetic. `auto`: bfloat16 on CUDA, float32 on CPUs and with "
+            "`compat: paper`. bfloat16 changes log-probabilities by about 0.01; the log has the "
+            "difference for the first rows."
+        ),
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
     compat: Literal["none", "paper"] = Field(
         "none",
-        description="`paper`: as in the released code of arXiv 2505.22200. The prompt is the "
-        "released one, without the model's chat template; regions of things are padded by 3 cells, "
-        "and beyond the image's grid cells are counted on in the prompt (the end of the row, the "
-        "next row); the item's token is scored without the space before it. For tasks of `layout: "
-        "pair` and `order: left_first` in suites of `template: paper`.",
+        description=(
+            "`paper`: as in the released code of arXiv 2505.22200: prompt without the chat "
+            "template, regions padded by 3 cells that may continue in the next row, items scored "
+            "without the space before them. For tasks of `layout: pair` and `order: left_first` "
+            "in suites of `template: paper`."
+        ),
     )
     pad: NonNegativeInt = Field(
         0,
