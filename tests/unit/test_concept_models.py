@@ -122,6 +122,20 @@ def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
         assert abs(found["pairing_ratio"]) < 0.05
 
 
+def test_objects_that_no_scene_shows_are_left_out_of_rules() -> None:
+    """They have no vector, and ended the job at a Cholesky factor of NaN."""
+    sizes, draw = (7, 6), np.random.default_rng(1)
+    colour, shape = np.unravel_index(np.arange(42), sizes)
+    objects = draw.standard_normal((7, 48))[colour] + draw.standard_normal((6, 48))[shape]
+    split = split_objects(sizes, 0.7, 0, every_value=True)
+    unseen = [split.train[0], split.test[0]]
+    slots = every_pair(sizes)
+    slots = slots[~np.isin(slots, unseen).any(1)]
+    readout = queries(np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42))
+    measures = measured(objects[slots].sum(1), slots, sizes, split, readout, 0)
+    assert measures["additive_r2"] > 0.99
+
+
 # --- What goes with naming new combinations -----------------------------------------------------
 
 

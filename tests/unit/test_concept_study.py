@@ -11,6 +11,7 @@ from jobs_by_hand import loaded
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
+from bindscope.core.graph import Product
 from bindscope.studies.build import build
 
 ENTRY: dict[str, Any] = {
@@ -63,3 +64,15 @@ def test_a_mistake_is_named_with_what_to_do(fields: dict[str, Any], words: str) 
 def test_planning_loads_neither_torch_nor_what_draws() -> None:
     found = loaded("import bindscope.studies.concepts.study, bindscope.studies.concepts.products")
     assert found <= {"pydantic", "numpy"}
+
+
+def test_geometry_reads_no_more_scenes_than_the_evaluation_and_its_work_says_so() -> None:
+    def geometry_job(most: int | None) -> Product:
+        content = config(spaces=[[20, 20]], geometry=True, evaluation={"max_scenes": most})
+        return build(Config.model_validate(content)).of("dual_geometry")[0]
+
+    few, all_of_them, more = (geometry_job(most) for most in (200, None, 20_000))
+    assert json.loads(few.spec)["max_scenes"] == 200
+    assert few.work.elements < all_of_them.work.elements / 30
+    assert few.work.bytes_peak < all_of_them.work.bytes_peak / 10
+    assert more.work == all_of_them.work  # 12,000 of 79,800

@@ -37,6 +37,7 @@ from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
+from bindscope.studies.concepts.dual.geometry import MOST_SCENES
 from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
@@ -89,6 +90,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert (pair_data.PAIR_BYTES, pair_data.BLOCK) == (pairs.PAIR_BYTES, pairs.BLOCK)
     assert fits._HELD_BY_CONVEX == batches.WORK
     assert concepts._AT_ONCE == NUMBERS_AT_ONCE
+    assert concepts._MOST_SCENES == MOST_SCENES
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------

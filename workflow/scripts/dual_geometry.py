@@ -18,7 +18,8 @@ def main(job: "Job") -> None:
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
     sizes = tuple(job.spec["sizes"])
     runs = stored_runs(job.input.encoders_weights[0], job.spec["encoder"], sizes)
-    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows(runs))
+    measures = rows(runs, job.spec["max_scenes"])
+    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in measures)
     write_atomic(job.output.rows, "".join(lines))
 
 

@@ -114,7 +114,7 @@ class DualEvaluation(Model):
     max_scenes: PositiveInt | None = Field(
         None,
         description="The most scenes of a kind, drawn at random where there are more. Default: "
-        "all pairs of objects of a split.",
+        "all pairs of objects of a split; of `geometry`, 12,000 at most.",
     )
 
 

@@ -18,6 +18,10 @@ _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
 _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
 _AT_ONCE = 2**28  # `learners.NUMBERS_AT_ONCE`, four bytes each
+_MOST_SCENES = 12_000  # `dual.geometry.MOST_SCENES`
+# Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
+# (concepts_nightly: 37 to 41 s a run of 12,000 scenes of 400 objects), and bytes that they hold.
+_DESCENTS, _DESCENT_BYTES = 2200, 128
 _SMALL = 0.5  # share of the rate of large products that such batches reach
 
 
@@ -84,18 +88,21 @@ def dual_encoder(product: Product) -> Work:
 
 def dual_geometry(product: Product) -> Work:
     """Count what is measured of the embeddings of trained encoders."""
+    content = product.content
     made = product.inputs["encoders"][0].content
     runs, objects = len(made["coverages"]) * len(made["seeds"]), prod(made["sizes"])
     dim = made["encoder"]["dim"]
+    n_all = objects**2 // (1 if made["encoder"]["kind"] == "transformer" else 2)  # or without order
+    n = min(n_all, _MOST_SCENES, content["max_scenes"] or _MOST_SCENES)
     return Work(
         "torch",
         flops=runs * 4.0 * objects**2 * dim,
-        elements=runs * 20.0 * objects**2,
+        elements=runs * (20.0 * objects**2 + 1.0 * _DESCENTS * n * objects),
         python=runs * 1e7,
-        bytes_peak=24.0 * objects * (objects + dim),
+        bytes_peak=24.0 * objects * (objects + dim) + 1.0 * _DESCENT_BYTES * n * objects,
         bytes_disk=runs * 3000.0,
         bytes_rows=runs * 3000.0,
-        key="studies.concepts.dual_encoders, spaces",
+        key="studies.concepts.dual_encoders, evaluation.max_scenes",
     )
 
 

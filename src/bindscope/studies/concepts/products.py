@@ -221,7 +221,7 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
     """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
     content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools", "geometry"})
-    how = entry.model_dump(mode="json", include={"encoder"})
+    how = {"encoder": content["encoder"], "max_scenes": entry.evaluation.max_scenes}
     for sizes in entry.spaces:
         for pool in entry.query_pools:
             space = "x".join(map(str, sizes))

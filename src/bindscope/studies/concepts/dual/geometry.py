@@ -21,7 +21,7 @@ from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
 from bindscope.studies.concepts.dual.runs import StoredRun
 from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.recognition import Readout
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import object_vectors
 
@@ -69,19 +69,25 @@ def measured(
 
 
 def _rules(z: Floats, scenes: Scenes, split: Split, queries: Readout) -> dict[str, float]:
-    """Return R2 and accuracy of each rule on held-out objects."""
+    """Return R2 and accuracy of each rule on held-out objects.
+
+    Of large spaces the scenes that were drawn do not show every object: a rule is fitted to those
+    that they show, and its R2 is theirs.
+    """
     vectors = object_vectors(z, scenes, "avg")
-    table = vectors.without_slots
-    objects = ObjectSplit(
-        0, split.train, split.train, split.validation, split.test, split.missing_values
+    visible: Flags = np.asarray(np.isfinite(vectors.without_slots).all(axis=1), np.bool_)
+    table = np.where(visible[:, None], vectors.without_slots, 0)
+    train, validation, test = (
+        part[visible[part]] for part in (split.train, split.validation, split.test)
     )
+    objects = ObjectSplit(0, train, train, validation, test, split.missing_values)
     alone = Scenes(np.arange(len(table))[:, None], scenes.sizes)
     asked = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
     measures = {}
     for name, kind in RULES.items():
         ((_, fit),) = approximate(Approximator(kind, starts=STARTS), table, alone, [objects])
         predicted = fit.predicted[0]
-        measures[f"{name}_r2"] = r_squared(table[split.test], predicted[split.test])
+        measures[f"{name}_r2"] = r_squared(table[test], predicted[test])
         embed = _summed(predicted, vectors.mean)
         measures[f"{name}_accuracy"] = next(
             score.accuracy.value
@@ -95,13 +101,14 @@ def _summed(table: Floats, mean: Doubles) -> Any:
     return lambda slots: mean + table[slots].sum(1)
 
 
-def rows(runs: Iterable[StoredRun]) -> Iterator[dict[str, Any]]:
+def rows(runs: Iterable[StoredRun], max_scenes: int | None) -> Iterator[dict[str, Any]]:
     """Yield a row of `concept_models`, without the job's names, for each run of a job."""
+    most = min(max_scenes or MOST_SCENES, MOST_SCENES)
     for run in runs:
         sizes = run.encoder.sizes
         scenes, _ = pairs(
             np.arange(int(np.prod(sizes))), sizes, ordered=not run.encoder.order_free,
-            max_scenes=MOST_SCENES, seed=run.seed,
+            max_scenes=most, seed=run.seed,
         )  # fmt: skip
         z = run.encoder.embed(scenes.slots)
         about = {"coverage": run.coverage, "seed": run.seed}
