@@ -25,7 +25,8 @@ from measure import Entry, Options, Other, side_by_side
 from bindscope.activations.extraction import extract
 from bindscope.activations.images import StoreImages
 from bindscope.config.codes import Dataset
-from bindscope.config.models import Architecture, Extraction, Pretrained
+from bindscope.config.models import Extraction, Pretrained
+from bindscope.config.training import Architecture
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.models import vit

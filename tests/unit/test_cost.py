@@ -19,8 +19,8 @@ from bindscope.cli import main
 from bindscope.codes.space import build_space
 from bindscope.commands import calibration, cost
 from bindscope.config.codes import BalancedSpace, UniformSpace
-from bindscope.config.models import Architecture
 from bindscope.config.root import Config
+from bindscope.config.training import Architecture
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.registries import resolve

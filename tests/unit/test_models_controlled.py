@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from small_models import EASY, TINY, configured, trained, write
 
 from bindscope.codes.sampling import sample_codes
-from bindscope.config.models import Architecture
+from bindscope.config.training import Architecture
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Model
 from bindscope.models.controlled import load

@@ -14,7 +14,7 @@ from edited_toy import EFFECTS, OBJECTS, Told, measured, on_toy, told
 from pair_problems import planted_splits
 from small_models import EASY, configured, trained
 
-from bindscope.config.models import Architecture
+from bindscope.config.training import Architecture
 from bindscope.core.errors import ModelError
 from bindscope.core.files import canonical_json
 from bindscope.fitting.rows import as_rows

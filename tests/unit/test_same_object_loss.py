@@ -17,7 +17,8 @@ from torch import Tensor
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import SceneDistribution
-from bindscope.config.models import Controlled, SameObjectLoss
+from bindscope.config.models import Controlled
+from bindscope.config.training import SameObjectLoss
 from bindscope.core.errors import InputError, ModelError
 from bindscope.core.files import canonical_json
 from bindscope.core.registries import OBJECTIVES

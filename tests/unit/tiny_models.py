@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.config.models import Architecture, Pretrained, PythonModel
+from bindscope.config.models import Pretrained, PythonModel
+from bindscope.config.training import Architecture
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.controlled import frozen
 from bindscope.models.hooked import HookedModule

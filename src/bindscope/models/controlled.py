@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bindscope.config.models import Architecture, Controlled
+from bindscope.config.models import Controlled
+from bindscope.config.training import Architecture
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import read_json, sha256
 from bindscope.models.base import TokenMap

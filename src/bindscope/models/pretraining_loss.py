@@ -14,7 +14,8 @@ import torch
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bindscope.config.models import Architecture, Controlled, Zoo
+from bindscope.config.models import Controlled, Zoo
+from bindscope.config.training import Architecture
 from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import read_json

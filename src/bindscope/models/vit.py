@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.config.models import Architecture
+from bindscope.config.training import Architecture
 from bindscope.models.images import HALF, Transform, check_input_px
 
 MLP_RATIO = 4

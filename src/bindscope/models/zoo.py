@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 
-from bindscope.config.models import Architecture
+from bindscope.config.training import Architecture
 from bindscope.config.zoo import REMEDY, manifest_path, read_manifest
 from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked, frozen

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.config.models import SameObjectLoss
+from bindscope.config.training import SameObjectLoss
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.models.objectives.base import Shown
