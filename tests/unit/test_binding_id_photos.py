@@ -206,7 +206,7 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
     assert build(Config.model_validate(given)).of(job.rule)[0].key != job.key
     said = chapter({"binding_id": table}, RATES)
-    assert "Photos of your own" in [section.title for section in said.sections]
+    assert "Own photos" in [section.title for section in said.sections]
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

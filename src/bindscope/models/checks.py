@@ -96,21 +96,26 @@ def check_model(
     blocks = blocks if blocks is not None else getattr(model, "blocks", None)
     if forward is None and isinstance(model, FrozenViT):
         forward = model.forward
-    shapes = layer_shapes(model)
-    tokens = model.token_map
-    side = tuple(n * tokens.patch_px for n in tokens.grid)
-    images = np.random.default_rng(0).integers(0, 256, (2, *side, 3), dtype=np.uint8)
     with torch.no_grad():
-        _check_pixels(model, images)
-        stream = _check_stream(model, shapes, images)
-        _check_determinism(model, stream, images)
-        _check_map(model, shapes, images)
+        images, stream = _check_alone(model)
         if blocks is not None and (forward or network):
             _check_parity(model, stream, images, blocks, forward or network, bool(forward))
         if network is not None:
-            _check_prefix(model, shapes, images, network)
+            _check_prefix(model, layer_shapes(model), images, network)
             _check_activations(network, model.preprocess(images), forward, config)
             _check_positions(model, images, network, config, resized)
+
+
+def _check_alone(model: Model) -> tuple[NDArray[np.uint8], Stream]:
+    """Check what needs no network; return the images that it was shown, and every layer of them."""
+    shapes, tokens = layer_shapes(model), model.token_map
+    side = tuple(n * tokens.patch_px for n in tokens.grid)
+    images = np.random.default_rng(0).integers(0, 256, (2, *side, 3), dtype=np.uint8)
+    _check_pixels(model, images)
+    stream = _check_stream(model, shapes, images)
+    _check_determinism(model, stream, images)
+    _check_map(model, shapes, images)
+    return images, stream
 
 
 def _check_pixels(model: Model, images: NDArray[np.uint8]) -> None:
