@@ -189,7 +189,11 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
     write_table(ran[2], tmp_path / "concepts", CONCEPTS_SCHEMA)
     for figure in (concept_geometry, concept_editing, binding_complexity, dual_complexity):
         assert reason(figure, table=ran[2].iloc[:0])
+    for figure in (concept_geometry, concept_editing, dual_complexity):
         assert figure.draw(table=ran[2]).axes
+    assert "at three coverages or more" in str(reason(binding_complexity, table=ran[2]))
+    shares = [ran[2].assign(fitted_share=ran[2]["fitted_share"] * part) for part in (1, 0.8, 0.6)]
+    assert binding_complexity.draw(table=pd.concat(shares)).axes
     found = chapter({"concepts": ran[2]}, Inputs())
     points = dict(found.findings[0].points)
     assert points[READ.sentence].startswith("holds: lookup on pairs")
@@ -235,7 +239,7 @@ def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> No
 def test_what_cannot_be_read_is_refused(change: dict[str, Any], said: str) -> None:
     section = {**SECTION, "analyses": [{**SECTION["analyses"][0], **change}]}
     with pytest.raises((ConfigError, ValueError), match=said):
-        graph_of(section)
+        graph_of(section, datasets=[pairs(), alone()])
 
 
 def test_slots_must_be_full() -> None:
@@ -246,7 +250,7 @@ def test_slots_must_be_full() -> None:
         split={"rule": "enumerated", "sizes": counts}, n_scenes=counts, shard_size=counts,
     )  # fmt: skip
     with pytest.raises((ConfigError, ValueError), match="as many objects as slots"):
-        graph_of(SECTION, datasets=[half])
+        graph_of(SECTION, datasets=[half, alone()])
 
 
 def test_scenes_that_differ_in_number_or_are_too_many_are_refused_before_a_run() -> None:
@@ -261,7 +265,7 @@ def test_scenes_that_differ_in_number_or_are_too_many_are_refused_before_a_run()
 
     def said(**changes: Any) -> str:
         with pytest.raises((ConfigError, ValueError)) as caught:
-            graph_of(SECTION, datasets=[{**clevr, **changes}])
+            graph_of(SECTION, datasets=[{**clevr, **changes}, alone()])
         return str(caught.value)
 
     assert "those of clevr differ in number; make a `table`" in said(source={"kind": "clevr"})
