@@ -67,7 +67,7 @@ ALLOWED: dict[str, set[str]] = {
     "captions": {*_STORE, "pyarrow"},
     "record_codes": {*_STORE, "pyarrow"},
     **{
-        name: {*_WEIGHTS, "scipy"}  # descents write checkpoints
+        name: {*_TORCH, "scipy"}
         for name in (
             "planted_embeddings",
             "concept_geometry",
@@ -80,7 +80,7 @@ ALLOWED: dict[str, set[str]] = {
     "text_embeddings": {*_TORCH, "pyarrow"},
     "record_scenes": {*_STORE, "pyarrow", "PIL"},
     "table": _TABLE,
-    "report": {*_TABLE, "jinja2", "matplotlib", "PIL"},  # it reads what figures declare
+    "report": {*_TABLE, "jinja2"},
     "figure": {*_TABLE, "matplotlib", "PIL", "safetensors"},
     **dict.fromkeys(("extract", "joint", "sampled"), _TORCH),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""The palette of all figures; no matplotlib here, so that names can have colours.
+"""Palette and sizes of all figures; no matplotlib here, so that names and pages can have them.
 
 Okabe and Ito, *Color Universal Design* (2008), told apart with any colour vision; where colour
 carries a meaning, so does a marker, a line style or a position.
@@ -11,3 +11,7 @@ from typing import Final
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, AMBER, INK, GREY = "#56B4E9", "#E69F00", "#1A1A1A", "#767676"
 PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK, GREY)
+
+# What the report reads of a figure's file, too.
+WIDTH_IN: Final = 7.4
+EMPTY: Final = "nothing-to-draw"  # id of what stands in the place of a figure without data

@@ -19,7 +19,7 @@ from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
-from bindscope.figures.colours import INK, PALETTE
+from bindscope.figures.colours import EMPTY, INK, PALETTE, WIDTH_IN
 from bindscope.figures.hover import collect_marks, name_artists, with_marks
 
 P = ParamSpec("P")
@@ -27,9 +27,6 @@ T = TypeVar("T")
 
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 
-EMPTY: Final = "nothing-to-draw"  # id of what stands in the place of a figure without data
-
-WIDTH_IN: Final = 7.4
 DPI: Final = 200
 
 # How a number of the paper's looks, wherever one stands beside ours.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from time import monotonic
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from bindscope.fitting.checkpoint import Checkpoint, State
+if TYPE_CHECKING:
+    from bindscope.fitting.checkpoint import Checkpoint, State
 
 MEMORY = 10
 ARMIJO, CURVATURE, TRIALS = 1e-4, 0.9, 12  # of a line search

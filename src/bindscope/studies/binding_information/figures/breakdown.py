@@ -18,9 +18,9 @@ from safetensors.numpy import load_file
 
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.figures.colours import BLUE, ORANGE
+from bindscope.figures.colours import BLUE, ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
-from bindscope.figures.style import WIDTH_IN, new_figure, values_along_x, zero_line
+from bindscope.figures.style import new_figure, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.shared import marked, read_binding
 from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.rules import family_of

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import ORANGE
+from bindscope.figures.colours import ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
-from bindscope.figures.style import WIDTH_IN, new_figure
+from bindscope.figures.style import new_figure
 
 _CELL_IN = 0.92
 _COLUMNS = 6  # of maps, beside the scene
