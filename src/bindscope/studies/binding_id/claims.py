@@ -148,48 +148,52 @@ def claim_effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
     tables
         By name; those that are missing measured nothing.
     """
-    found: list[Effect] = []
+    effects: list[Effect] = []
     if (table := tables.get("binding_id")) is not None:
-        found += _of_conditions(table)
+        effects += _of_conditions(table)
     if (table := tables.get("binding_id_mixture")) is not None:
-        found += _of_mixtures(table)
-    return found
+        effects += _of_mixtures(table)
+    return effects
 
 
 def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
     whole = table[table["query"].eq("all") & table["layers"].eq("all")]
     for where, seeds in _places(whole):
-        by_candidate = [_by_candidate(own) for own in seeds]
-        rows = [own.get("expected", {}) for own in by_candidate]
-        for one in _CONDITIONS:
-            key = next((key for key in one.conditions if all(key in own for own in rows)), None)
+        by_candidate = [_by_candidate(seed) for seed in seeds]
+        rows = [seed.get("expected", {}) for seed in by_candidate]
+        for condition in _CONDITIONS:
+            key = next(
+                (key for key in condition.conditions if all(key in seed for seed in rows)), None
+            )
             if key is not None:
-                yield _effect(one.claim, where, [own[key] for own in rows], one.column)
+                yield _effect(
+                    condition.claim, where, [seed[key] for seed in rows], condition.column
+                )
         for name, claim in _ACCOUNTS.items():
-            yield from _of_account(claim, where, [own.get(name, {}) for own in by_candidate])
+            yield from _of_account(claim, where, [seed.get(name, {}) for seed in by_candidate])
         yield from _of_subspaces(where, seeds)
         yield from _of_keys(where, seeds)
 
 
 def _by_candidate(own: pd.DataFrame) -> dict[str, dict[Key, Row]]:
     """Return the rows without a dose by what is counted (the expected answers, an account's)."""
-    found: dict[str, dict[Key, Row]] = {}
+    by_key: dict[str, dict[Key, Row]] = {}
     for row in own[own["dose"].isna()].reindex(columns=_READ).to_dict("records"):
         key = (row["experiment"], row["condition"])
-        found.setdefault(row["candidate"], {})[key] = row
-    return found
+        by_key.setdefault(row["candidate"], {})[key] = row
+    return by_key
 
 
 def _of_account(claim: Claim, where: str, seeds: Sequence[Mapping[Key, Row]]) -> Iterator[Effect]:
     """Yield the smallest margin of an account; only `signatures` tell all accounts apart."""
-    keys = [key for key in seeds[0] if all(key in own for own in seeds)]
+    keys = [key for key in seeds[0] if all(key in seed for seed in seeds)]
     if not any(experiment == "signatures" for experiment, _ in keys):
         return
     numbers = [
-        (f"{key[1]}, {words}", _number([own[key] for own in seeds], column, sign))
+        (f"{key[1]}, {words}", _number([seed[key] for seed in seeds], column, sign))
         for key in keys for column, (words, sign) in _SIDES.items()
     ]  # fmt: skip
-    predicts = any(pd.notna(own[key]["share"]) for own in seeds for key in keys)
+    predicts = any(pd.notna(seed[key]["share"]) for seed in seeds for key in keys)
     yield _weakest(claim, where, numbers, "" if predicts else "the account predicts no answer here")
 
 
@@ -199,12 +203,14 @@ _SIDES = {"share": ("share", 1), "effect": ("effect", 1), "unpredicted": ("not p
 
 def _of_subspaces(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
     """Yield an effect for each dimension."""
-    rows = [own[own["condition"].isin(_SUBSPACE) & own["experiment"].eq("subspaces")]
-            for own in seeds]  # fmt: skip
+    rows = [table[table["condition"].isin(_SUBSPACE) & table["experiment"].eq("subspaces")]
+            for table in seeds]  # fmt: skip
     for size in sorted(set(rows[0]["dose"])):
-        own = [rows_with(one, dose=size).set_index("condition").to_dict("index") for one in rows]
+        by_condition = [
+            rows_with(seed, dose=size).set_index("condition").to_dict("index") for seed in rows
+        ]
         numbers = [
-            (f"{condition}, {column}", _number([one[condition] for one in own], column))
+            (f"{condition}, {column}", _number([seed[condition] for seed in by_condition], column))
             for condition in _SUBSPACE for column in ("share", "effect")
         ]  # fmt: skip
         yield _weakest(_SUBSPACES, f"{where}, {dimensions_of(size)}", numbers)
@@ -216,19 +222,21 @@ def dimensions_of(size: float) -> str:
 
 
 def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
-    rows = [rows_with(own, experiment="positions", candidate="expected", dose=1.0) for own in seeds]
+    rows = [
+        rows_with(seed, experiment="positions", candidate="expected", dose=1.0) for seed in seeds
+    ]
     if all(map(len, rows)):
-        found = [one.set_index("condition").to_dict("index") for one in rows]
+        by_condition = [exchanged.set_index("condition").to_dict("index") for exchanged in rows]
         for group, claim in _KEYS.items():
-            yield _effect(claim, where, [one[group] for one in found], "share")
+            yield _effect(claim, where, [exchanged[group] for exchanged in by_condition], "share")
 
 
 def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
     rows = rows_with(table, conditions=DISAGREEING)
     for where, seeds in _places(rows):
-        own = [one.set_index("account").to_dict("index") for one in seeds]
+        by_account = [seed.set_index("account").to_dict("index") for seed in seeds]
         for name, claim in _MIXTURES.items():
-            numbers = [(column, _number([one[name] for one in own], column, threshold=0.0))
+            numbers = [(column, _number([seed[name] for seed in by_account], column, threshold=0.0))
                        for column in ("share", "effect")]  # fmt: skip
             yield _weakest(claim, where, numbers)
 
@@ -239,28 +247,30 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
     Of each model and group first the row of all heads, then those that carry, largest first; of
     groups whose hiding costs no answers there are none.
     """
-    found = []
-    for _, own in named(table).groupby([*MODEL, "group"], sort=False):
-        single = own[own["head"].ne(ALL) & own["effect"].notna() & costly(own)]
+    listed = []
+    for _, group_rows in named(table).groupby([*MODEL, "group"], sort=False):
+        single = group_rows[
+            group_rows["head"].ne(ALL) & group_rows["effect"].notna() & costly(group_rows)
+        ]
         single = single.sort_values("effect", ascending=False, kind="stable")
         effects = [
             Effect(HEAD.name, "", row["effect"], row["effect_low"], row["effect_high"],
                    int(row["n_rows"]), "scenes")
             for row in single.to_dict("records")
         ]  # fmt: skip
-        holds = [one.verdict == "holds" for one in judge([HEAD], effects)]
-        found += [rows_with(own, layer=ALL, head=ALL), single[np.array(holds, bool)]]
-    return pd.concat(found)
+        holds = [judgment.verdict == "holds" for judgment in judge([HEAD], effects)]
+        listed += [rows_with(group_rows, layer=ALL, head=ALL), single[np.array(holds, bool)]]
+    return pd.concat(listed)
 
 
 def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:
     """Yield where claims are judged, in words, with the rows of each training seed."""
     places: dict[tuple[str, ...], list[pd.DataFrame]] = {}
-    for key, own in named(table).groupby(MODEL, sort=False):
+    for key, model_rows in named(table).groupby(MODEL, sort=False):
         suite, task, model, origin, by = map(str, key)
         if origin in ("toy", "interchange_toy"):
             model = re.sub(r"-[0-9]+$", "", model)
-        places.setdefault((suite, task, model, origin, by), []).append(own)
+        places.setdefault((suite, task, model, origin, by), []).append(model_rows)
     for (_, _, model, *_), seeds in places.items():
         where = str(seeds[0]["name"].iloc[0]).replace("\n", ", ")
         if len(seeds) > 1:
@@ -285,7 +295,7 @@ def _number(
     Of several training seeds a t interval, widened by the mean interval over scenes: all seeds read
     the same scenes, so that the error of these does not average out over seeds.
     """
-    ends = [[own.get(f"{column}{end}") for end in ("", "_low", "_high")] for own in seeds]
+    ends = [[seed.get(f"{column}{end}") for end in ("", "_low", "_high")] for seed in seeds]
     values = sign * (np.array(ends, np.float64) - threshold)
     if np.isnan(values).any():
         return None
@@ -302,16 +312,16 @@ def _number(
 
 def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str) -> Effect:
     """Return the effect of one column; an edit that adds nothing is no evidence."""
-    found = _number(seeds, column, threshold=0.0)
-    empty = any(own.get("length") == 0 for own in seeds)
-    return _as_effect(claim, where, found, EMPTY if empty else "")
+    number = _number(seeds, column, threshold=0.0)
+    empty = any(seed.get("length") == 0 for seed in seeds)
+    return _as_effect(claim, where, number, EMPTY if empty else "")
 
 
 def _weakest(
     claim: Claim, where: str, numbers: Sequence[tuple[str, _Number | None]], reason: str = ""
 ) -> Effect:
     """Return the number that shows a claim least: all of them have to."""
-    there = [(words, one) for words, one in numbers if one is not None]
+    there = [(words, number) for words, number in numbers if number is not None]
     if not there:
         return _as_effect(claim, where, None, reason or "nothing was measured")
     words, least = min(there, key=lambda pair: pair[1].low)

@@ -197,11 +197,13 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
         yield from _task_problems(f"tasks.{i}", task)
-    own = {one.name: one for one in section.records}
-    if both := sorted(set(own) & set(tasks)):
+    records = {record.name: record for record in section.records}
+    if both := sorted(set(records) & set(tasks)):
         yield f"records: {both[0]!r} is the name of a task, too; rename one"
     models = {model.name: model for model in section.models}
-    names = [one.name for kind in (section.oracles, section.models, section.toys) for one in kind]
+    names = [
+        record.name for kind in (section.oracles, section.models, section.toys) for record in kind
+    ]
     if len(set(names)) < len(names):
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
     for i, suite in enumerate(section.suites):

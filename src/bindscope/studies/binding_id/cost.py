@@ -46,8 +46,8 @@ def _engine(model: Content, product: Product) -> _Engine:
         toy: Content = {}
         if "source" in model:
             toy = read_manifest(model["source"], TOY)["recipe"]["model"]
-        for made in product.inputs.get("weights", ()):
-            toy = made.content.get("toy", toy)
+        for weights_key in product.inputs.get("weights", ()):
+            toy = weights_key.content.get("toy", toy)
         width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
         return _Engine(layers, width, 60, 14.0 * layers * width**2, kind="toy", question=8)
     known = settings(str(model["source"]))
@@ -68,7 +68,7 @@ def _engine(model: Content, product: Product) -> _Engine:
 def _trials(content: Content, layers: int) -> tuple[int, int]:
     """Return how many conditions an experiment answers under, and questions of each."""
     things, experiment = content["task"]["things"], content["experiment"]
-    lengths = [len(one) if isinstance(one, list) else 1 for one in content["options"]]
+    lengths = [len(option) if isinstance(option, list) else 1 for option in content["options"]]
     first, second, third = (*lengths, 1, 1, 1)[:3]
     trials = {
         "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 3 * first,
@@ -89,23 +89,26 @@ def _asked(product: Product, contexts: float, answers: float, arrays: float, row
     flops = elements = weights = state = 0.0
     kinds = set()
     for model in content["models"]:
-        one = _engine(model, product)
-        kinds.add(one.kind)
-        flops += 2.0 * one.weights * (contexts * one.tokens + answers * one.question)
-        elements += answers * (_ORACLE if one.kind == "oracle" else one.layers * one.width * 200.0)
-        weights = max(weights, one.weights * one.bytes_each)
+        engine = _engine(model, product)
+        kinds.add(engine.kind)
+        flops += 2.0 * engine.weights * (contexts * engine.tokens + answers * engine.question)
+        elements += answers * (
+            _ORACLE if engine.kind == "oracle" else engine.layers * engine.width * 200.0
+        )
+        weights = max(weights, engine.weights * engine.bytes_each)
         at_once = int(model.get("batch_size", content.get("batch_size", 100)))
         batch = min(
             int(content.get("batch_size", 100)), int(content.get("task", {}).get("rows", 100))
         )
         # Keys and values of the contexts of a batch, twice (base and source), and hidden states.
         per_token = (
-            one.bytes_each
-            * one.width
-            * (one.layers / 2 if one.kind == "published" else 2.0 * one.layers)
+            engine.bytes_each
+            * engine.width
+            * (engine.layers / 2 if engine.kind == "published" else 2.0 * engine.layers)
         )
         state = max(
-            state, 2 * batch * one.tokens * per_token + 8.0 * at_once * one.tokens * one.width
+            state,
+            2 * batch * engine.tokens * per_token + 8.0 * at_once * engine.tokens * engine.width,
         )
     on_gpu = device == "cuda"
     libraries: Libraries = "plain" if kinds == {"oracle"} else "hub"
@@ -159,19 +162,19 @@ def toy_vlm(product: Product) -> Work:
     """Count the training of a toy: a scene has about 140 tokens, interchange reads three times."""
     content = product.content
     toy = content["toy"]
-    given, width, layers = toy["training"], toy["width"], toy["n_layers"]
+    training, width, layers = toy["training"], toy["width"], toy["n_layers"]
     weights = 14.0 * layers * width**2 + 24.0 * toy["tower_width"] ** 2 + 300.0 * width
     times = 3 if toy["objective"] == "interchange" else 1
-    n = given["steps"] * given["batch_size"] * times
+    n = training["steps"] * training["batch_size"] * times
     return Work(
         "hub",
         passes=n,
         flops=6.0 * n * 140 * weights / 0.5,
         elements=n * 140.0 * width * layers * 40,
-        python=2e4 * given["steps"] * times,
+        python=2e4 * training["steps"] * times,
         bytes_disk=4.2 * weights,
         bytes_peak=16 * weights
-        + 4.0 * given["batch_size"] * times * 140 * width * layers * 40
+        + 4.0 * training["batch_size"] * times * 140 * width * layers * 40
         + 1e8,
         threads=content["threads"],
         device=content["device"],

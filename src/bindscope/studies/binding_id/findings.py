@@ -146,12 +146,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     table = tables.get("binding_id")
     heads, mixture = tables.get("binding_id_heads"), tables.get("binding_id_mixture")
-    shown = [one for one in (table, heads, mixture) if one is not None]
+    shown = [candidate for candidate in (table, heads, mixture) if candidate is not None]
     if not shown:
         return Chapter()
     models, controls = _judged(tables, "!="), _judged(tables, "==")
     return Chapter(
-        lead=(_origins(pd.concat([one["origin"] for one in shown])),),
+        lead=(_origins(pd.concat([candidate["origin"] for candidate in shown])),),
         headline=("binding_id", "binding_id_mean"),
         findings=(
             *_findings(models, ""),
@@ -170,11 +170,11 @@ def _judged(tables: Mapping[str, pd.DataFrame], comparison: str) -> list[Judgmen
 
     Oracles are controls: they do not count among the claims that Holm's correction is over.
     """
-    own = {
+    by_name = {
         name: table.query(f"origin {comparison} 'oracle'")
         for name, table in tables.items() if name.startswith("binding_id")
     }  # fmt: skip
-    return judge(CLAIMS, claim_effects({name: one for name, one in own.items() if len(one)}))
+    return judge(CLAIMS, claim_effects({name: rows for name, rows in by_name.items() if len(rows)}))
 
 
 def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:
@@ -232,9 +232,11 @@ def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
         "less one by one than together:"
     )
     points = []
-    for name, own in carriers(heads).groupby("name", sort=False):
-        said = [_carried(rows) for _, rows in own.groupby(["suite", "task", "group"], sort=False)]
-        points.append((str(name).replace("\n", ", "), " ".join(said)))
+    for name, model_rows in carriers(heads).groupby("name", sort=False):
+        sentences = [
+            _carried(rows) for _, rows in model_rows.groupby(["suite", "task", "group"], sort=False)
+        ]
+        points.append((str(name).replace("\n", ", "), " ".join(sentences)))
     yield Finding(lead, tuple(points))
 
 
@@ -243,7 +245,7 @@ def _carried(rows: pd.DataFrame) -> str:
     what, single = GROUPS[rows["group"].iloc[0]], rows.iloc[1:]
     if not costly(rows):
         return f"Hiding {what} changes no answers."
-    listed = [f"{one['layer']}.{one['head']}" for one in single.to_dict("records")]
+    listed = [f"{head['layer']}.{head['head']}" for head in single.to_dict("records")]
     words = ", ".join(listed[:_LISTED]) + " and more" * (len(listed) > _LISTED)
     return f"{what.capitalize()}: {words or 'no single head'}."
 
@@ -266,21 +268,23 @@ def _mixture_sections(mixture: pd.DataFrame | None) -> Iterator[Section]:
 def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
     """Say which account holds in each place, and what was not decided."""
     places: dict[str, dict[str, Judgment]] = {}
-    for one in judgments:
-        place = one.effect.where.partition(" (weakest")[0]
-        places.setdefault(place, {})[one.claim.name] = one
+    for judgment in judgments:
+        place = judgment.effect.where.partition(" (weakest")[0]
+        places.setdefault(place, {})[judgment.claim.name] = judgment
     points = []
-    for place, found in places.items():
-        own = {name: found[f"account-{name}"] for name in TIES if f"account-{name}" in found}
-        if not own:
+    for place, verdicts in places.items():
+        ties = {name: verdicts[f"account-{name}"] for name in TIES if f"account-{name}" in verdicts}
+        if not ties:
             continue
-        answered = found.get("answered")
+        answered = verdicts.get("answered")
         silent = answered is not None and answered.verdict != "holds"
         words = "does not answer the questions" if silent else "agrees with no mechanism"
-        if held := [TIES[name] for name, one in own.items() if one.verdict == "holds"]:
-            words = f"ties them {' or '.join(held)}"
+        if holding := [
+            TIES[name] for name, judgment in ties.items() if judgment.verdict == "holds"
+        ]:
+            words = f"ties them {' or '.join(holding)}"
         for verdict in ("not significant", "not testable"):
-            if rest := [name for name, one in own.items() if one.verdict == verdict]:
+            if rest := [name for name, judgment in ties.items() if judgment.verdict == verdict]:
                 words += f"; {verdict}: {', '.join(rest)}"
         points.append((place, f"{words}."))
     return tuple(points)
@@ -289,24 +293,24 @@ def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...
 def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
     """Say the smallest subspace that holds the IDs, of the first of their claims that does."""
     places: dict[str, list[tuple[str, str, Judgment]]] = {}
-    for one in judgments:
-        if one.claim.name == "subspace":
-            place, size, weakest = _DIMENSIONS.fullmatch(one.effect.where).groups()  # type: ignore[union-attr]
-            places.setdefault(place, []).append((size, weakest, one))
+    for judgment in judgments:
+        if judgment.claim.name == "subspace":
+            place, size, weakest = _DIMENSIONS.fullmatch(judgment.effect.where).groups()  # type: ignore[union-attr]
+            places.setdefault(place, []).append((size, weakest, judgment))
     points = []
-    for place, found in places.items():
-        held = [entry for entry in found if entry[2].verdict == "holds"]
-        size, weakest, one = held[0] if held else found[-1]
-        words = f"{size} hold them" if held else f"{one.verdict} of the largest, of {size}"
+    for place, entries in places.items():
+        holding = [entry for entry in entries if entry[2].verdict == "holds"]
+        size, weakest, judgment = holding[0] if holding else entries[-1]
+        words = f"{size} hold them" if holding else f"{judgment.verdict} of the largest, of {size}"
         points.append((place, f"{words} (weakest: {weakest})."))
     return tuple(points)
 
 
 def _sections(table: pd.DataFrame | None) -> list[Section]:
-    found = []
+    sections = []
     kinds = set() if table is None else set(table["experiment"])
     if table is not None and kinds - {"records", "positions"}:
-        found.append(
+        sections.append(
             Section(
                 "interventions",
                 "Replaced and added activations",
@@ -316,31 +320,31 @@ def _sections(table: pd.DataFrame | None) -> list[Section]:
             )
         )
     if kinds & {"layers", "doses"}:
-        found.append(Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",)))
+        sections.append(Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",)))
     if "subspaces" in kinds:
         words = (_SUBSPACES,)
         figures = ("binding_id_subspaces",)
-        found.append(Section("subspaces", "Dimensions", words, figures=figures))
+        sections.append(Section("subspaces", "Dimensions", words, figures=figures))
     if table is not None and "records" in kinds:
         rows = page_table("Hidden objects", RECORD_COLUMNS, named(summaries(table, "records")))
-        found.append(Section("photos", "Own photos", (_PHOTOS,), tables=(rows,)))
+        sections.append(Section("photos", "Own photos", (_PHOTOS,), tables=(rows,)))
     if "positions" in kinds:
         words = (
             "Keys are rotated to the positions of other tokens; values stay. If positions tie "
             "objects to items, answers swap where positions do.",
         )
-        found.append(Section("positions", "Positions", words, figures=("binding_id_positions",)))
-    return found
+        sections.append(Section("positions", "Positions", words, figures=("binding_id_positions",)))
+    return sections
 
 
 def _tables(table: pd.DataFrame) -> list[PageTable]:
-    found = []
+    tables = []
     if "mean" in set(table["experiment"]):
         rows = named(summaries(table, "mean"))
-        found.append(page_table("Mean interventions", TABLE_1, rows))
+        tables.append(page_table("Mean interventions", TABLE_1, rows))
     replaced = summaries(table, "factorizability")
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():
         title = "Swapped answers (illusory conjunctions)"
-        found.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
-    return found
+        tables.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
+    return tables

@@ -37,9 +37,11 @@ def estimates(job: Job) -> None:
         for model in job.spec["models"]:
             engine, pictures = _loaded(model, job, device)
             state = _Kept.of(job) if _keeps(model) else None
-            found, rows = estimated(engine, pictures, job.spec, state)
+            measured, rows = estimated(engine, pictures, job.spec, state)
             lines += _lines(rows, {**_names(job, model), **job.keys})
-            arrays |= {f"{model['name']}.{name}": own for name, own in found.stored().items()}
+            arrays |= {
+                f"{model['name']}.{name}": values for name, values in measured.stored().items()
+            }
     write_atomic(job.output["vectors"], "".join(lines))
     write_atomic(job.output["estimates"], save(arrays))
     _forget(job)
@@ -56,12 +58,12 @@ def interventions(job: Job) -> None:
     answers: dict[str, np.ndarray[Any, Any]] = {}
     with _device(job) as device:
         for model in job.spec["models"]:
-            found = _found(model, job, device)
+            results = _found(model, job, device)
             by = "words" if "records" in job.spec else Reading.of(job.spec).by
-            lines += _lines(found.rows, {**_names(job, model), "named_by": by, **job.keys})
-            answers[model["name"]] = found.answers
-            if found.checked is not None:
-                answers[f"{model['name']}.float32"] = found.checked
+            lines += _lines(results.rows, {**_names(job, model), "named_by": by, **job.keys})
+            answers[model["name"]] = results.answers
+            if results.checked is not None:
+                answers[f"{model['name']}.float32"] = results.checked
     write_atomic(job.output["rows"], "".join(lines))
     write_atomic(job.output["answers"], save(answers))
     _forget(job)
@@ -75,8 +77,8 @@ def _found(model: Mapping[str, Any], job: Job, device: str) -> Asked:
     engine, pictures = _loaded(model, job, device)
     stored = next((Path(path) for path in job.input.estimates), None)
     known = None if stored is None else Estimates.read(stored, model["name"])
-    kept = _Kept.of(job) if _keeps(model) else None
-    return ask(engine, pictures, job.spec, known, kept)
+    state = _Kept.of(job) if _keeps(model) else None
+    return ask(engine, pictures, job.spec, known, state)
 
 
 def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
@@ -118,10 +120,10 @@ class _Kept:
 
     def read(self) -> tuple[dict[str, NDArray[np.float64]], int] | None:
         """Return what was kept, and of how many batches."""
-        found = self.checkpoint.read()
-        if found is None:
+        arrays = self.checkpoint.read()
+        if arrays is None:
             return None
-        tensors, record = found
+        tensors, record = arrays
         return {name: value.numpy() for name, value in tensors.items()}, int(record["step"])
 
     def inside(self, batch: int) -> Each:

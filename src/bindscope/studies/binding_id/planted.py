@@ -75,8 +75,8 @@ def _case(
     """Declare a case of one engine, or of one for each training seed."""
 
     def engines(seed: int) -> Sequence[Any]:
-        found = engine(seed)
-        return found if isinstance(found, list) else [found]
+        case_engine = engine(seed)
+        return case_engine if isinstance(case_engine, list) else [case_engine]
 
     effects = partial(_effects, engines, experiments, rows, task or {}, options)
     return Case(name, effects, tuple(genuine), tuple(impostor))
@@ -102,9 +102,9 @@ def _binds(
     rows: int = 60,
 ) -> Case:  # fmt: skip
     """Declare a case of which one account holds, or none, and no other."""
-    own = f"account-{account}"
-    genuine = [own] if account else []
-    others = [claim for claim in _ACCOUNTS if claim != own]
+    key = f"account-{account}"
+    genuine = [key] if account else []
+    others = [claim for claim in _ACCOUNTS if claim != key]
     return _case(name, engine, ["signatures"], rows, genuine, others, task)
 
 

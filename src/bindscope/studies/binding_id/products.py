@@ -77,18 +77,20 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     oracles = {oracle.name: oracle for oracle in section.oracles}
     models = {model.name: model for model in section.models}
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
-    own = {one.name: one for one in section.records}
+    own = {record.name: record for record in section.records}
     for suite in section.suites:
         planted = [_planted(oracles[name]) for name in suite.oracles]
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_experiments(graph, suite, task, ORACLES, planted, [])
             for model in (models[name] for name in suite.models):
-                given = _published(model, suite)
-                _add_experiments(graph, suite, task, model.name, [given], _weights(graph, model))
+                model_spec = _published(model, suite)
+                _add_experiments(
+                    graph, suite, task, model.name, [model_spec], _weights(graph, model)
+                )
             for name in suite.toys:
-                given, trained = toys[name]
-                _add_experiments(graph, suite, task, name, [given], trained)
+                model_spec, trained = toys[name]
+                _add_experiments(graph, suite, task, name, [model_spec], trained)
         for model in (models[name] for name in suite.models):
             for records in (own[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
@@ -115,18 +117,18 @@ def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguage
 def _planted(oracle: Oracle) -> dict[str, Any]:
     """What decides an oracle's answers."""
     kind = "mixed_oracle" if oracle.mechanism == "mixed" else "oracle"
-    given = oracle.model_dump(mode="json", exclude_none=True)
-    return {"kind": kind, "origin": "oracle", **given}
+    spec = oracle.model_dump(mode="json", exclude_none=True)
+    return {"kind": kind, "origin": "oracle", **spec}
 
 
 def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     """What decides a model's answers in a suite besides the weights that a rule brings."""
     path = local_path(model.source)
     origin = "pretrained" if path is None else "local"
-    given = model.model_dump(mode="json")
+    spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
-    given["precision"] = precision_of(model.precision, model.compat, device)
-    content = {"kind": "published", "origin": origin, **given}
+    spec["precision"] = precision_of(model.precision, model.compat, device)
+    content = {"kind": "published", "origin": origin, **spec}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
 
@@ -158,15 +160,15 @@ def _add_experiments(
         estimates = [graph.add(_ESTIMATES, names, shared, made_from, runs=engines)]
     options = {**suite.model_dump(mode="json"), "level": suite.levels[-1]}
     for name in suite.experiments:
-        own = {key: options[key] for key in ("resamples", "seed")}
-        own["options"] = [options[key] for key in OPTIONS.get(name, ())]
+        run_options = {key: options[key] for key in ("resamples", "seed")}
+        run_options["options"] = [options[key] for key in OPTIONS.get(name, ())]
         if name == "mean":
-            own["null_query"] = suite.null_query
+            run_options["null_query"] = suite.null_query
         runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
         if name in ACCOUNTED:
-            runs += [EXPERIMENTS[one] for one in ACCOUNTED if one != name]
+            runs += [EXPERIMENTS[accounted] for accounted in ACCOUNTED if accounted != name]
         made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
-        content = {**shared, **own, "experiment": name}
+        content = {**shared, **run_options, "experiment": name}
         graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)
 
 
@@ -196,12 +198,12 @@ def add_named_toy(graph: Graph, section: Any, name: str) -> Product | str:
 
 def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     """Return what decides a toy's answers; add its training, if it is trained here."""
-    made = None if toy.source == TRAINED else read_manifest(toy.source, TOY)
-    objective = made["objective"] if made else toy.objective
+    manifest = None if toy.source == TRAINED else read_manifest(toy.source, TOY)
+    objective = manifest["objective"] if manifest else toy.objective
     origin = "toy" if objective == "free" else "interchange_toy"
-    given = {"kind": "toy", "origin": origin, "name": toy.name}
-    if made:
-        return {**given, "source": toy.source, "weights_sha256": made["sha256"]}, []
+    spec = {"kind": "toy", "origin": origin, "name": toy.name}
+    if manifest:
+        return {**spec, "source": toy.source, "weights_sha256": manifest["sha256"]}, []
     content: dict[str, Any] = {
         "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
         "threads": toy.training.threads,
@@ -209,4 +211,4 @@ def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
     }
     if toy.tower_sha256 is not None:
         content["tower_sha256"] = toy.tower_sha256
-    return given, [graph.add("toy_vlm", {"toy": toy.name}, content)]
+    return spec, [graph.add("toy_vlm", {"toy": toy.name}, content)]

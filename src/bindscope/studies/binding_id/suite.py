@@ -128,19 +128,23 @@ def run(
     check
         Is given the log-probabilities of each batch, to refuse them.
     """
-    found, estimates = Results(), None
+    results, estimates = Results(), None
     if ADDING & set(spec["experiments"]):
         estimates, rows = estimated(engine, pictures, spec)
-        found.vectors.extend(rows)
+        results.vectors.extend(rows)
     for name in spec["experiments"]:
         if isinstance(engine, Remembering):
             engine.forget()
         keys = {"level": spec["levels"][-1], **spec}
-        own = {**spec, "experiment": name, "options": [keys[one] for one in OPTIONS.get(name, ())]}
-        asked = ask(engine, pictures, own, estimates, check=check, precise=False)
-        getattr(found, TABLES.get(name, "rows")).extend(asked.rows)
-        found.answers[name] = asked.answers
-    return found
+        experiment_spec = {
+            **spec,
+            "experiment": name,
+            "options": [keys[key] for key in OPTIONS.get(name, ())],
+        }
+        answered = ask(engine, pictures, experiment_spec, estimates, check=check, precise=False)
+        getattr(results, TABLES.get(name, "rows")).extend(answered.rows)
+        results.answers[name] = answered.answers
+    return results
 
 
 def estimated(
@@ -211,8 +215,8 @@ def ask(
         if kept is not None and time.monotonic() > saved + _SAVED_S:
             kept.write(_stored(logs, beside), len(logs))
             saved = time.monotonic()
-    trials = [one.told() for _, own in plan.trials for one in own]
-    expected = [one.expected for one in trials]
+    trials = [trial.told() for _, group in plan.trials for trial in group]
+    expected = [trial.expected for trial in trials]
     answers = Answers(np.concatenate(logs), list(plan.queries), list(plan.candidates), expected)
     rows = _rows(name, answers, trials, np.concatenate(beside), spec)
 
@@ -260,10 +264,10 @@ def _accounts(task_json: str) -> Accounts:
     accounts = Accounts(reading.rule.mention, pairs.base.words)
     for rows in batches(len(pairs.base), _ORACLES_READ):
         for name in DECIDING:
-            own = plan_of({"experiment": name, "options": [["slot"]] * (name == "mean")})
+            plan = plan_of({"experiment": name, "options": [["slot"]] * (name == "mean")})
             for account, oracle, known in accounts.oracles():
                 batch = Batch(oracle, None, _rows_of(pairs, rows), reading, known)
-                accounts.predict(name, account, own(batch), batch.base)
+                accounts.predict(name, account, plan(batch), batch.base)
     return accounts
 
 
@@ -296,15 +300,15 @@ def _before(kept: Kept | None) -> tuple[list[Doubles], list[Doubles]]:
 
 def _stored(logs: Sequence[Doubles], beside: Sequence[Doubles]) -> dict[str, Doubles]:
     kinds = {"logs": logs, "beside": beside}
-    return {f"{kind}.{i}": one for kind, parts in kinds.items() for i, one in enumerate(parts)}
+    return {f"{kind}.{i}": part for kind, parts in kinds.items() for i, part in enumerate(parts)}
 
 
 def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Doubles:
     """Return what rows hold besides answers, (n, ...): where heads look, or what is added."""
     if name == "heads":
         return batch.engine.attention(batch.base, list(plan.queries.values()))
-    trials = (one for _, own in plan.trials for one in own)
-    return np.stack([one.lengths(len(rows)) for one in trials], axis=1)
+    trials = (trial for _, group in plan.trials for trial in group)
+    return np.stack([trial.lengths(len(rows)) for trial in trials], axis=1)
 
 
 def _in_float32(
@@ -322,20 +326,20 @@ def _in_float32(
     precise = getattr(engine, "in_float32", None)
     if precise is None:
         return None
-    found = None
+    checked = None
     with precise() as there:
         if there:
             batch = few()
             control = replace(plan(batch), trials=[(None, [batch.control()])])
-            found = control.answered(engine, batch.base)[:, 0]
-    if found is None:
+            checked = control.answered(engine, batch.base)[:, 0]
+    if checked is None:
         return None
-    own = logs[: len(found), 0]
-    same = int((own.argmax(axis=-1) == found.argmax(axis=-1)).sum())
-    total = own[..., 0].size
+    usual = logs[: len(checked), 0]
+    same = int((usual.argmax(axis=-1) == checked.argmax(axis=-1)).sum())
+    total = usual[..., 0].size
     log.log(
         logging.INFO if same == total else logging.WARNING,
         "%d rows in float32: log-probabilities differ by up to %.3f nats, %d of %d answers agree",
-        len(found), np.abs(own - found).max(), same, total,
+        len(checked), np.abs(usual - checked).max(), same, total,
     )  # fmt: skip
-    return found.astype(np.float32)
+    return checked.astype(np.float32)

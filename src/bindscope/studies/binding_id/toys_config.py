@@ -85,8 +85,8 @@ class Toy(Model):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         fields = Toy.model_fields
-        given = [key for key in fields if getattr(self, key) != fields[key].default]
-        if self.source != TRAINED and (wrong := [key for key in given if key not in _STORED]):
+        changed = [key for key in fields if getattr(self, key) != fields[key].default]
+        if self.source != TRAINED and (wrong := [key for key in changed if key not in _STORED]):
             raise ValueError(
                 f"source: {self.source} is trained already, so {', '.join(wrong)} must not be given"
             )

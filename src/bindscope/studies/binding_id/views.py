@@ -19,10 +19,10 @@ GROUPS = {"object": "objects", "item": "items", "colour": "colours"}
 
 def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     """Return the rows that have a value in each of some columns."""
-    kept = pd.Series(True, index=table.index)
+    mask = pd.Series(True, index=table.index)
     for name, value in wanted.items():
-        kept &= table[name] == value
-    return table[kept]
+        mask &= table[name] == value
+    return table[mask]
 
 
 def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
@@ -61,24 +61,26 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     most
         Models that fit, a model on two tasks counted twice; of one task all are there if they can.
     """
-    left = {key: set(own["model"]) for key, own in table.groupby(["suite", "task"], sort=False)}
+    remaining = {
+        key: set(rows["model"]) for key, rows in table.groupby(["suite", "task"], sort=False)
+    }
     of_task = pd.MultiIndex.from_frame(table[["suite", "task"]])
-    kept = pd.Series(False, index=table.index)
-    seen: set[str] = set()
-    while left:
-        key = max(left, key=lambda one: (len(left[one] - seen), len(left[one])))
-        models = left.pop(key)
-        if not seen or len(models) <= most:
-            kept |= of_task == key
-            seen |= models
+    chosen = pd.Series(False, index=table.index)
+    covered: set[str] = set()
+    while remaining:
+        key = max(remaining, key=lambda one: (len(remaining[one] - covered), len(remaining[one])))
+        models = remaining.pop(key)
+        if not covered or len(models) <= most:
+            chosen |= of_task == key
+            covered |= models
             most -= len(models)
-    return table[kept]
+    return table[chosen]
 
 
 def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     """Say which tasks a figure does not show; empty where it shows all."""
-    there, every = (dict.fromkeys(zip(one["task"], one["suite"], strict=True))
-                    for one in (shown, table))  # fmt: skip
+    there, every = (dict.fromkeys(zip(frame["task"], frame["suite"], strict=True))
+                    for frame in (shown, table))  # fmt: skip
     tasks = {task for task, _ in there}
     missing = sorted(
         {f"{task} of {suite}" if task in tasks else task

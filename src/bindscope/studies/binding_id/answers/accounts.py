@@ -89,9 +89,9 @@ class Accounts:
         return {
             account: {
                 condition: np.concatenate(parts)
-                for condition, parts in own.items() if condition in DECIDING[experiment]
+                for condition, parts in part.items() if condition in DECIDING[experiment]
             }
-            for account, own in self._parts[experiment].items()
+            for account, part in self._parts[experiment].items()
         }  # fmt: skip
 
 
@@ -110,18 +110,18 @@ def true_estimates(oracle: Oracle, words: Words) -> Estimates:
         planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
         tokens = CELLS if group == "object" else 1
         values = np.repeat(planted[:, :, None], tokens, axis=2)
-        seen, explained = np.ones(levels, bool), np.ones(oracle.layers)
+        used_levels, explained = np.ones(levels, bool), np.ones(oracle.layers)
         halves = np.stack([values, values])
-        effects[group, "slot"] = Effects("slot", values, halves, seen, 0, explained)
+        effects[group, "slot"] = Effects("slot", values, halves, used_levels, 0, explained)
     content = np.zeros((oracle.layers, CELLS, oracle.width), np.float32)
     return Estimates(effects, content, Means({}), 0)
 
 
 def deciding(experiment: str, plan: Plan) -> Plan:
     """Return the control and the conditions of a plan on which accounts disagree."""
-    wanted = ("none", *DECIDING[experiment])
+    condition_names = ("none", *DECIDING[experiment])
     trials = [
-        (source, [one for one in own if one.condition.name in wanted])
+        (source, [trial for trial in own if trial.condition.name in condition_names])
         for source, own in plan.trials
     ]
     return Plan(trials, plan.queries, plan.candidates)
@@ -161,7 +161,7 @@ def account_rows(
     samples, seed
         Of the bootstrap.
     """
-    places = {one.condition.name: i for i, one in enumerate(trials)}
+    places = {trial.condition.name: i for i, trial in enumerate(trials)}
     for account, by_condition in predictions.items():
         for condition, expected in by_condition.items():
             if condition not in places:  # of slots, where the suite has differences of roles alone
@@ -192,9 +192,9 @@ def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
 
     def apart(one: str, other: str) -> bool:
         return any(
-            ((own != NONE) & (rival != NONE) & (own != rival)).mean() > _APART
+            ((answer != NONE) & (rival != NONE) & (answer != rival)).mean() > _APART
             for found in predictions
-            for own, rival in zip(found[one].values(), found[other].values(), strict=True)
+            for answer, rival in zip(found[one].values(), found[other].values(), strict=True)
         )
 
     return {
@@ -205,25 +205,25 @@ def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
 
 def _asked(expected: Integers, answers: Answers) -> Integers:
     """Give predictions about things a place for each query; of what is not there none."""
-    found = np.full((len(expected), len(answers.queries)), NONE)
-    found[:, answers.real] = expected
-    return found
+    items = np.full((len(expected), len(answers.queries)), NONE)
+    items[:, answers.real] = expected
+    return items
 
 
 def _alone(expected: Integers, others: Sequence[Integers]) -> list[Integers]:
     """Return what each other account predicts where this one predicts none."""
-    return [np.where(expected == NONE, other, NONE) for other in others]
+    return [np.where(expected == NONE, items, NONE) for items in others]
 
 
 def _agreement(name: str, answers: Answers, trial: int, *expected: Integers) -> dict[str, Any]:
     """Return the share of answers that are as predicted, of the best of several predictions."""
     best = chosen(answers.logs[:, trial])
     found = []
-    for own in expected:
-        definite = own != NONE
+    for items in expected:
+        definite = items != NONE
         rows = definite.any(axis=1)
         if rows.any():
-            right = np.take_along_axis(best, np.maximum(own, 0)[..., None], axis=-1)[..., 0]
+            right = np.take_along_axis(best, np.maximum(items, 0)[..., None], axis=-1)[..., 0]
             per_row = (right * definite).sum(axis=1)[rows] / definite.sum(axis=1)[rows]
             found.append(share(per_row))
     return ends(name, max(found)) if found else {}

@@ -66,8 +66,8 @@ def median_calibrated(answers: Answers) -> Doubles:
 
     Models prefer some roles, the last one for one; what is left is what the query adds.
     """
-    asked = answers.logs[:, :, answers.real]
-    return np.asarray(answers.logs - np.median(asked, axis=(0, 2), keepdims=True), np.float64)
+    real_logs = answers.logs[:, :, answers.real]
+    return np.asarray(answers.logs - np.median(real_logs, axis=(0, 2), keepdims=True), np.float64)
 
 
 def null_calibrated(answers: Answers) -> Doubles | None:
@@ -113,22 +113,22 @@ def swaps(answers: Answers, trial: int, expected: Mapping[str, str]) -> tuple[Do
     """
     there = [answers.candidates.index(name) for name in dict.fromkeys(expected.values())]
     best = chosen(answers.logs[:, trial])
-    found = []
+    swapped = []
     for query, candidate in expected.items():
         others = [place for place in there if answers.candidates[place] != candidate]
-        found.append(best[:, answers.queries.index(query), others].sum(axis=1))
+        swapped.append(best[:, answers.queries.index(query), others].sum(axis=1))
     guessed = (len(there) - 1) / (len(answers.candidates) - 1)
-    return np.asarray(np.mean(found, axis=0), np.float64), guessed
+    return np.asarray(np.mean(swapped, axis=0), np.float64), guessed
 
 
 def lead(answers: Answers, trial: int, expected: Mapping[str, str]) -> Doubles:
     """Return by how much the expected candidate leads the mean of the others, nats (n,)."""
-    found = []
+    leads = []
     for query, candidate in expected.items():
-        own = answers.logs[:, trial, answers.queries.index(query)]
+        query_logs = answers.logs[:, trial, answers.queries.index(query)]
         place = answers.candidates.index(candidate)
-        found.append(own[:, place] - np.delete(own, place, axis=1).mean(axis=1))
-    return np.asarray(np.mean(found, axis=0), np.float64)
+        leads.append(query_logs[:, place] - np.delete(query_logs, place, axis=1).mean(axis=1))
+    return np.asarray(np.mean(leads, axis=0), np.float64)
 
 
 def paired_change(after: Doubles, before: Doubles, samples: int, seed: int) -> Interval:
@@ -144,15 +144,15 @@ def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interv
     all agree says what they can exclude, and takes its place.
     """
     width = float(wilson_interval(0, len(differences))[1])
-    found = []
+    intervals = []
     for start in range(0, differences.shape[1], _COLUMNS):
-        own = differences[:, start : start + _COLUMNS]
-        for column, drawn in zip(own.T, resampled_means(own, samples, seed).T, strict=True):
+        columns = differences[:, start : start + _COLUMNS]
+        for column, drawn in zip(columns.T, resampled_means(columns, samples, seed).T, strict=True):
             value, (low, high) = float(column.mean()), interval(drawn)
             if high - low == 0:
                 low, high = max(value - width, -1.0), min(value + width, 1.0)
-            found.append(Interval(value, low, high))
-    return found
+            intervals.append(Interval(value, low, high))
+    return intervals
 
 
 def sign_test(after: Doubles, before: Doubles) -> float:
@@ -180,10 +180,10 @@ def effects(
     list
         None too where the reference cannot be told from the control.
     """
-    found: list[Interval | None] = []
+    intervals: list[Interval | None] = []
     for trial, reference in enumerate(references):
         if reference is None:
-            found.append(None)
+            intervals.append(None)
             continue
         expected = answers.expected[trial]
         before, after, full = (lead(answers, t, expected) for t in (0, trial, reference))
@@ -191,11 +191,11 @@ def effects(
         means = resampled_means(columns, samples, seed)
         low, _ = interval(means[:, 1])
         if low <= 0:
-            found.append(None)
+            intervals.append(None)
             continue
         value = float(columns[:, 0].mean() / columns[:, 1].mean())
-        found.append(Interval(value, *interval(means[:, 0] / means[:, 1])))
-    return found
+        intervals.append(Interval(value, *interval(means[:, 0] / means[:, 1])))
+    return intervals
 
 
 def normalized_effect(
@@ -227,13 +227,13 @@ def normalized_effect(
     rows = (expected >= 0).any(axis=1)
     if not rows.any():
         return None
-    own = np.full_like(expected, -1)
+    own_items = np.full_like(expected, -1)
     for query, candidate in answers.expected[0].items():
-        own[:, answers.queries.index(query)] = answers.candidates.index(candidate)
+        own_items[:, answers.queries.index(query)] = answers.candidates.index(candidate)
     columns = np.stack(
         [
             _lead_of(answers.logs[:, trial], expected), _lead_of(answers.logs[:, 0], expected),
-            _lead_of(answers.logs[:, 0], own),
+            _lead_of(answers.logs[:, 0], own_items),
         ],
         axis=1,
     )[rows]  # fmt: skip
@@ -253,11 +253,12 @@ def normalized_effect(
 
 def _lead_of(logs: Doubles, expected: NDArray[np.int64]) -> Doubles:
     """Return by how much expected candidates lead the mean of the others, nats (n,); else 0."""
-    own = np.take_along_axis(logs, np.maximum(expected, 0)[..., None], axis=-1)[..., 0]
-    others = (logs.sum(axis=-1) - own) / (logs.shape[-1] - 1)
+    expected_logs = np.take_along_axis(logs, np.maximum(expected, 0)[..., None], axis=-1)[..., 0]
+    others = (logs.sum(axis=-1) - expected_logs) / (logs.shape[-1] - 1)
     there = expected >= 0
     return np.asarray(
-        ((own - others) * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1), np.float64
+        ((expected_logs - others) * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1),
+        np.float64,
     )
 
 

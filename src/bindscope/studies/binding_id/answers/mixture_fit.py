@@ -89,16 +89,16 @@ def fit(counts: Doubles, parts: dict[float, Doubles]) -> Fit:
         of equal ones the first.
     """
     flat = counts.reshape(len(counts), -1)
-    found = Fit(np.zeros((len(flat), next(iter(parts.values())).shape[-1])),
+    fitted = Fit(np.zeros((len(flat), next(iter(parts.values())).shape[-1])),
                 np.zeros(len(flat)), np.zeros(len(flat), bool))  # fmt: skip
     best = np.full(len(flat), -np.inf)
     for size, part in parts.items():
         shares, log_likelihood, gap = mixture_shares(flat, part.reshape(flat.shape[1], -1))
         # Where nobody answers by slots all widths are alike, up to what fits are off.
         better = log_likelihood > best + _BETTER
-        best[better], found.width[better] = log_likelihood[better], size
-        found.shares[better], found.ended[better] = shares[better], gap[better] <= TOLERANCE
-    return found
+        best[better], fitted.width[better] = log_likelihood[better], size
+        fitted.shares[better], fitted.ended[better] = shares[better], gap[better] <= TOLERANCE
+    return fitted
 
 
 def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
@@ -117,9 +117,9 @@ def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
     means = np.concatenate([flat.mean(axis=0)[None], resampled_means(flat, samples, seed)])
     counts = means.reshape(-1, *rows.shape[1:])
     parts = {width: parts_of(things, width) for width in WIDTHS}
-    asked = {width: part[1:] for width, part in parts.items()}  # all but the control
-    whole = fit(counts[:, 1:], asked)
-    bits = dict(held_out(rows[:, 1:], asked, samples, seed))
+    edited = {width: part[1:] for width, part in parts.items()}  # all but the control
+    whole = fit(counts[:, 1:], edited)
+    bits = dict(held_out(rows[:, 1:], edited, samples, seed))
     weights = dict(evidence(answers, samples, seed))
     for name, row in _shares(whole, n):
         yield {**row, **ends("bits", bits.get(name)), **ends("effect", weights.get(name))}
@@ -142,8 +142,8 @@ def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, I
     design = design - design.mean(axis=2, keepdims=True)
     flat = centered[:, 1:].reshape(len(centered), -1)
     weights = flat @ np.linalg.pinv(design[1:].reshape(-1, _N)).T
-    own = design[0, ..., :1].reshape(-1)
-    lead = centered[:, 0].reshape(len(centered), -1) @ own / (own @ own)
+    control = design[0, ..., :1].reshape(-1)
+    lead = centered[:, 0].reshape(len(centered), -1) @ control / (control @ control)
     columns = np.column_stack([weights, lead])
     drawn = resampled_means(columns, samples, seed)
     if interval(drawn[:, -1])[0] <= 0:
@@ -186,7 +186,7 @@ def _answered(counts: Doubles, fitted: Doubles, n: int) -> Iterator[Row]:
     things = counts.shape[-1]
     patterns, labels = agreeing(things)
     for pattern in dict.fromkeys(patterns):
-        there = np.array([one == pattern for one in patterns])
+        there = np.array([agreement == pattern for agreement in patterns])
         questions = int(there.sum()) * things
         for label in np.unique(labels[there]):
             cells = there[:, None, None] & (labels == label)
@@ -211,8 +211,10 @@ def agreeing(things: int) -> tuple[list[str], NDArray[np.int64]]:
     predicted = predictions(things)[:, :, None] == np.arange(things)[:, None]
     labels = (predicted * 2 ** np.arange(len(MIXED))).sum(axis=-1)
     words = []
-    for own in labels:
-        several = [who(label) for label in np.unique(own).tolist() if label.bit_count() > 1]
+    for account_labels in labels:
+        several = [
+            who(label) for label in np.unique(account_labels).tolist() if label.bit_count() > 1
+        ]
         words.append(f"{several[0]} agree" if several else "all differ")
     return words, labels
 
@@ -264,9 +266,9 @@ def held_out(
 
 def _mixed(train: Doubles, parts: dict[float, Doubles]) -> Doubles:
     """Return the probabilities that mixtures fitted to data sets give each item, like `train`."""
-    found = fit(train, parts)
+    mixed = fit(train, parts)
     return np.stack([parts[width] @ shares
-                     for width, shares in zip(found.width, found.shares, strict=True)])  # fmt: skip
+                     for width, shares in zip(mixed.width, mixed.shares, strict=True)])  # fmt: skip
 
 
 def saturated(train: Doubles, things: int) -> Doubles:
@@ -285,12 +287,12 @@ def saturated(train: Doubles, things: int) -> Doubles:
         Probability of each item, like `train`: items that the same accounts predict have the same.
     """
     patterns, labels = agreeing(things)
-    found = np.zeros_like(train)
+    probabilities = np.zeros_like(train)
     for pattern in set(patterns[1:]):
-        there = np.array([one == pattern for one in patterns[1:]])[:, None, None]
-        asked = (train * there).sum(axis=(1, 2, 3))
+        there = np.array([agreement == pattern for agreement in patterns[1:]])[:, None, None]
+        counts = (train * there).sum(axis=(1, 2, 3))
         for label in np.unique(labels[1:][there[:, 0, 0]]):
             cells = there & (labels[1:] == label)
             alike = cells.sum() / (there.sum() * things)  # items of a question
-            found[:, cells] = (train[:, cells].sum(axis=1) / asked / alike)[:, None]
-    return found
+            probabilities[:, cells] = (train[:, cells].sum(axis=1) / counts / alike)[:, None]
+    return probabilities

@@ -60,23 +60,23 @@ def rows_of(
     calibrated: Row = {"median": None, "null": None}
     if answers.in_context:
         calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
-    found = _effects(answers, trials, samples, seed)
+    intervals = _effects(answers, trials, samples, seed)
     tests = [_change(answers, i, samples, seed) for i in range(len(trials))]
     p_adjusted = adjusted([p for _, p in tests[1:]])
     means = lengths.mean(axis=0)
     names = [
-        {"experiment": experiment, **_names(one), "length": _number(mean)}
-        for one, mean in zip(trials, means, strict=True)
+        {"experiment": experiment, **_names(trial), "length": _number(mean)}
+        for trial, mean in zip(trials, means, strict=True)
     ]
-    for i, one in enumerate(trials):
+    for i, trial in enumerate(trials):
         yield {
-            **names[i], **_summary(answers, i, one, samples, seed),
-            **_calibrated_shares(answers, calibrated, i, one), **ends("effect", found[i]),
+            **names[i], **_summary(answers, i, trial, samples, seed),
+            **_calibrated_shares(answers, calibrated, i, trial), **ends("effect", intervals[i]),
             **(ends("change", tests[i][0]) if i else {}),
             **({"p_value": tests[i][1], "p_adjusted": p_adjusted[i - 1]} if i else {}),
         }  # fmt: skip
-        if experiment in DETAILED or not np.isnan(one.second_dose):
-            for row in _cells(answers, calibrated, i, one, samples, seed):
+        if experiment in DETAILED or not np.isnan(trial.second_dose):
+            for row in _cells(answers, calibrated, i, trial, samples, seed):
                 yield {**names[i], "n_rows": len(answers.logs), **row}
     for i, row in account_rows(answers, trials, predictions or {}, rivals or {}, samples, seed):
         yield {**names[i], **row}
@@ -92,13 +92,13 @@ def _names(one: Trial) -> Row:
 def _summary(answers: Answers, trial: int, one: Trial, samples: int, seed: int) -> Row:
     """Return what a trial's answers are, over all questions that something is expected of."""
     per_row = right(answers, answers.logs, trial, one.expected)
-    own = right(answers, answers.logs, trial, answers.expected[0])
+    answered_own = right(answers, answers.logs, trial, answers.expected[0])
     leads = lead(answers, trial, one.expected)
     means = resampled_means(leads[:, None], samples, seed)[:, 0]
     swapped, guessed = swaps(answers, trial, one.expected)
     return {
         "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(answers.logs),
-        **ends("share", share(per_row)), **ends("own", share(own)),
+        **ends("share", share(per_row)), **ends("own", share(answered_own)),
         **ends("lead", Interval(float(leads.mean()), *interval(means))),
         **ends("swap", share(swapped)), "swap_chance": float(1 - per_row.mean()) * guessed,
     }  # fmt: skip
@@ -109,10 +109,10 @@ def _effects(
 ) -> list[Interval | None]:
     """Return normalized effects: of a sweep against all layers, else against the control."""
     swept = effects(answers, [_reference(trials, i) for i in range(len(trials))], samples, seed)
-    for i, one in enumerate(trials):
-        if one.layers == "all":
+    for i, trial in enumerate(trials):
+        if trial.layers == "all":
             expected = np.full((len(answers.logs), len(answers.queries)), NONE)
-            for query, candidate in one.expected.items():
+            for query, candidate in trial.expected.items():
                 place = answers.candidates.index(candidate)
                 expected[:, answers.queries.index(query)] = place
             swept[i] = normalized_effect(answers, i, expected, samples, seed)
@@ -132,13 +132,13 @@ def _change(answers: Answers, trial: int, samples: int, seed: int) -> tuple[Inte
 
 def _reference(trials: Sequence[Trial], place: int) -> int | None:
     """Return the trial of the same edit at all layers, for a sweep over layers."""
-    one = trials[place]
-    if one.layers == "all":
+    trial = trials[place]
+    if trial.layers == "all":
         return None
-    name = one.condition.name.removesuffix(" anew")
+    name = trial.condition.name.removesuffix(" anew")
     return next(
-        i for i, other in enumerate(trials)
-        if other.layers == "all" and other.condition.name == name
+        i for i, candidate in enumerate(trials)
+        if candidate.layers == "all" and candidate.condition.name == name
     )  # fmt: skip
 
 
@@ -164,12 +164,12 @@ def _cells(
     for place in answers.real:
         query = answers.queries[place]
         for column, candidate in enumerate(answers.candidates):
-            own = means[:, place * len(answers.candidates) + column]
+            column_means = means[:, place * len(answers.candidates) + column]
             yield {
                 "query": query, "candidate": candidate,
                 "expected": int(one.expected.get(query) == candidate),
                 **ends("mean_logprob", Interval(float(logs[:, place, column].mean()),
-                                                *interval(own))),
+                                                *interval(column_means))),
                 **ends("share", share(best["share"][:, place, column])),
                 **{kind: float(values[:, place, column].mean())
                    for kind, values in best.items() if kind != "share"},
@@ -178,13 +178,13 @@ def _cells(
 
 def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read) -> Iterator[Row]:
     """Yield rows of `binding_id_vectors`: mean differences (E5), and what is read (E14)."""
-    for (group, levels), one in estimates.effects.items():
-        first, second = _compared(one)
+    for (group, levels), effect in estimates.effects.items():
+        first, second = _compared(effect)
         if second < 0:
             continue
-        difference = one.values[second] - one.values[first]
+        difference = effect.values[second] - effect.values[first]
         lengths = np.linalg.norm(difference.astype(np.float64), axis=-1).mean(axis=-1)
-        halves = one.split_half(first, second)
+        halves = effect.split_half(first, second)
         truth = _true_cosines(engine, scenes, group, levels, difference, (first, second))
         neighbours = _layer_cosines(difference)
         tokens = _token_cosines(difference)
@@ -193,9 +193,9 @@ def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read
             yield {
                 "group": group, "levels": levels, "layer": layer, "compared": f"{second}-{first}",
                 "length": float(lengths[layer]), "split_half": float(halves[layer]),
-                "explained": float(one.explained[layer]), "cosine_truth": truth[layer],
+                "explained": float(effect.explained[layer]), "cosine_truth": truth[layer],
                 "cosine_last_layer": neighbours[layer], "cosine_tokens": tokens[layer],
-                "read": float(right[layer]), "n_rows": one.rows,
+                "read": float(right[layer]), "n_rows": effect.rows,
             }  # fmt: skip
 
 
@@ -213,9 +213,9 @@ def _true_cosines(
     if not hasattr(engine, "true_difference") or not fixed:
         return [None] * len(difference)
     truth = engine.true_difference(group, scenes.words, pair)
-    found = cosine(difference.mean(axis=-2), truth)
+    cosines = cosine(difference.mean(axis=-2), truth)
     there = np.linalg.norm(truth, axis=-1) > 0
-    return [float(c) if ok else None for c, ok in zip(found, there, strict=True)]
+    return [float(c) if ok else None for c, ok in zip(cosines, there, strict=True)]
 
 
 def _layer_cosines(difference: Any) -> list[float]:

@@ -83,10 +83,10 @@ def steps(layers: int, window: int) -> list[tuple[str, tuple[int, ...]]]:
     """Return which layers a sweep edits: windows, all up to one, all from one on."""
     starts = range(0, layers, window)
     windows = [tuple(range(at, min(at + window, layers))) for at in starts]
-    found = [(_span(w), w) for w in windows]
-    found += [(f"to {w[-1]}", tuple(range(w[-1] + 1))) for w in windows[:-1]]
-    found += [(f"from {w[0]}", tuple(range(w[0], layers))) for w in windows[1:]]
-    return found
+    spans = [(_span(w), w) for w in windows]
+    spans += [(f"to {w[-1]}", tuple(range(w[-1] + 1))) for w in windows[:-1]]
+    spans += [(f"from {w[0]}", tuple(range(w[0], layers))) for w in windows[1:]]
+    return spans
 
 
 def _span(layers: tuple[int, ...]) -> str:
@@ -139,18 +139,18 @@ def supports(batch: Batch) -> Plan:
     """Replace more and fewer image tokens than those of a thing (specification, E4)."""
     roles = range(batch.things)
     expected = batch.replaced("object", list(roles))
-    wanted: list[tuple[str, Tokens]] = [("the thing", Tokens())]
-    wanted += [(f"padded by {pad}", Tokens(pad=pad)) for pad in _pads(batch)]
+    groups: list[tuple[str, Tokens]] = [("the thing", Tokens())]
+    groups += [(f"padded by {pad}", Tokens(pad=pad)) for pad in _pads(batch)]
     if "views" in batch.engine.abilities:
-        wanted += [(f"view {view} alone", Tokens(views=(view,))) for view in (0, 1)]
-        wanted += [("ends of rows", Tokens(support="newline"))]
+        groups += [(f"view {view} alone", Tokens(views=(view,))) for view in (0, 1)]
+        groups += [("ends of rows", Tokens(support="newline"))]
     view = Tokens(views=(0,)) if "views" in batch.engine.abilities else Tokens()
     cells = batch.engine.positions(batch.base, "object", 0, view).shape[1]
-    wanted += [(f"cell {i} alone", Tokens(cells=(i,))) for i in _some(cells)]
+    groups += [(f"cell {i} alone", Tokens(cells=(i,))) for i in _some(cells)]
     trials = [batch.control()]
     trials += [
         trial(name, [Replace("object", r, tokens=tokens) for r in roles], expected)
-        for name, tokens in wanted
+        for name, tokens in groups
     ]
     if batch.engine.positions(batch.base, "object", 0, Tokens(support="background")).shape[1]:
         rest = [Replace("object", 0, tokens=Tokens(support="background"))]

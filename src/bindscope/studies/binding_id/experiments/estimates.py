@@ -106,8 +106,8 @@ class Effects:
 
     def split_half(self, first: int, second: int) -> Doubles:
         """Return the cosine by layer, (L,), of the difference of two levels in both halves."""
-        one, other = self.halves[:, second] - self.halves[:, first]
-        return cosine(one, other)
+        first_half, second_half = self.halves[:, second] - self.halves[:, first]
+        return cosine(first_half, second_half)
 
 
 @dataclass
@@ -195,11 +195,11 @@ class Estimates:
 
     def stored(self) -> dict[str, NDArray[Any]]:
         """Return what interventions read of it, by name: `read` makes estimates of that."""
-        found: dict[str, NDArray[Any]] = {"content": self.content}
-        for (group, levels), one in self.effects.items():
-            found[f"{group}.{levels}.values"] = one.values
-            found[f"{group}.{levels}.seen"] = one.seen
-        return found
+        arrays: dict[str, NDArray[Any]] = {"content": self.content}
+        for (group, levels), effect in self.effects.items():
+            arrays[f"{group}.{levels}.values"] = effect.values
+            arrays[f"{group}.{levels}.seen"] = effect.seen
+        return arrays
 
     @classmethod
     def read(cls, path: Path, model: str) -> Estimates:
@@ -329,9 +329,11 @@ def batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
 
 def cosine(first: NDArray[np.floating], second: NDArray[np.floating]) -> Doubles:
     """Return cosines by layer, (L,), of arrays (L, ...); 0 where one of them has no length."""
-    one, other = (np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second))
-    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    dots = (one * other).sum(axis=1)
+    first_rows, second_rows = (
+        np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second)
+    )
+    lengths = np.linalg.norm(first_rows, axis=1) * np.linalg.norm(second_rows, axis=1)
+    dots = (first_rows * second_rows).sum(axis=1)
     return np.asarray(
         np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0), np.float64
     )
@@ -346,5 +348,5 @@ def _by_colour(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, in
     """Yield the sums of objects of the first two colours: colour, how many, sum."""
     for role, values in enumerate(objects):
         for colour in (0, 1):
-            own = scenes.colour[:, role] == colour
-            yield colour, int(own.sum()), values[own].sum(axis=0, dtype=np.float64)
+            of_colour = scenes.colour[:, role] == colour
+            yield colour, int(of_colour.sum()), values[of_colour].sum(axis=0, dtype=np.float64)

@@ -56,7 +56,7 @@ def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
 
 
 def _blinded(batch: Batch, layer: int | None, head: int | None, group: Group) -> Trial:
-    layers, heads = (None if one is None else (one,) for one in (layer, head))
+    layers, heads = (None if number is None else (number,) for number in (layer, head))
     edits = [Knockout(group, role, layers, heads=heads) for role in range(batch.things)]
     words = "all" if layer is None else str(layer)
     return trial(f"question without {SHORT[group]}", edits, batch.identity(), layers=words)
@@ -78,10 +78,15 @@ def head_rows(
     """
     blind = {_place(one): row for one, row in
              zip(trials[1:], _costs(answers, trials, samples, seed), strict=True)}  # fmt: skip
-    seen = _attention(looks)
-    for place in dict.fromkeys((*blind, *seen)):
+    attention_rows = _attention(looks)
+    for place in dict.fromkeys((*blind, *attention_rows)):
         names = dict(zip(("layer", "head", "group"), place, strict=True))
-        yield {**names, "n_rows": len(looks), **blind.get(place, {}), **seen.get(place, {})}
+        yield {
+            **names,
+            "n_rows": len(looks),
+            **blind.get(place, {}),
+            **attention_rows.get(place, {}),
+        }
 
 
 def _place(one: Trial) -> Place:
@@ -96,11 +101,11 @@ def _costs(
     answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> Iterator[Row]:  # fmt: skip
     """Yield what each trial but the control does to the answers."""
-    good = [right(answers, answers.logs, i, one.expected) for i, one in enumerate(trials)]
+    good = [right(answers, answers.logs, i, trial.expected) for i, trial in enumerate(trials)]
     changes = np.stack(good[1:], axis=1) - good[0][:, None]
-    p_values = [sign_test(one, good[0]) for one in good[1:]]
+    p_values = [sign_test(hits, good[0]) for hits in good[1:]]
     # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
-    references = [None, *(1 + GROUPS.index(_place(one)[2]) for one in trials[1:])]
+    references = [None, *(1 + GROUPS.index(_place(trial)[2]) for trial in trials[1:])]
     lost = effects(replace(answers, logs=-answers.logs), references, samples, seed)
     columns = zip(
         good[1:], paired_changes(changes, samples, seed), lost[1:], p_values, adjusted(p_values),
@@ -124,16 +129,21 @@ def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:
         # (n, 2, L, H, groups)
         return np.asarray(np.diagonal(values, axis1=4, axis2=6).mean(axis=-1), np.float64)
 
-    own, every, most = of_own(looks), looks.sum(axis=-1).mean(axis=4), of_own(chosen(looks))
-    others = (every - own) / (things - 1)
-    found: dict[Place, Row] = {}
-    for layer, head, i in product(*(range(size) for size in own.shape[2:])):
+    inside, every, most = (
+        of_own(looks),
+        looks.sum(axis=-1).mean(axis=4),
+        of_own(chosen(looks)),
+    )
+    others = (every - inside) / (things - 1)
+    by_place: dict[Place, Row] = {}
+    for layer, head, i in product(*(range(size) for size in inside.shape[2:])):
         row: Row = {}
         for kind, name in enumerate(("last", "question")):
             at = (slice(None), kind, layer, head, i)
             row |= {
-                f"{name}_right": float(own[at].mean()), f"{name}_other": float(others[at].mean()),
+                f"{name}_right": float(inside[at].mean()),
+                f"{name}_other": float(others[at].mean()),
                 **ends(f"{name}_most", share(most[at])),
             }  # fmt: skip
-        found[str(layer), str(head), GROUPS[i]] = row
-    return found
+        by_place[str(layer), str(head), GROUPS[i]] = row
+    return by_place

@@ -47,15 +47,17 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
     alike = batch.reading.rule.slot_of_role
     for level in levels[:1] if alike else levels:
         by = "" if level == "role" or alike else " by slot"
-        used = [one for one in COMBINATIONS if level == "role" or "colour" not in one]
+        used = [names for names in COMBINATIONS if level == "role" or "colour" not in names]
         every = dict.fromkeys(group for groups in used for group in groups)
         # The vectors of a group are the same in all combinations, and large.
         added = {group: _added(batch, group, level) for group in every}
         noise = {group: _added(batch, group, level, "random") for group in every}
         for groups in used:
             name = "+".join(SHORT[group] for group in groups) + by
-            own, null = ([one for g in groups for one in edits[g]] for edits in (added, noise))
-            trials.append(trial(name, own, batch.looking_on(groups)))
+            differences, null = (
+                [edit for g in groups for edit in edits[g]] for edits in (added, noise)
+            )
+            trials.append(trial(name, differences, batch.looking_on(groups)))
             trials.append(trial(f"{name} random", null, batch.identity()))
     queries = {**batch.own_queries(), **batch.calibrating_query()}
     return Plan([(None, trials)], queries, batch.own_answers())
@@ -105,12 +107,12 @@ def transfer(batch: Batch, level: Levels) -> Plan:
 
 def _added(batch: Batch, group: Group, level: Levels, null: str = "") -> list[Add]:
     """Return the addition to every role of a group: of differences, or of a null's vectors."""
-    found: list[Add] = []
+    edits: list[Add] = []
     for role, vectors in enumerate(shifts(batch, group, level)):
         if null:
             vectors = as_long_as(vectors, _DRAWN[null](batch, group, role, vectors))
-        found.append(Add(group, role, vectors))
-    return found
+        edits.append(Add(group, role, vectors))
+    return edits
 
 
 def as_long_as(wanted: Vectors, direction: NDArray[np.floating]) -> Vectors:
@@ -140,16 +142,16 @@ def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArra
 
 def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Take the difference's own direction out of what tells the group's tokens of rows apart."""
-    other = _other(batch, group, role, vectors)
+    tokens = _other(batch, group, role, vectors)
     lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
-    along = (other * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
-    return np.asarray(other - along * vectors)
+    along = (tokens * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(tokens - along * vectors)
 
 
 def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Return the difference to the same role of another row: noise with the data's covariance."""
-    own = batch.engine.residual(batch.base, group, role)
-    return np.asarray(np.roll(own, 1, axis=0) - own)
+    tokens = batch.engine.residual(batch.base, group, role)
+    return np.asarray(np.roll(tokens, 1, axis=0) - tokens)
 
 
 def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:

@@ -39,12 +39,12 @@ def predictions(things: int) -> NDArray[np.int64]:
     NDArray
         int64 (conditions, roles asked for, accounts), in the order of `shifts` and `ACCOUNTS`.
     """
-    asked = np.arange(things)
-    found = [
-        np.stack([(asked - s) % things, (asked - s + t) % things, asked], axis=1)
+    roles = np.arange(things)
+    predicted = [
+        np.stack([(roles - s) % things, (roles - s + t) % things, roles], axis=1)
         for s, t in shifts(things)
     ]
-    return np.stack(found).astype(np.int64)
+    return np.stack(predicted).astype(np.int64)
 
 
 def mixture(batch: Batch) -> Plan:

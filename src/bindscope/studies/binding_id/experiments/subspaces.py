@@ -47,7 +47,7 @@ class Spans:
 
     def sizes(self, group: Group) -> list[int]:
         """Return the dimensions of a group's subspaces, in order."""
-        return sorted(size for own, size in self.bases if own == group)
+        return sorted(size for of_group, size in self.bases if of_group == group)
 
 
 def subspaces(
@@ -157,14 +157,16 @@ def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterat
     if batch.things < 3:
         return
     effects, base = batch.estimated.effects["object", level], batch.pairs.base
-    first, second = (effects.towards(base, 0, other) for other in (1, 2))
-    for one in coefficients:
+    first, second = (effects.towards(base, 0, role) for role in (1, 2))
+    for coefficient in coefficients:
         for two in coefficients:
-            weights = np.array([1 - one - two, one, two])
+            weights = np.array([1 - coefficient - two, coefficient, two])
             nearest = np.flatnonzero(np.isclose(weights, weights.max()))
             expected = batch.identity()
             del expected["O0"]
             if len(nearest) == 1:
                 expected["O0"] = f"I{nearest[0]}"
-            edits = [Add("object", 0, first, one), Add("object", 0, second, two)]
-            yield trial("O0 on the plane", edits, expected, dose=float(one), second_dose=float(two))
+            edits = [Add("object", 0, first, coefficient), Add("object", 0, second, two)]
+            yield trial(
+                "O0 on the plane", edits, expected, dose=float(coefficient), second_dose=float(two)
+            )

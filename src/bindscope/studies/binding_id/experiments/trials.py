@@ -66,7 +66,7 @@ class Trial:
     def told(self) -> Trial:
         """Return the trial without its vectors: those of all conditions would fill the memory."""
         edits = self.condition.interventions
-        without = tuple(one for one in edits if not isinstance(one, Add | ReplacePart))
+        without = tuple(edit for edit in edits if not isinstance(edit, Add | ReplacePart))
         return replace(self, condition=replace(self.condition, interventions=without))
 
     def lengths(self, rows: int) -> Doubles:
@@ -76,20 +76,20 @@ class Trial:
         of the first role move; of several views the first counts, of positions of several parts the
         one that moves most.
         """
-        edits, found = self.condition.interventions, np.full(rows, np.nan)
+        edits, norms = self.condition.interventions, np.full(rows, np.nan)
         if edits and isinstance(edits[0], Rotate):
             moved = np.abs(np.asarray(edits[0].delta, np.float64))
-            found[:] = moved if moved.ndim < 2 else moved.max(axis=1)
-        elif added := [one for one in edits if isinstance(one, Add)]:
-            found[:] = np.mean([_length(one, rows) for one in added], axis=0)
-        return found
+            norms[:] = moved if moved.ndim < 2 else moved.max(axis=1)
+        elif added := [edit for edit in edits if isinstance(edit, Add)]:
+            norms[:] = np.mean([_length(edit, rows) for edit in added], axis=0)
+        return norms
 
 
 def _length(one: Add, rows: int) -> Doubles:
     """Return the mean length of an addition's vectors in each row, (rows,)."""
     vectors = np.linalg.norm(one.vectors.astype(np.float64), axis=-1)
-    own = vectors.mean(axis=(-2, -1)) * abs(one.scale)
-    return np.asarray(np.broadcast_to(own, (rows,)))
+    norms = vectors.mean(axis=(-2, -1)) * abs(one.scale)
+    return np.asarray(np.broadcast_to(norms, (rows,)))
 
 
 class Each(Protocol):

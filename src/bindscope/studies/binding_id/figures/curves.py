@@ -86,11 +86,11 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     columns, inches = _columns(entries)
     grid = crossed(sweeps, GROUPS, (0.3 + inches, 1.9), sharey=True)
     for (sweep, group), axes in grid.panels.items():
-        own = rows_with(rows, experiment=sweep, group=group)
-        if own.empty:
+        group_rows = rows_with(rows, experiment=sweep, group=group)
+        if group_rows.empty:
             axes.set_axis_off()
             continue
-        (_by_layer if sweep == "layers" else _by_dose)(axes, own, look)
+        (_by_layer if sweep == "layers" else _by_dose)(axes, group_rows, look)
         what = "replaced" if sweep == "layers" else "moved by mean differences"
         axes.set_title(f"{GROUPS[group]} {what}", fontsize=7.5)
         axes.set_ylim(_SHARES)
@@ -141,11 +141,11 @@ def plane(table: pd.DataFrame) -> pd.DataFrame:
 
 def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the tasks with most dimensions, of as many models as there is room for."""
-    asked = rows[rows["condition"] == "O within"]
-    sizes = asked.groupby(["suite", "task"])["dose"].nunique()
+    within = rows[rows["condition"] == "O within"]
+    sizes = within.groupby(["suite", "task"])["dose"].nunique()
     deepest = sizes.index[sizes == sizes.max()]
-    kept = pd.MultiIndex.from_frame(rows[["suite", "task"]]).isin(deepest)
-    return most_asked(rows[kept], MOST_LINES)
+    deepest_rows = pd.MultiIndex.from_frame(rows[["suite", "task"]]).isin(deepest)
+    return most_asked(rows[deepest_rows], MOST_LINES)
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -194,10 +194,10 @@ def _maps(canvas: Figure | SubFigure, rows: pd.DataFrame, models: list[str]) -> 
     """Draw a row per model and a map per answer; what slots expect is framed."""
     grid = crossed(models, ANSWERS, (0, 0), canvas)
     for (name, answer), axes in grid.panels.items():
-        own = rows_with(rows, name=name, candidate=answer)
-        wide = own.pivot(index="second_dose", columns="dose", values="share")
+        answer_rows = rows_with(rows, name=name, candidate=answer)
+        wide = answer_rows.pivot(index="second_dose", columns="dose", values="share")
         across, up = list(wide.columns), list(wide.index)
-        expected = own[own["expected"] == 1]
+        expected = answer_rows[answer_rows["expected"] == 1]
         image = heat_map(
             axes, wide, origin="lower", frame=0.8,
             rows=[f"{dose:g}" if axes in grid.left else "" for dose in up],
@@ -241,19 +241,19 @@ def binding_id_mixture(table: pd.DataFrame) -> Figure:
 
 def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
     """Draw a model's shares side by side, each with its interval at its right end."""
-    own = {row["account"]: row for row in rows.to_dict("records")}
-    left = 0.0
+    by_account = {row["account"]: row for row in rows.to_dict("records")}
+    start = 0.0
     for place, (part, (colour, _)) in enumerate(ACCOUNTS.items()):
-        if part not in own:
+        if part not in by_account:
             continue
-        share, low, high = (own[part][key] for key in ("share", "share_low", "share_high"))
-        axes.barh(at, share, left=left, color=colour, height=0.78)
+        share, low, high = (by_account[part][key] for key in ("share", "share_low", "share_high"))
+        axes.barh(at, share, left=start, color=colour, height=0.78)
         if part != "guess" and share > _LEAST:
             # Beside each other, so that none hides another.
             height = at - 0.22 + 0.22 * place
-            axes.plot([left + low, left + high], [height, height], color=INK, linewidth=0.9)
+            axes.plot([start + low, start + high], [height, height], color=INK, linewidth=0.9)
         if share >= _ROOM:
             light = part in ("slot", "content")
-            axes.text(left + share / 2, at, f"{100 * share:.0f} %", ha="center", va="center",
+            axes.text(start + share / 2, at, f"{100 * share:.0f} %", ha="center", va="center",
                       fontsize=6.5, color="white" if light else INK)  # fmt: skip
-        left += share
+        start += share

@@ -47,16 +47,16 @@ def binding_id(table: pd.DataFrame) -> Figure:
     if len(names) > MOST_MODELS:
         note = f"The first {MOST_MODELS} of {len(names)} models; see the table. {note}".strip()
         names = names[:MOST_MODELS]
-    shown = [name for name in _CONDITIONS if name in set(replaced["condition"])]
-    grid = crossed(names, shown, (0.75, 1.05))
+    conditions = [name for name in _CONDITIONS if name in set(replaced["condition"])]
+    grid = crossed(names, conditions, (0.75, 1.05))
     for (name, condition), axes in grid.panels.items():
         if name == names[0]:
             axes.set_title(_words(condition), fontsize=7.5, fontweight="normal")
-        own = rows_with(rows, name=name, condition=condition)
-        if own.empty:
+        condition_rows = rows_with(rows, name=name, condition=condition)
+        if condition_rows.empty:
             axes.set_axis_off()
             continue
-        image = _answers(axes, own, axes in grid.left, axes in grid.bottom)
+        image = _answers(axes, condition_rows, axes in grid.left, axes in grid.bottom)
     grid.label(y=[name.replace(" (", "\n(") for name in names], fontsize=7)
     share_bar(grid.figure, image, list(grid.panels.values()))
     if note:
@@ -92,7 +92,7 @@ def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
 
 def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what the panels of `binding_id_mean` show: a row per condition, a column per model."""
-    found = {}
+    by_panel = {}
     for experiment, title, column in (
         ("mean", "Mean differences added:\nunchanged answers", "own"),
         ("nulls", "Other vectors of the same length:\nunchanged answers", "share"),
@@ -101,8 +101,8 @@ def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
         if experiment in set(table["experiment"]):
             rows = named(summaries(table, experiment))
             wide = rows.pivot(index="condition", columns="name", values=column)
-            found[title] = wide.loc[in_order(rows["condition"]), in_order(rows["name"])]
-    return found
+            by_panel[title] = wide.loc[in_order(rows["condition"]), in_order(rows["name"])]
+    return by_panel
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -112,9 +112,9 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     A panel per kind of intervention, numbers in cells. The longest stands left, the others one
     below the other beside it.
     """
-    asked = table[table["experiment"].isin(["mean", "nulls", "signatures"])]
-    shown = most_asked(some(asked, "Nothing was added to activations."), MOST_MODELS)
-    first, *others = sorted(panels(shown).items(), key=lambda panel: -len(panel[1]))
+    added = table[table["experiment"].isin(["mean", "nulls", "signatures"])]
+    models = most_asked(some(added, "Nothing was added to activations."), MOST_MODELS)
+    first, *others = sorted(panels(models).items(), key=lambda panel: -len(panel[1]))
     tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
     canvas = new_figure(1.0 + 0.2 * tall)
     grid = canvas.add_gridspec(
@@ -159,13 +159,13 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     """
     if not len(table):
         raise NothingToDrawError("No head was blinded.")
-    shown = most_asked(table, MOST_MODELS)
+    drawn = most_asked(table, MOST_MODELS)
     for who in ("last", "question"):
-        shown = shown.assign(**{who: shown[f"{who}_right"] - shown[f"{who}_other"]})
-    rows = named(shown)
-    of_models = [list(rows_with(shown, group=group).groupby(["suite", "task", "model"]))
+        drawn = drawn.assign(**{who: drawn[f"{who}_right"] - drawn[f"{who}_other"]})
+    rows = named(drawn)
+    of_models = [list(rows_with(drawn, group=group).groupby(["suite", "task", "model"]))
                  for group in GROUPS]  # fmt: skip
-    costs = [any(costly(own) for _, own in found) for found in of_models]
+    costs = [any(costly(head_rows) for _, head_rows in of_model) for of_model in of_models]
     groups = [group for group, cost in zip(GROUPS, costs, strict=True) if cost]
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
@@ -183,7 +183,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     for axes in grid.bottom:
         if not axes.get_xlabel():
             axes.set_xlabel("head", fontsize=6)
-    if note := left_out(shown, table):
+    if note := left_out(drawn, table):
         note_above(grid.figure, note)
     return grid.figure
 

@@ -53,8 +53,8 @@ class ThroughColors(Oracle):
         hidden = blocked[:, state.image_tokens :]
         key, sentence = PART[self._compared], PART["sentence"]
         mention = self._attend(thing[:, :, key], text[:, 0::2, key], hidden[:, 0::2])
-        told = mention @ text[:, 0::2, sentence]
-        return self._attend(told, text[:, 1::2, sentence], hidden[:, 1::2])
+        mentioned = mention @ text[:, 0::2, sentence]
+        return self._attend(mentioned, text[:, 1::2, sentence], hidden[:, 1::2])
 
 
 class Fragile(Oracle):

@@ -78,29 +78,29 @@ class MixedOracle(Oracle):
     def _block(
         self, layer: int, now: Floats, base: OracleState, interventions: Sequence[Intervention]
     ) -> Floats:
-        found = [one._block(layer, now, base, interventions) for one in self._taken]
-        return np.asarray(sum(found), np.float32)
+        blocks = [oracle._block(layer, now, base, interventions) for oracle in self._taken]
+        return np.asarray(sum(blocks), np.float32)
 
     def _asked(
         self, state: OracleState, question: Question, hidden: Hidden
     ) -> tuple[Floats, Floats, Floats]:
-        every = [one._asked(state, question, hidden) for one in self._parts]
+        every = [oracle._asked(state, question, hidden) for oracle in self._parts]
         if self.blend:
             weights = np.diff(self._ends, prepend=0.0, append=1.0)
-            found, second, third = (
+            first, second, third = (
                 np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
                 for parts in zip(*every, strict=True)
             )
-            return found, second, third
+            return first, second, third
         drawn = self.drawn(state.scenes, question)
         rows = np.arange(len(drawn))
-        found, second, third = (np.stack(parts)[drawn, rows] for parts in zip(*every, strict=True))
-        return found, second, third
+        first, second, third = (np.stack(parts)[drawn, rows] for parts in zip(*every, strict=True))
+        return first, second, third
 
 
 def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[MixedOracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    given = (model["noise"], reading.rule.mention, model["seed"])
-    return MixedOracle(model["shares"], *given), None
+    options = (model["noise"], reading.rule.mention, model["seed"])
+    return MixedOracle(model["shares"], *options), None

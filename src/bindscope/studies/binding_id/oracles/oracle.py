@@ -210,12 +210,12 @@ class Oracle:
             float32 (L, WIDTH): of the thing of slot `slots[1]` minus that of `slots[0]`, the same
             at every token; zero where the mechanism has none.
         """
-        found = np.zeros((LAYERS, WIDTH), np.float32)
+        difference = np.zeros((LAYERS, WIDTH), np.float32)
         first = {"object": 0, "colour": 1, "item": 2}[group]
         if group == "object" or self.mechanism == "slot":
             ends = [word_vector("id", words.places[slot]) for slot in slots]
-            found[first:, PART["id"]] = ends[1] - ends[0]
-        return np.asarray(found @ self._mixing, np.float32)
+            difference[first:, PART["id"]] = ends[1] - ends[0]
+        return np.asarray(difference @ self._mixing, np.float32)
 
     def answers(
         self,
@@ -243,16 +243,16 @@ class Oracle:
         They are one token, and nothing in blocks 0 and 1.
         """
         k = state.scenes.things
-        found = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
+        shares = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
         hidden = _hidden(state, (), "question")
         for i, question in enumerate(questions):
             _, *looks = self._asked(state, question, hidden)
-            for layer, seen in zip((2, 3), looks, strict=True):
+            for layer, weights in zip((2, 3), looks, strict=True):
                 for j, group in enumerate(GROUPS):
                     for role in range(k):
-                        own = np.take_along_axis(seen, state.tokens(group, role), axis=1)
-                        found[:, :, layer, 0, i, j, role] = own.sum(axis=1, keepdims=True)
-        return found
+                        own_weights = np.take_along_axis(weights, state.tokens(group, role), axis=1)
+                        shares[:, :, layer, 0, i, j, role] = own_weights.sum(axis=1, keepdims=True)
+        return shares
 
     def _edited(
         self, base: OracleState, source: OracleState | None, condition: Condition
@@ -265,11 +265,11 @@ class Oracle:
         else:
             parts = self._context(base, condition.interventions, source)
         positions = base.positions.copy()
-        for one in condition.interventions:
-            if isinstance(one, Rotate):
+        for edit in condition.interventions:
+            if isinstance(edit, Rotate):
                 rows = np.arange(len(positions))[:, None]
-                delta = np.broadcast_to(np.asarray(one.delta), (len(positions),))[:, None]
-                positions[rows, base.tokens(one.group, one.role, one.tokens)] += delta
+                delta = np.broadcast_to(np.asarray(edit.delta), (len(positions),))[:, None]
+                positions[rows, base.tokens(edit.group, edit.role, edit.tokens)] += delta
         return replace(base, parts=parts, positions=positions)
 
     def _edit(
@@ -278,23 +278,23 @@ class Oracle:
     ) -> None:  # fmt: skip
         """Replace tokens, then parts of them, then add, in what stands before one block."""
         rows = np.arange(parts.shape[0])[:, None]
-        there = [one for one in interventions if one.layers is None or layer in one.layers]
-        for one in there:
-            if isinstance(one, Replace):
-                places = base.tokens(one.group, one.role, one.tokens)
-                parts[rows, places] = _taken(one, layer, base, source)
-        for one in there:
-            if isinstance(one, ReplacePart):
-                places = base.tokens(one.group, one.role, one.tokens)
-                difference = _taken(one, layer, base, source) - parts[rows, places]
-                basis = one.bases[layer] @ self._mixing.T
+        there = [edit for edit in interventions if edit.layers is None or layer in edit.layers]
+        for edit in there:
+            if isinstance(edit, Replace):
+                places = base.tokens(edit.group, edit.role, edit.tokens)
+                parts[rows, places] = _taken(edit, layer, base, source)
+        for edit in there:
+            if isinstance(edit, ReplacePart):
+                places = base.tokens(edit.group, edit.role, edit.tokens)
+                difference = _taken(edit, layer, base, source) - parts[rows, places]
+                basis = edit.bases[layer] @ self._mixing.T
                 inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
-                parts[rows, places] += inside if one.part == "inside" else difference - inside
-        for one in there:
-            if isinstance(one, Add):
-                vectors = one.vectors[layer] if one.vectors.ndim == 3 else one.vectors[:, layer]
-                places = base.tokens(one.group, one.role, one.tokens)
-                parts[rows, places] += one.scale * (vectors @ self._mixing.T)
+                parts[rows, places] += inside if edit.part == "inside" else difference - inside
+        for edit in there:
+            if isinstance(edit, Add):
+                vectors = edit.vectors[layer] if edit.vectors.ndim == 3 else edit.vectors[:, layer]
+                places = base.tokens(edit.group, edit.role, edit.tokens)
+                parts[rows, places] += edit.scale * (vectors @ self._mixing.T)
 
     def _content(self, scenes: Scenes) -> Floats:
         """Return what stands before block 0, float32 (n, tokens, WIDTH)."""
@@ -305,13 +305,13 @@ class Oracle:
         attributes: tuple[Attribute, ...] = ("shape", "colour", "material", "size")
         for attribute in attributes:
             # Values are all 0 where a material or size does not vary.
-            told = attribute in ("shape", "colour") or getattr(scenes, attribute).any()
-            if told and words.of(attribute):
+            mentioned = attribute in ("shape", "colour") or getattr(scenes, attribute).any()
+            if mentioned and words.of(attribute):
                 values = _vectors(words, attribute, getattr(scenes, attribute))
                 image[rows, scenes.slot, PART[_KIND[attribute]]] += values
         text = np.zeros((n, 2 * k, WIDTH), np.float32)
-        said = _vectors(words, self.mention, getattr(scenes, self.mention))
-        text[:, 0::2, PART[_KIND[self.mention]]] = said
+        written = _vectors(words, self.mention, getattr(scenes, self.mention))
+        text[:, 0::2, PART[_KIND[self.mention]]] = written
         text[:, 1::2, PART["item"]] = _vectors(words, "item", scenes.item)
         view = np.repeat(image, CELLS, axis=1)
         content = np.concatenate([view] * self.views + [text], axis=1)
@@ -344,17 +344,19 @@ class Oracle:
         mentions = now[:, image::2]
         hidden = _hidden(base, interventions, "colour" if layer == 0 else "item", layer)
         if layer == 1:
-            seen = ~hidden[:, image::2, None]
+            visible = ~hidden[:, image::2, None]
             for part in _CARRIED[self.mechanism]:
-                added[:, image + 1 :: 2, PART[part]] = seen * mentions[:, :, PART[part]]
+                added[:, image + 1 :: 2, PART[part]] = visible * mentions[:, :, PART[part]]
             return added
         if self.mechanism == "colour":
             added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
         elif self.mechanism in ("slot", "gather"):
             key = PART[_KIND[self.mention]]
-            seen = now[:, :image]
-            weights = self._attend(mentions[:, :, key], seen[:, :, key], self._unread(hidden, seen))
-            seen_parts = weights @ seen
+            image_part = now[:, :image]
+            weights = self._attend(
+                mentions[:, :, key], image_part[:, :, key], self._unread(hidden, image_part)
+            )
+            seen_parts = weights @ image_part
             pairs = (("id", "id"),) if self.mechanism == "slot" else [
                 (part, f"carried_{part}") for part in _CONTENT]  # fmt: skip
             for read, written in pairs:
@@ -366,10 +368,10 @@ class Oracle:
     ) -> tuple[Floats, Floats, Floats]:
         """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
         image, whole = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
-        found, whole[0, :, :image], whole[1, :, image + 1 :: 2] = self._item_of(
+        item, whole[0, :, :image], whole[1, :, image + 1 :: 2] = self._item_of(
             state, question, hidden
         )
-        return found, whole[0], whole[1]
+        return item, whole[0], whole[1]
 
     def _item_of(
         self, state: OracleState, question: Question, hidden: Hidden
@@ -378,10 +380,10 @@ class Oracle:
         image = state.image_tokens
         now = state.parts[3][:, image + 1 :: 2]
         key = PART[_KIND[question.by]]
-        asked = _vectors(question.words, question.by, question.values)[:, None]
-        seen = state.parts[2][:, :image]
-        first = self._attend(asked, seen[:, :, key], self._unread(hidden(2), seen))
-        thing = first @ seen
+        queries = _vectors(question.words, question.by, question.values)[:, None]
+        image_part = state.parts[2][:, :image]
+        first = self._attend(queries, image_part[:, :, key], self._unread(hidden(2), image_part))
+        thing = first @ image_part
         blocked = hidden(3)
         if self.mechanism == "order":
             there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
@@ -389,9 +391,9 @@ class Oracle:
             near = np.where(blocked[:, image + 1 :: 2], -np.inf, near)
             weights = softmax(near[:, None]) * (first.sum(axis=-1, keepdims=True) > 0)
         else:
-            weights = self._lookup(question.by, asked, thing, state, blocked)
-        found = np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
-        return found, first[:, 0], weights[:, 0]
+            weights = self._lookup(question.by, queries, thing, state, blocked)
+        item = np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
+        return item, first[:, 0], weights[:, 0]
 
     def _lookup(
         self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
@@ -403,8 +405,8 @@ class Oracle:
         if self.mechanism == "slot":
             return self._attend(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
         if self.mechanism == "colour":
-            found = thing[:, :, PART["colour"]]
-            return self._attend(found, items[:, :, PART["carried_colour"]], blocked)
+            colours = thing[:, :, PART["colour"]]
+            return self._attend(colours, items[:, :, PART["carried_colour"]], blocked)
         if self.mechanism == "gather":
             return self._by_content(by, asked, thing, items, blocked)
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
@@ -416,12 +418,12 @@ class Oracle:
         kind = _KIND[by]
         if kind in _CONTENT:
             return self._attend(asked, items[:, :, PART[f"carried_{kind}"]], blocked)
-        seen, carried = (
+        image_part, carried = (
             np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
             for tokens, prefix in ((thing, ""), (items, "carried_"))
         )
-        squared = np.square(seen).sum(axis=-1, keepdims=True)
-        return self._attend(seen / np.maximum(squared, 1e-6), carried, blocked)
+        squared = np.square(image_part).sum(axis=-1, keepdims=True)
+        return self._attend(image_part / np.maximum(squared, 1e-6), carried, blocked)
 
     def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
@@ -448,25 +450,25 @@ def _hidden(
     """
     if layer < 0:
         return lambda at: _hidden(state, interventions, seen_by, at)
-    found = np.zeros(state.positions.shape, bool)
-    for one in interventions:
-        if not isinstance(one, Knockout) or one.seen_by != seen_by:
+    mask = np.zeros(state.positions.shape, bool)
+    for edit in interventions:
+        if not isinstance(edit, Knockout) or edit.seen_by != seen_by:
             continue
-        blind = one.heads is None or 0 in one.heads
-        if blind and (one.layers is None or layer in one.layers):
-            np.put_along_axis(found, state.tokens(one.group, one.role, one.tokens), True, 1)
-    return found
+        blind = edit.heads is None or 0 in edit.heads
+        if blind and (edit.layers is None or layer in edit.layers):
+            np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
+    return mask
 
 
 def _taken(
     one: Replace | ReplacePart, layer: int, base: OracleState, source: OracleState | None
 ) -> Floats:
     """Return the tokens before a block that others take over, float32 (n, t, WIDTH)."""
-    taken = base if one.context == "base" else source
-    if taken is None:
+    replacing = base if one.context == "base" else source
+    if replacing is None:
         raise InputError("condition", "it replaces tokens without a source", "give one")
     by = one.role if one.by is None else one.by
-    return _take(taken.parts[layer], taken.tokens(one.group, by, one.tokens))
+    return _take(replacing.parts[layer], replacing.tokens(one.group, by, one.tokens))
 
 
 def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:

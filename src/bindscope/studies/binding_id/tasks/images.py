@@ -76,10 +76,10 @@ def _looks(
     colours = np.array([RGB[word] for word in scenes.words.colours], np.float64)[scenes.colour]
     if jitter is None:
         return from_srgb(colours), np.zeros((*scenes.colour.shape, 2), np.int64)
-    own = jitter.uniform(-1, 1, colours.shape)
+    jittered = jitter.uniform(-1, 1, colours.shape)
     all_three = jitter.uniform(-1, 1, (*scenes.colour.shape, 1))
     shift = jitter.integers(-SHIFT, SHIFT + 1, (*scenes.colour.shape, 2))
-    return tinted(colours, own, all_three), shift
+    return tinted(colours, jittered, all_three), shift
 
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:

@@ -79,7 +79,7 @@ class Answered:
         return np.asarray((own - others).mean(axis=0))
 
     def _own(self, values: Doubles) -> Doubles:
-        return np.stack([one[:, role] for one, role in zip(values, self.roles, strict=True)])
+        return np.stack([value[:, role] for value, role in zip(values, self.roles, strict=True)])
 
     def _gap(self) -> Doubles:
         """Return 0, and not a number where there is no place elsewhere, float64 (3,)."""
@@ -116,10 +116,14 @@ def answer_all(
         answer(engine, record, rng(seed, number))
         for number, record in enumerate(progress_bar(records, "images"))
     ]
-    most = max(one.logs.shape[2] for one in answered)
+    most = max(result.logs.shape[2] for result in answered)
     padded = [
-        np.pad(one.logs, ((0, 0), (0, 0), (0, most - one.logs.shape[2])), constant_values=np.nan)
-        for one in answered
+        np.pad(
+            result.logs,
+            ((0, 0), (0, 0), (0, most - result.logs.shape[2])),
+            constant_values=np.nan,
+        )
+        for result in answered
     ]
     rows = list(rows_of(answered, samples, seed))
     return Asked(rows, np.concatenate(padded).astype(np.float32))
@@ -155,20 +159,22 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     options = replace(engine.options, lead=_line_breaks(record.prompt.questions))
     read = contexts([record.prompt], engine.adapter.image_text, True, options.lead)
     image = engine.adapter.read(read.texts, picture).image
-    asked = sorted(set(record.roles))
-    other = {role: elsewhere(record, role, image, draw) for role in asked}
-    found = {role: box for role, box in other.items() if box is not None}
-    own = type(engine)(engine.adapter, partial(_words, record.prompt), options)
-    state = own.contexts(_scene(record, list(found.values())), picture)
-    hide = {("the thing", role): role for role in asked}
-    hide |= {("elsewhere", role): k + place for place, role in enumerate(found)}
+    roles = sorted(set(record.roles))
+    controls = {role: elsewhere(record, role, image, draw) for role in roles}
+    boxes = {role: box for role, box in controls.items() if box is not None}
+    record_engine = type(engine)(engine.adapter, partial(_words, record.prompt), options)
+    state = record_engine.contexts(_scene(record, list(boxes.values())), picture)
+    hide = {("the thing", role): role for role in roles}
+    hide |= {("elsewhere", role): k + place for place, role in enumerate(boxes)}
     conditions = [
         Condition(f"{what} of role {role}", (Knockout("object", place, tokens=_BOX),))
         for (what, role), place in hide.items()
     ]
     words = state.scenes.words
     questions = [Question("shape", words, np.array([i])) for i in range(len(record.roles))]
-    answers = own.answers(state, None, [CONTROL, *conditions], questions, np.arange(k)[None])[0]
+    answers = record_engine.answers(
+        state, None, [CONTROL, *conditions], questions, np.arange(k)[None]
+    )[0]
     places = {key: place for place, key in enumerate(hide, 1)}
     logs = np.full((len(questions), len(HIDDEN), k), np.nan)
     for i, role in enumerate(record.roles):
@@ -201,18 +207,18 @@ def elsewhere(
         int64 (4,); None where there is no such place.
     """
     left, top, right, bottom = record.boxes[role].tolist()
-    taken = {
+    covered = {
         int(token) for i in range(len(record.boxes))
         for token in image.of(record.boxes, i, _BOX, "inside")
     }  # fmt: skip
-    size, wanted = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
-    room = [whole - own for whole, own in zip(record.size, size, strict=True)]
+    size, area = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
+    room = [whole - box_side for whole, box_side in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
     corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
     for corner in draw.permutation(corners):
         box = np.concatenate([corner, corner + size])
         tokens = image.of(box[None], 0, _BOX, "inside")
-        if len(tokens) == wanted and taken.isdisjoint(tokens.tolist()):
+        if len(tokens) == area and covered.isdisjoint(tokens.tolist()):
             return np.asarray(box, np.int64)
     return None
 
@@ -245,8 +251,8 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
     `change` is against nothing hidden, and in the last row of the thing against elsewhere, of the
     records where there is a place elsewhere.
     """
-    right = np.stack([one.right() for one in answered])
-    leads = np.stack([one.lead() for one in answered])
+    right = np.stack([record.right() for record in answered])
+    leads = np.stack([record.lead() for record in answered])
     pairs = [("none", 0, None), ("the thing", 1, 0), ("elsewhere", 2, 0), (AGAINST, 1, 2)]
     there = {name: np.isfinite(right[:, [a, 0 if b is None else b]]).all(axis=1)
              for name, a, b in pairs}  # fmt: skip
@@ -257,16 +263,16 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
     ]  # fmt: skip
     tests = iter(zip(p_values, adjusted(p_values), strict=True))
     for name, after, before in pairs:
-        own = there[name]
-        means = resampled_means(leads[own][:, [after]], samples, seed)[:, 0]
+        expected = there[name]
+        means = resampled_means(leads[expected][:, [after]], samples, seed)[:, 0]
         row = {
             "experiment": "records", "condition": name, "layers": "all", "query": "all",
-            "candidate": "expected", "expected": 1, "n_rows": int(own.sum()),
-            **ends("share", share(right[own, after])),
-            **ends("lead", Interval(float(leads[own, after].mean()), *interval(means))),
+            "candidate": "expected", "expected": 1, "n_rows": int(expected.sum()),
+            **ends("share", share(right[expected, after])),
+            **ends("lead", Interval(float(leads[expected, after].mean()), *interval(means))),
         }  # fmt: skip
         if before is not None:
             p, p_adjusted = next(tests)
-            change = paired_change(right[own, after], right[own, before], samples, seed)
+            change = paired_change(right[expected, after], right[expected, before], samples, seed)
             row |= {**ends("change", change), "p_value": p, "p_adjusted": p_adjusted}
         yield row

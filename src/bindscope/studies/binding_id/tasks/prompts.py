@@ -138,11 +138,11 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
         If two things of a scene would be mentioned alike, or questions do not fit the scenes.
     """
     _check(scenes, questions, form)
-    asked = [_questions(question, form) for question in questions]
+    asked_words = [_questions(question, form) for question in questions]
     named = {form.mention, *(question.by for question in questions)}
-    shown = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
+    attributes = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
     return [
-        _prompt(scenes, row, tuple(texts[row] for texts in asked), form, shown)
+        _prompt(scenes, row, tuple(texts[row] for texts in asked_words), form, attributes)
         for row in range(len(scenes))
     ]
 
@@ -250,8 +250,8 @@ def _questions(question: Question, form: Form) -> list[str]:
     if form.template == "short":
         return [f" ? {word} has" for word in words]
     names = [thing_name(question.by, form.spaced("question", word)) for word in words]
-    asked, start = "Which item does the {} contain?", "The {} contains item"
-    text = f"\n\nQuestion: {asked}{form.around.after}Answer: {start}"
+    pattern, start = "Which item does the {} contain?", "The {} contains item"
+    text = f"\n\nQuestion: {pattern}{form.around.after}Answer: {start}"
     return [text.replace("{}", name) for name in names]
 
 

@@ -99,14 +99,14 @@ def read_records(path: Path | str) -> list[Record]:
         raise InputError(
             str(file), f"cannot be read ({error})", "give a file of JSON lines"
         ) from error
-    found = [
+    records = [
         parse_record(_parsed(line, f"{file}:{number}"), f"{file}:{number}", file.parent)
         for number, line in enumerate(lines, 1)
         if line.strip()
     ]
-    if not found:
+    if not records:
         raise InputError(str(file), "holds no record", FORM)
-    return found
+    return records
 
 
 def _parsed(line: str, where: str) -> Any:
@@ -177,8 +177,8 @@ def _value(where: str, content: Any, key: str, kind: type) -> Any:
     """Return a value of a JSON object that must be there and of a type."""
     value = content.get(key) if isinstance(content, Mapping) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = {str: "a text", int: "a whole number", list: "a list"}[kind]
-        raise InputError(where, f"`{key}` is missing or not {wanted}", FORM)
+        expected = {str: "a text", int: "a whole number", list: "a list"}[kind]
+        raise InputError(where, f"`{key}` is missing or not {expected}", FORM)
     return value
 
 

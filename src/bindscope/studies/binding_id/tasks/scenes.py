@@ -77,7 +77,7 @@ class Rule:
     @classmethod
     def of(cls, task: Mapping[str, Any]) -> Rule:
         """Return the rule of a task of a job's specification."""
-        return cls(**{one.name: task[one.name] for one in fields(cls) if one.name in task})
+        return cls(**{field.name: task[field.name] for field in fields(cls) if field.name in task})
 
     def words(self, split: SplitName) -> Words:
         """Return the words of a split."""
@@ -222,16 +222,16 @@ def _accepted(
     check_rule(rule, "rule")
     if rule.withheld == "none":
         return tuple(_drawn(rule, words, n, draw, paired))
-    found: list[tuple[Scenes, ...]] = []
-    while sum(len(part[0]) for part in found) < n:
+    accepted: list[tuple[Scenes, ...]] = []
+    while sum(len(part[0]) for part in accepted) < n:
         part = tuple(_drawn(rule, words, max(2 * n, 64), draw, paired))
         marked = [withheld(scenes).any(axis=1) for scenes in part]
         if rule.withheld == "training":
             good = ~np.logical_or.reduce(marked)
         else:
             good = np.logical_and.reduce(marked)
-        found.append(tuple(scenes[good] for scenes in part))
-    return tuple(joined(parts)[:n] for parts in zip(*found, strict=True))
+        accepted.append(tuple(scenes[good] for scenes in part))
+    return tuple(joined(parts)[:n] for parts in zip(*accepted, strict=True))
 
 
 def _drawn(
@@ -242,9 +242,9 @@ def _drawn(
     slot = _orders(draw, n, len(layout.regions))[:, :k]
     if rule.order == "left_first":
         slot = np.sort(slot, axis=1)
-    told = {"material": np.zeros((n, k), np.int64), "size": np.zeros((n, k), np.int64)}
+    distinguishing = {"material": np.zeros((n, k), np.int64), "size": np.zeros((n, k), np.int64)}
     if rule.shared != "none" and rule.told_by != "slot":
-        told[rule.told_by] = _orders(draw, n, k)
+        distinguishing[rule.told_by] = _orders(draw, n, k)
     shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
     columns = {
         "shape": _columns(draw, n, k, len(words.shapes), rule.shared in ("shape", "both"), shuffle),
@@ -254,8 +254,10 @@ def _drawn(
         "item": _columns(draw, n, k, len(words.items), False, shuffle),
     }
     for side in range(2 if paired else 1):
-        own = {name: both[side] for name, both in columns.items()}
-        yield Scenes(words, slot=slot, boxes=layout.boxes(slot), **told, **own)
+        columns_of_side = {name: both[side] for name, both in columns.items()}
+        yield Scenes(
+            words, slot=slot, boxes=layout.boxes(slot), **distinguishing, **columns_of_side
+        )
 
 
 def _columns(

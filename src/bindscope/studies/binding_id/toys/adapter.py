@@ -124,10 +124,10 @@ class ToyAdapter(Decoder):
         lengths = {len(row) for row in rows}
         mark = self._numbers[IMAGE]
         places = [[place for place, number in enumerate(row) if number == mark] for row in rows]
-        if len(lengths) > 1 or any(found != [0] * (images is not None) for found in places):
+        if len(lengths) > 1 or any(positions != [0] * (images is not None) for positions in places):
             raise InputError(
                 "the prompts of a toy", f"they have {sorted(lengths)} words and images at places "
-                f"{sorted({place for found in places for place in found})}",
+                f"{sorted({place for positions in places for place in positions})}",
                 f"put equally many words in each, and {IMAGE} once in front",
             )  # fmt: skip
         ids = torch.tensor(rows, dtype=torch.int64, device=self.device)

@@ -58,7 +58,7 @@ def accuracies(
     interchange
         Whether also replacements are answered, of k = 2.
     """
-    found = {}
+    measured = {}
     for k in THINGS:
         for out, prefix in list(WITHHELD.items())[: 1 + held]:
             right = [
@@ -66,14 +66,16 @@ def accuracies(
                 for split in SPLITS
             ]
             for i, kind in enumerate(KINDS):
-                found[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
+                measured[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
     if interchange:
         replaced = [
             _replaced(toy, draw_pairs(split, rng(seed, EVALUATED, 0), n // 2), seed)
             for split in SPLITS
         ]
-        found |= {name: float(np.mean([one[name] for one in replaced])) for name in replaced[0]}
-    return found
+        measured |= {
+            name: float(np.mean([accuracy[name] for accuracy in replaced])) for name in replaced[0]
+        }
+    return measured
 
 
 def _answered(toy: ToyModel, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
@@ -97,7 +99,9 @@ def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
     for start in range(0, len(pairs.base), AT_ONCE):
         rows = slice(start, start + AT_ONCE)
         part = Pairs(pairs.base[rows], pairs.source[rows], pairs.split)
-        base, source = (engine.read(one, images(one, stream)) for one in (part.base, part.source))
+        base, source = (
+            engine.read(scenes, images(scenes, stream)) for scenes in (part.base, part.source)
+        )
         for group, how, roles in _REPLACED:
             edits, questions, answers = REPLACEMENTS[group](toy, part, base, source, roles)
             said = answered(engine, base, questions, edits).logits.argmax(-1)

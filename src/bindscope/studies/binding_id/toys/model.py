@@ -113,8 +113,8 @@ def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
     from transformers import LlavaOnevisionConfig, Qwen2Config, SiglipVisionConfig
 
     side = SIZE_PX
-    made: Any = LlavaOnevisionConfig  # takes more than its annotations say
-    return made(
+    config_class: Any = LlavaOnevisionConfig  # takes more than its annotations say
+    return config_class(
         vision_config=SiglipVisionConfig(
             hidden_size=toy.tower_width, num_hidden_layers=TOWER_LAYERS,
             num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width,

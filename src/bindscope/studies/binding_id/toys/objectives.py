@@ -74,11 +74,11 @@ def answered(
         return hidden, given
 
     adapter, device = engine.adapter, contexts.positions.device
-    asked = [torch.from_numpy(one).to(device) for one in np.moveaxis(questions, 1, 0)]
+    words = [torch.from_numpy(question).to(device) for question in np.moveaxis(questions, 1, 0)]
     cache = edited(adapter, contexts, edits)
     with before_layers(adapter, keep):
-        (last,) = question_pass(adapter, contexts, [cache], [edits], asked).unbind(1)
-    return Answers(adapter.logits(last), probed[0][:, last_tokens(asked)])
+        (last,) = question_pass(adapter, contexts, [cache], [edits], words).unbind(1)
+    return Answers(adapter.logits(last), probed[0][:, last_tokens(words)])
 
 
 Replacement = Callable[[ToyModel, Pairs, Frozen, Frozen, Sequence[int]], Edited]
@@ -178,8 +178,8 @@ class SlotProbes(nn.Module):
 
 def answer_loss(logits: Tensor, answers: Integers) -> Tensor:
     """Return the mean cross-entropy of answers in nats: logits (n, m, V), answers (n, m)."""
-    wanted = torch.from_numpy(answers).to(logits.device)
-    return nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+    targets = torch.from_numpy(answers).to(logits.device)
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def naming_loss(
@@ -193,11 +193,11 @@ def naming_loss(
     """
     inputs, seen = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
     rows = torch.arange(len(scenes), device=seen.device)[:, None]
-    shown = [
+    targets = [
         places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS))
         for role in range(scenes.things)
     ]
-    tokens = torch.stack([seen[rows, index].mean(1) for index in shown], 1)
+    tokens = torch.stack([seen[rows, index].mean(1) for index in targets], 1)
     return _named(toy, tokens, scenes, attributes)
 
 
@@ -230,9 +230,9 @@ def _task_loss(
     probes: SlotProbes | None,
 ) -> Tensor:  # fmt: skip
     questions, answers = toy.vocabulary.questions(contexts.scenes, kinds)
-    said = answered(engine, contexts, questions)
-    loss = answer_loss(said.logits, answers)
-    return loss if probes is None else loss + PROBE_WEIGHT * probes.loss(contexts, said.probed)
+    output = answered(engine, contexts, questions)
+    loss = answer_loss(output.logits, answers)
+    return loss if probes is None else loss + PROBE_WEIGHT * probes.loss(contexts, output.probed)
 
 
 def interchange_loss(

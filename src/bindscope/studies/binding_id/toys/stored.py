@@ -74,8 +74,8 @@ def write(
 
 def described(training: Path) -> dict[str, Any]:
     """Return what the zoo's manifest holds of a toy: what `write` knows of it, see there."""
-    made = read_manifest(training, f"delete {training} and run `make zoo`")
-    return {key: value for key, value in made.items() if key != "spec"}
+    manifest = read_manifest(training, f"delete {training} and run `make zoo`")
+    return {key: value for key, value in manifest.items() if key != "spec"}
 
 
 def load(
@@ -122,9 +122,9 @@ def read_manifest(path: Path, remedy: str) -> dict[str, Any]:
         If it is not there, or not one of a toy.
     """
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        manifest: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(str(path), f"is missing or damaged ({error})", remedy) from error
-    if found.get("kind") != TOY:
+    if manifest.get("kind") != TOY:
         raise ModelError(str(path), "is no manifest of a toy", remedy)
-    return found
+    return manifest

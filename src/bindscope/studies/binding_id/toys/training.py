@@ -116,14 +116,14 @@ def train(
     run = Run(f"toy {config.name}", trainee, keeps_best=False)
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
-    found = evaluation.accuracies(
+    accuracies = evaluation.accuracies(
         toy, config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
         held=True, interchange=config.objective == "interchange",
     )  # fmt: skip
-    logger.info("%s: %s", run.name, _said(found))
+    logger.info("%s: %s", run.name, _said(accuracies))
     if config.training.gates:
-        evaluation.check(run.name, found, _remedy(config))
-    return Trained(toy, _history(run, trainee), found)
+        evaluation.check(run.name, accuracies, _remedy(config))
+    return Trained(toy, _history(run, trainee), accuracies)
 
 
 def _remedy(config: Toy) -> str:
@@ -134,10 +134,14 @@ def _remedy(config: Toy) -> str:
 
 
 def _plan(config: Toy) -> Plan:
-    given = config.training
+    training = config.training
     # Matrices, and the kernels of patches.
     return training_plan(
-        given.steps, given.learning_rate, given.weight_decay, lambda p: p.ndim > 1, EVALUATIONS
+        training.steps,
+        training.learning_rate,
+        training.weight_decay,
+        lambda p: p.ndim > 1,
+        EVALUATIONS,
     )
 
 
@@ -163,8 +167,10 @@ class _Task:
         if interchange and step >= training.copying_until:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
-            seen = (images(pairs.base, stream), images(pairs.source, stream))
-            return interchange_loss(self.engine, self.toy, self.trainee.probes, pairs, seen, roles)
+            shown_images = (images(pairs.base, stream), images(pairs.source, stream))
+            return interchange_loss(
+                self.engine, self.toy, self.trainee.probes, pairs, shown_images, roles
+            )
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "colour")
@@ -188,13 +194,13 @@ class _Task:
         """Add the gradients of `share` of a step's loss; return it in bits."""
         loss = self.loss(rng(self.config.seed, STEPS, batch), batch)
         (loss * share).backward()  # type: ignore[no-untyped-call]
-        found = float(loss.detach()) / log(2)
-        if not isfinite(found):
+        bits = float(loss.detach()) / log(2)
+        if not isfinite(bits):
             raise ModelError(
                 run.name, f"training diverged at step {run.steps + 1}",
                 f"lower training.learning_rate ({self.config.training.learning_rate:g})",
             )  # fmt: skip
-        return found
+        return bits
 
     @torch.no_grad()
     def validate(self, runs: Sequence[Run]) -> list[float]:
@@ -203,16 +209,18 @@ class _Task:
         config, last = self.config, self.config.training.steps
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
-        found = evaluation.accuracies(
+        accuracies = evaluation.accuracies(
             self.toy, config.seed, EVALUATED, held=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
         at = len(run.evaluations)
-        for name, value in found.items():
+        for name, value in accuracies.items():
             self.trainee.accuracies[at, evaluation.MEASURES.index(name)] = value
-        logger.info("%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(found))
+        logger.info(
+            "%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(accuracies)
+        )
         if config.training.gates and run.steps >= HALF_WAY_BY * last:
-            self._check_half_way(run, found)
+            self._check_half_way(run, accuracies)
         return [loss]
 
     def _check_half_way(self, run: Run, found: Mapping[str, float]) -> None:

@@ -112,8 +112,8 @@ def load(
         remedy = f"run the workflow, which trains it: `{snakemake_command('')}`"
     if weights is None:
         raise ModelError(where, "its weights are not there", remedy)
-    made = read_manifest(weights, remedy)
+    manifest = read_manifest(weights, remedy)
     model = ToyImages(where, load_toy(weights, device, remedy), device)
-    model.revision = f"{config.source}, seed {made['seed']}"
-    model.weights_sha256 = made["sha256"]
+    model.revision = f"{config.source}, seed {manifest['seed']}"
+    model.weights_sha256 = manifest["sha256"]
     return model

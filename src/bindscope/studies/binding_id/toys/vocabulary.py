@@ -85,9 +85,9 @@ class Vocabulary:
             int64 (n, kinds x k).
         """
         tokens, answers = [], []
-        for by, said, _ in (FORMS[kind] for kind in kinds):
-            tokens.append(self.ask(scenes.words, by, getattr(scenes, by), LINKS[said]))
-            answers.append(self.of(scenes.words, said, getattr(scenes, said)))
+        for by, pattern, _ in (FORMS[kind] for kind in kinds):
+            tokens.append(self.ask(scenes.words, by, getattr(scenes, by), LINKS[pattern]))
+            answers.append(self.of(scenes.words, pattern, getattr(scenes, pattern)))
         return np.concatenate(tokens, 1), np.concatenate(answers, 1)
 
 

@@ -31,8 +31,10 @@ Cut = tuple[list[int], list[tuple[int, int]]]
 
 def cut(processor: Any, texts: Sequence[str]) -> list[Cut]:
     """Cut texts into tokens with the tokenizer of a processor."""
-    found = processor.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
-    pairs = zip(found["input_ids"], found["offset_mapping"], strict=True)
+    encoded = processor.tokenizer(
+        list(texts), add_special_tokens=False, return_offsets_mapping=True
+    )
+    pairs = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
     return [(list(ids), [(int(a), int(b)) for a, b in offsets]) for ids, offsets in pairs]
 
 
@@ -152,8 +154,8 @@ class Decoder(ABC):
     @property
     def device(self) -> torch.device:
         """Where it runs."""
-        found: torch.device = self.model.lm_head.weight.device
-        return found
+        device: torch.device = self.model.lm_head.weight.device
+        return device
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Yield the weights."""
@@ -173,24 +175,24 @@ class Decoder(ABC):
 
     def embed_text(self, ids: Tensor) -> Tensor:
         """Return embeddings of further text, (n, S) to (n, S, d)."""
-        found: Tensor = self.language.embed_tokens(ids)
-        return found
+        embedded: Tensor = self.language.embed_tokens(ids)
+        return embedded
 
     def decode(self, hidden: Tensor, positions: Tensor, mask: Tensor, cache: Any) -> Tensor:
         """Run the decoder and its final norm; `cache` is extended by keys and values."""
-        found: Tensor = self.language(
+        decoded: Tensor = self.language(
             inputs_embeds=hidden, position_ids=self._library_positions(positions),
             attention_mask=mask, past_key_values=cache, use_cache=cache is not None,
         ).last_hidden_state  # fmt: skip
-        return found
+        return decoded
 
     def _library_positions(self, positions: Tensor) -> Tensor:
         return positions[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Return logits over the vocabulary, (..., d) to (..., V)."""
-        found: Tensor = self.model.lm_head(hidden)
-        return found
+        logits: Tensor = self.model.lm_head(hidden)
+        return logits
 
     def kv_from_residual(
         self, layer: int, residual: Tensor, positions: Tensor

@@ -41,8 +41,8 @@ def watched(adapter: Decoder, watch: Watch) -> Iterator[None]:
         return call
 
     modules: Sequence[Any] = [layer.self_attn for layer in adapter.layers]
-    handles = [one.register_forward_pre_hook(opened(i)) for i, one in enumerate(modules)]
-    handles += [one.register_forward_hook(closed(i)) for i, one in enumerate(modules)]
+    handles = [module.register_forward_pre_hook(opened(i)) for i, module in enumerate(modules)]
+    handles += [module.register_forward_hook(closed(i)) for i, module in enumerate(modules)]
     try:
         with recorder:
             yield

@@ -116,10 +116,10 @@ class Edits:
         `places` turns places in the context into places in `stream`, where they differ.
         """
         where = places or (lambda index: index)
-        for taken in self.taken:
-            if layer in taken.layers:
-                new = taken.source.at(layer, taken.source_index).to(stream.dtype)
-                index = where(taken.index)[..., None].expand(new.shape)
+        for replacement in self.taken:
+            if layer in replacement.layers:
+                new = replacement.source.at(layer, replacement.source_index).to(stream.dtype)
+                index = where(replacement.index)[..., None].expand(new.shape)
                 stream = stream.scatter(1, index, new)
         for part in self.parts:
             if layer in part.layers:
@@ -155,7 +155,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
         If an intervention does not fit the scenes, the model, or the other interventions.
     """
     where = f"condition {condition.name!r}"
-    taken, parts, added, turned, hidden = [], [], [], [], []
+    replaced, parts, added, turned, hidden = [], [], [], [], []
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
         places = token_map(base, edit.group, edit.role, edit.tokens)
@@ -166,7 +166,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
             )  # fmt: skip
         if isinstance(edit, Replace):
             origin, there = _origin(edit, base, source, places, where)
-            taken.append(Taken(places, layers, origin, there, edit.rotate))
+            replaced.append(Taken(places, layers, origin, there, edit.rotate))
         elif isinstance(edit, ReplacePart):
             origin, there = _origin(edit, base, source, places, where)
             bases = _bases(edit, base, places, layers, where)
@@ -186,7 +186,7 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
             seen_by = _seen_by(edit, base, condition)
             blind = _heads(edit, heads, where).to(places.device)
             hidden.append(Hidden(places, layers, seen_by, blind))
-    return Edits(tuple(taken), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
+    return Edits(tuple(replaced), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
 
 
 def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
@@ -232,11 +232,11 @@ def _vectors(
             where, f"it adds vectors of shape {vectors.shape} where {shape} (layers, tokens, "
             f"width) or {(n, *shape)} fit", "estimate vectors with this model and these tokens",
         )  # fmt: skip
-    found = torch.from_numpy(np.ascontiguousarray(edit.scale * vectors, np.float32))
-    found = found.movedim(0, 1) if vectors.ndim == 4 else found[:, None]
-    if not bool(torch.isfinite(found[sorted(layers)]).all()):
+    scaled = torch.from_numpy(np.ascontiguousarray(edit.scale * vectors, np.float32))
+    scaled = scaled.movedim(0, 1) if vectors.ndim == 4 else scaled[:, None]
+    if not bool(torch.isfinite(scaled[sorted(layers)]).all()):
         raise InputError(where, "it adds numbers that are not finite", "estimate them anew")
-    return found.to(base.positions.device)
+    return scaled.to(base.positions.device)
 
 
 def _bases(
@@ -245,10 +245,10 @@ def _bases(
     """Check subspaces; a basis that is not orthonormal would be no projection."""
     bases = torch.from_numpy(np.ascontiguousarray(edit.bases, np.float32))
     total, width = len(base.residual), base.residual[0].shape[-1]
-    wanted = (total, places.shape[1])
-    if bases.ndim != 4 or bases.shape[:2] != wanted or bases.shape[-1] != width:
+    shape = (total, places.shape[1])
+    if bases.ndim != 4 or bases.shape[:2] != shape or bases.shape[-1] != width:
         raise InputError(
-            where, f"its subspaces are of shape {tuple(bases.shape)} where {(*wanted, 'r', width)} "
+            where, f"its subspaces are of shape {tuple(bases.shape)} where {(*shape, 'r', width)} "
             "(layers, tokens, dimension, width) fits",
             "estimate subspaces with this model and these tokens",
         )  # fmt: skip
@@ -316,9 +316,9 @@ def hide_from_context(mask: Tensor, edits: Sequence[Hidden], layer: int) -> Tens
     for edit in edits:
         if layer in edit.layers and edit.seen_by is not None:
             n, length = len(edit.index), mask.shape[-1]
-            seen = marked(edit.index, length)[:, None] & marked(edit.seen_by, length)[..., None]
-            seen &= ~torch.eye(length, dtype=torch.bool, device=mask.device)
-            mask = blinded(mask.expand(n, -1, -1, -1), seen[:, None] & edit.heads[:, None, None])
+            pairs = marked(edit.index, length)[:, None] & marked(edit.seen_by, length)[..., None]
+            pairs &= ~torch.eye(length, dtype=torch.bool, device=mask.device)
+            mask = blinded(mask.expand(n, -1, -1, -1), pairs[:, None] & edit.heads[:, None, None])
     return mask
 
 
@@ -330,12 +330,12 @@ def hidden_from_question(edits: Sequence[Hidden], layer: int, n: int, length: in
     Tensor
         bool (n, 1, length); (n, H, length) where only some heads are blind.
     """
-    found = torch.zeros(n, 1, length, dtype=torch.bool)
+    mask = torch.zeros(n, 1, length, dtype=torch.bool)
     for edit in edits:
         if layer in edit.layers and edit.seen_by is None:
             unseen = marked(edit.index, length)[:, None] & edit.heads[:, None]
-            found = found.to(edit.index.device) | unseen
-    return found
+            mask = mask.to(edit.index.device) | unseen
+    return mask
 
 
 def blinded(mask: Tensor, unseen: Tensor) -> Tensor:

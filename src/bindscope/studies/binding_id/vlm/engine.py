@@ -117,8 +117,8 @@ class VisionLanguageEngine:
     @property
     def abilities(self) -> frozenset[Ability]:
         """What it can do; `views` where the model sees an image more than once."""
-        found: set[Ability] = {"rotate", "knockout", "propagate"}
-        return frozenset(found | {"views"} if self.n_views > 1 else found)
+        abilities: set[Ability] = {"rotate", "knockout", "propagate"}
+        return frozenset(abilities | {"views"} if self.n_views > 1 else abilities)
 
     @property
     def n_views(self) -> int:
@@ -163,15 +163,15 @@ class VisionLanguageEngine:
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
         text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
     ) -> Frozen:  # fmt: skip
-        kept = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
+        retained = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
         residual: Sequence[Tensor]
-        if (old := same_image(known, inputs, kept)) is None:
+        if (old := same_image(known, inputs, retained)) is None:
             embedded = self.adapter.embed(inputs)
-            cache, residual = context_pass(self.adapter, embedded, kept=kept)
+            cache, residual = context_pass(self.adapter, embedded, kept=retained)
         else:
-            embedded, cache, residual = read_on(self.adapter, old, inputs, kept)
+            embedded, cache, residual = read_on(self.adapter, old, inputs, retained)
         return Frozen(
-            scenes, read, inputs, text, embedded, residual, slots_of(kept, inputs.ids.shape[1]),
+            scenes, read, inputs, text, embedded, residual, slots_of(retained, inputs.ids.shape[1]),
             self.options.pad, self.options.border, cache,
         )  # fmt: skip
 
@@ -186,16 +186,16 @@ class VisionLanguageEngine:
             If scenes have unequal numbers of these tokens, or the engine has not kept them.
         """
         index = token_map(state, group, role, tokens)
-        found = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
-        return np.asarray(found.float().cpu().numpy(), np.float32)
+        stacked = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
+        return np.asarray(stacked.float().cpu().numpy(), np.float32)
 
     def positions(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.int64]:
         """Return positions of tokens, int64 (n, t), or (n, t, 3) for M-RoPE."""
         index = token_map(state, group, role, tokens)
-        found = state.positions.gather(2, index[None].expand(len(state.positions), -1, -1))
-        parts = found.movedim(0, -1).cpu().numpy()
+        gathered = state.positions.gather(2, index[None].expand(len(state.positions), -1, -1))
+        parts = gathered.movedim(0, -1).cpu().numpy()
         return np.asarray(parts[..., 0] if parts.shape[-1] == 1 else parts, np.int64)
 
     def answers(
@@ -219,15 +219,15 @@ class VisionLanguageEngine:
                 f"candidates for {len(candidates)} of {len(base.scenes)} scenes were asked for",
                 "ask for at least one condition and question, and give candidates per scene",
             )  # fmt: skip
-        asked, wanted = self.asked(base, questions, candidates)
-        step, found = self.conditions_at_once(base), []
+        question, targets = self.asked(base, questions, candidates)
+        step, logs = self.conditions_at_once(base), []
         with torch.inference_mode():
             for i in range(0, len(conditions), step):
                 some = conditions[i : i + step]
                 # Vectors of all conditions at once can be many times the model.
                 edits = [resolve(base, source, condition, self.heads) for condition in some]
-                found.append(self._answer(base, some, edits, asked, wanted))
-        return torch.cat(found, 1).cpu().numpy()
+                logs.append(self._answer(base, some, edits, question, targets))
+        return torch.cat(logs, 1).cpu().numpy()
 
     def conditions_at_once(self, base: Frozen) -> int:
         """Return how many conditions are answered in one pass."""
@@ -239,12 +239,12 @@ class VisionLanguageEngine:
         """Return the tokens of each question, (n, S) each, and those of the candidates, (n, c)."""
         prompts = self.template(base.scenes, questions)
         device = base.inputs.ids.device
-        asked = question_tokens(self.adapter, base.read, prompts, device)
+        tokenized = question_tokens(self.adapter, base.read, prompts, device)
         words = base.scenes.words.items
         adapter = self.adapter
         tokens = answer_tokens(adapter.tokenize, adapter.where, words, self.options.answer)
-        wanted = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
-        return asked, wanted
+        targets = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
+        return tokenized, targets
 
     def _answer(
         self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
@@ -262,23 +262,26 @@ class VisionLanguageEngine:
     def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
         """Return where questions look (`engine.Engine.attention`)."""
         k, length = state.scenes.things, state.length
-        asked = question_tokens(
+        question = question_tokens(
             self.adapter, state.read, self.template(state.scenes, questions),
             state.inputs.ids.device,
         )  # fmt: skip
         tokens = [token_map(state, group, role) for group in GROUPS for role in range(k)]
         marks = torch.stack([marked(index, length) for index in tokens], -1)
-        found: list[list[Tensor]] = [[] for _ in range(self.layers)]
+        by_layer: list[list[Tensor]] = [[] for _ in range(self.layers)]
 
         def watch(layer: int, weights: Tensor) -> None:
-            found[layer].append(weights[..., :length] @ marks[:, None].to(weights.dtype))
+            by_layer[layer].append(weights[..., :length] @ marks[:, None].to(weights.dtype))
 
         with torch.inference_mode():
-            self._watched(state, asked, watch)
-            looks = torch.stack([torch.cat(parts, 2) for parts in found], 1)
-            ends = np.cumsum([tokens.shape[1] for tokens in asked]).tolist()
+            self._watched(state, question, watch)
+            looks = torch.stack([torch.cat(parts, 2) for parts in by_layer], 1)
+            ends = np.cumsum([tokens.shape[1] for tokens in question]).tolist()
             pieces = [looks[:, :, :, a:b] for a, b in pairwise([0, *ends])]
-            last, mean = [one[:, :, :, -1] for one in pieces], [one.mean(3) for one in pieces]
+            last, mean = (
+                [piece[:, :, :, -1] for piece in pieces],
+                [piece.mean(3) for piece in pieces],
+            )
             looks = torch.stack([torch.stack(last, 3), torch.stack(mean, 3)], 1)
         shape = (*looks.shape[:-1], len(GROUPS), k)
         return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)

@@ -92,21 +92,21 @@ class View:
         c = np.arange(columns[0] - pad, columns[1] + pad + 1)
         if border == "inside":
             r, c = _inside(r, self.rows), _inside(c, self.columns)
-        found: Indices = (r[:, None] * self.stride + c).reshape(-1)
-        if found[0] < 0 or found[-1] >= self.rows * self.stride:
+        indices: Indices = (r[:, None] * self.stride + c).reshape(-1)
+        if indices[0] < 0 or indices[-1] >= self.rows * self.stride:
             raise InputError(
                 f"box {tuple(int(side) for side in box)}",
                 f"with {pad} cells around it, it begins or ends outside {self.name}",
                 "leave `compat: paper` out, which keeps paddings inside the grid",
             )
-        return self.start + found
+        return self.start + indices
 
     def ends(self) -> Indices:
         """Return places in the block of the tokens that end rows."""
         if self.stride == self.columns:
             return np.zeros(0, np.int64)
-        found: Indices = self.start + np.arange(self.rows) * self.stride + self.columns
-        return found
+        indices: Indices = self.start + np.arange(self.rows) * self.stride + self.columns
+        return indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,19 +148,19 @@ class ImageTokens:
         """
         pad, views = tokens.pad or 0, self._views(tokens)
         if tokens.support == "newline":
-            found = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
+            ends = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
         elif tokens.support == "background":
-            taken = [view.cells(box, pad, border) for view in views for box in boxes]
+            cells = [view.cells(box, pad, border) for view in views for box in boxes]
             everything = [
                 view.start + np.arange(view.rows * view.stride, dtype=np.int64) for view in views
             ]
-            found = np.setdiff1d(np.concatenate(everything), np.concatenate(taken))
+            ends = np.setdiff1d(np.concatenate(everything), np.concatenate(cells))
         else:
             parts = [view.cells(boxes[role], pad, border) for view in views]
             if tokens.cells is not None:
                 parts = [_places(part, tokens.cells) for part in parts]
-            found = np.concatenate(parts)
-        return found
+            ends = np.concatenate(parts)
+        return ends
 
     def _views(self, tokens: Tokens) -> list[View]:
         numbers = range(len(self.views)) if tokens.views is None else tokens.views
@@ -236,8 +236,8 @@ def best_resolution(size: tuple[int, int], resolutions: Sequence[Sequence[int]])
 
     def worth(resolution: Sequence[int]) -> tuple[int, int]:
         scale = min(resolution[1] / size[1], resolution[0] / size[0])
-        kept = min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
-        return kept, kept - resolution[0] * resolution[1]
+        pixels = min(int(size[1] * scale) * int(size[0] * scale), size[0] * size[1])
+        return pixels, pixels - resolution[0] * resolution[1]
 
     height, width = max(resolutions, key=worth)
     return int(height), int(width)

@@ -164,9 +164,9 @@ def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tu
     declare_torchvision_operators()
     import transformers
 
-    found = resolve(Pretrained(name=config.name, source=config.source, n_layers=1), weights)
+    resolved = resolve(Pretrained(name=config.name, source=config.source, n_layers=1), weights)
     try:
-        settings = transformers.AutoConfig.from_pretrained(found.folder, **LOCAL)
+        settings = transformers.AutoConfig.from_pretrained(resolved.folder, **LOCAL)
     except UNREADABLE as error:
         raise ModelError(
             where, f"transformers does not read its configuration ({unread(error)})",
@@ -179,14 +179,14 @@ def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tu
         )  # fmt: skip
     processors: Any = transformers.AutoProcessor
     try:
-        processor = processors.from_pretrained(found.folder, **LOCAL)
+        processor = processors.from_pretrained(resolved.folder, **LOCAL)
     except UNREADABLE as error:
         raise ModelError(
             where, f"its processor cannot be read ({unread(error)})",
             "put the files of its processor and tokenizer beside config.json "
             "(`processor.save_pretrained`)",
         ) from error  # fmt: skip
-    return found.folder, settings.model_type, processor
+    return resolved.folder, settings.model_type, processor
 
 
 def _weights(

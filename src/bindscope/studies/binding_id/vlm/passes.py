@@ -86,14 +86,14 @@ def edited(decoder: Decoder, base: Frozen, edits: Edits) -> Cache:
 
 def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
     keys, values = base.cache[layer]
-    taken = [edit for edit in edits.taken if layer in edit.layers]
+    replacements = [edit for edit in edits.taken if layer in edit.layers]
     changed = edits.changed(layer)
     turned = [edit for edit in edits.turned if layer in edit.layers]
-    if not (taken or changed or turned):
+    if not (replacements or changed or turned):
         return keys, values
     keys, values, rotary = keys.clone(), values.clone(), decoder.rotary(layer)
-    for edit in taken:
-        new, new_values = (_take(one, edit.source_index) for one in edit.source.cache[layer])
+    for edit in replacements:
+        new, new_values = (_take(part, edit.source_index) for part in edit.source.cache[layer])
         if edit.rotate:
             there = moved(edit.source.positions, edit.source_index)
             delta = moved(base.positions, edit.index) - there
@@ -105,9 +105,9 @@ def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[T
         stream = edits.residual(layer, base.residual[layer], base.kept)
         rows = torch.arange(len(index), device=index.device)[:, None]
         positions = moved(edits.positions(layer, base.positions), index)
-        made = decoder.kv_from_residual(layer, stream[rows, base.kept(index)], positions)
-        _put(keys, index, made[0])
-        _put(values, index, made[1])
+        keys_and_values = decoder.kv_from_residual(layer, stream[rows, base.kept(index)], positions)
+        _put(keys, index, keys_and_values[0])
+        _put(values, index, keys_and_values[1])
     for turn in turned:
         _put(keys, turn.index, rotate_keys(_take(keys, turn.index), turn.delta, rotary))
     return keys, values
@@ -136,7 +136,7 @@ def question_pass(
     n, length, m = len(base.scenes), base.length, len(caches)
     cache = _library_cache()
     for layer in range(len(caches[0])):
-        keys, values = (torch.cat([one[layer][part] for one in caches]) for part in (0, 1))
+        keys, values = (torch.cat([cached[layer][part] for cached in caches]) for part in (0, 1))
         cache.update(keys, values, layer)
     hidden = decoder.embed_text(torch.cat(list(asked), 1)).repeat(m, 1, 1)
     lengths = [tokens.shape[1] for tokens in asked]
@@ -150,8 +150,8 @@ def question_pass(
 
     parts = positions.expand(len(base.positions), -1, -1)
     with before_layers(decoder, hook):
-        found = decoder.decode(hidden, parts, mask, cache)
-    return found[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
+        decoded = decoder.decode(hidden, parts, mask, cache)
+    return decoded[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
 
 
 def last_tokens(asked: Sequence[Tensor]) -> Tensor:
@@ -179,8 +179,8 @@ def _side_by_side(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:
     A token sees the context, itself, and what stands before it in its own question.
     """
     branch = torch.cat([torch.full((size,), i) for i, size in enumerate(lengths)])
-    own = (branch[:, None] == branch[None]).tril()
-    allowed = torch.cat([torch.ones(len(branch), length, dtype=torch.bool), own], 1)
+    same_branch = (branch[:, None] == branch[None]).tril()
+    allowed = torch.cat([torch.ones(len(branch), length, dtype=torch.bool), same_branch], 1)
     mask = torch.zeros(allowed.shape, dtype=like.dtype)
     return mask.masked_fill(~allowed, torch.finfo(like.dtype).min)[None, None].to(like.device)
 

@@ -118,12 +118,12 @@ def token_spans(
                 f"differently ({read.texts[row][end:]!r})", OWN_PROCESSOR,
             )  # fmt: skip
         for name, (a, b) in read.spans[row].items():
-            found = [
+            spans = [
                 token + moved
                 for token, (start, stop) in enumerate(characters)
                 if start < b and stop > a
             ]
-            places.setdefault(name, []).append(found)
+            places.setdefault(name, []).append(spans)
     return {name: _rectangle(name, rows, read, ids.device) for name, rows in places.items()}
 
 
@@ -132,11 +132,11 @@ def _rectangle(
 ) -> Tensor:
     lengths = [len(row) for row in rows]
     if len(set(lengths)) > 1:
-        other = next(row for row, length in enumerate(lengths) if length != lengths[0])
-        words = [read.texts[row][slice(*read.spans[row][name])] for row in (0, other)]
+        differing = next(row for row, length in enumerate(lengths) if length != lengths[0])
+        words = [read.texts[row][slice(*read.spans[row][name])] for row in (0, differing)]
         raise InputError(
             f"the {name[0]} of role {name[1]}",
-            f"{words[0]!r} takes {lengths[0]} tokens and {words[1]!r} {lengths[other]}",
+            f"{words[0]!r} takes {lengths[0]} tokens and {words[1]!r} {lengths[differing]}",
             "use words of equally many tokens: one for each shape, colour and item",
         )
     return torch.tensor(rows, dtype=torch.int64, device=device)
@@ -154,17 +154,17 @@ def question_tokens(
         scene than for another.
     """
     alone = [numbers for numbers, _ in adapter.tokenize(contexts.texts)]
-    found = []
+    tokens_by_question = []
     for number in range(len(prompts[0].questions)):
-        asked = [prompt.questions[number] for prompt in prompts]
-        if wrong := [question for question in asked if not question.startswith(contexts.lead)]:
+        questions = [prompt.questions[number] for prompt in prompts]
+        if wrong := [question for question in questions if not question.startswith(contexts.lead)]:
             raise InputError(
                 f"the question {wrong[0]!r}", f"it does not begin with {contexts.lead!r}",
                 "set `lead` to what all questions of the template begin with, or to nothing",
             )  # fmt: skip
         texts = [
             text + question.removeprefix(contexts.lead)
-            for text, question in zip(contexts.texts, asked, strict=True)
+            for text, question in zip(contexts.texts, questions, strict=True)
         ]
         rows = []
         for text, before, (whole, _) in zip(texts, alone, adapter.tokenize(texts), strict=True):
@@ -177,15 +177,15 @@ def question_tokens(
             rows.append(whole[len(before) :])
         lengths = [len(row) for row in rows]
         if len(set(lengths)) > 1:
-            other = next(row for row, length in enumerate(lengths) if length != lengths[0])
+            differing = next(row for row, length in enumerate(lengths) if length != lengths[0])
             raise InputError(
                 f"question {number}",
                 f"{prompts[0].questions[number]!r} takes {lengths[0]} tokens and "
-                f"{prompts[other].questions[number]!r} {lengths[other]}",
+                f"{prompts[differing].questions[number]!r} {lengths[differing]}",
                 "use words of equally many tokens: one for each shape, colour and item",
             )
-        found.append(torch.tensor(rows, dtype=torch.int64, device=device))
-    return found
+        tokens_by_question.append(torch.tensor(rows, dtype=torch.int64, device=device))
+    return tokens_by_question
 
 
 def answer_tokens(
@@ -209,14 +209,14 @@ def answer_tokens(
         If a word is not one token, or two words are the same token.
     """
     texts = [f" {word}" if answer == "space" else word for word in words]
-    found = [numbers for numbers, _ in tokenize(texts)]
-    for word, numbers in zip(texts, found, strict=True):
+    ids = [numbers for numbers, _ in tokenize(texts)]
+    for word, numbers in zip(texts, ids, strict=True):
         if len(numbers) != 1:
             raise InputError(
                 f"the answer {word!r}", f"it is {len(numbers)} tokens for {where}",
                 "use answers of one token: an answer is the probability of one token",
             )  # fmt: skip
-    tokens = [numbers[0] for numbers in found]
+    tokens = [numbers[0] for numbers in ids]
     repeated: Mapping[int, list[str]] = {
         token: [w for w, t in zip(texts, tokens, strict=True) if t == token] for token in tokens
     }
@@ -251,13 +251,13 @@ def own_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
     remedy = "put chat_template.jinja beside its config.json, or set `compat: paper` for it"
     if not getattr(processor, "chat_template", None):
         raise ModelError(where, "its processor has no chat template", remedy)
-    said = processor.apply_chat_template(
+    rendered = processor.apply_chat_template(
         [{"role": "user", "content": parts}], add_generation_prompt=True, tokenize=False
     )
-    before, found, after = said.partition(_WORDS)
-    if not found or before.count(image_text) != image:
+    before, words, after = rendered.partition(_WORDS)
+    if not words or before.count(image_text) != image:
         raise ModelError(
-            where, f"its chat template makes {said!r} of an image and a text", remedy
+            where, f"its chat template makes {rendered!r} of an image and a text", remedy
         )  # fmt: skip
     return Turn(before.replace(image_text, IMAGE), after)
 
@@ -292,8 +292,8 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
 def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     """Yield the words that have to be of one length, by the part of the prompt."""
     splits = [rule.words("test"), rule.words("estimation")]
-    shown: set[Attribute] = set() if form.image else {"colour", "shape", rule.ask}
-    for attribute in sorted({rule.mention, *shown}):
+    kinds: set[Attribute] = set() if form.image else {"colour", "shape", rule.ask}
+    for attribute in sorted({rule.mention, *kinds}):
         yield "context", tuple(word for words in splits for word in words.of(attribute))
     for words in splits:
         yield "question", words.of(rule.ask)
@@ -311,19 +311,19 @@ def _spaces(
 
     plain = counts(0)
     longest = max(plain, key=lambda word: plain[word])
-    found: dict[str, int] = {}
+    spaces: dict[str, int] = {}
     short = [word for word in plain if plain[word] < plain[longest]]
     for more in _SPACES if short else ():
         spaced = counts(more)
         for word in short:
             if spaced[word] == plain[longest]:
-                found.setdefault(word, more + form.spaces.get((frame, word), 0))
-    if left := [word for word in short if word not in found]:
-        extra = plain[longest] - plain[left[0]]
+                spaces.setdefault(word, more + form.spaces.get((frame, word), 0))
+    if rest := [word for word in short if word not in spaces]:
+        extra = plain[longest] - plain[rest[0]]
         raise InputError(
-            where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {left[0]!r}, and "
+            where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {rest[0]!r}, and "
             "no spaces before the shorter word make up for it",
             "use a model with another tokenizer, or scenes without these words (`shared`, "
             "`told_by`); in a configuration leave the model out of this task's suites",
         )  # fmt: skip
-    return found
+    return spaces

@@ -140,13 +140,13 @@ def places(
         )  # fmt: skip
     tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
     regions, rows = np.unique(scenes.boxes, axis=0, return_inverse=True)
-    found = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
-    if len(counts := {len(one) for one in found}) > 1:
+    indices = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
+    if len(counts := {len(one) for one in indices}) > 1:
         raise InputError(
             f"{group} of role {role}", f"it has {sorted(counts)} tokens, depending on the scene",
             "give things of a batch boxes of one size that do not overlap",
         )  # fmt: skip
-    index = np.stack(found)[rows.reshape(-1)] + inputs.start
+    index = np.stack(indices)[rows.reshape(-1)] + inputs.start
     return torch.from_numpy(index).to(inputs.ids.device)
 
 
@@ -155,11 +155,11 @@ def kept_tokens(
     pad: int, border: Border,
 ) -> Tensor:  # fmt: skip
     """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
-    found = [index for _, index in sorted(text.items())]
+    indices = [index for _, index in sorted(text.items())]
     if scenes.boxes is not None and inputs.image.length:
         for role in range(scenes.things):
-            found.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
-    return torch.cat(found, 1) if found else torch.zeros(len(scenes), 0, dtype=torch.int64)
+            indices.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
+    return torch.cat(indices, 1) if indices else torch.zeros(len(scenes), 0, dtype=torch.int64)
 
 
 def slots_of(index: Tensor, length: int) -> Tensor:
