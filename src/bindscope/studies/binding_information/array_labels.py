@@ -154,13 +154,13 @@ def _repeated(codes: Bits, test: Anchors, rows: Mapping[str, Integers]) -> str:
     expected = -np.expm1(len(rows["train"]) * np.log1p(-np.exp(log_p).clip(max=1 - 1e-12)))
     packed = np.ascontiguousarray(np.packbits(codes, axis=1))
     names = packed.view([("", packed.dtype)] * packed.shape[1]).reshape(-1)
-    seen = np.isin(names[rows["test"]], names[rows["train"]])
+    repeated = np.isin(names[rows["test"]], names[rows["train"]])
     error = np.sqrt((expected * (1 - expected)).sum())
-    if seen.sum() - expected.sum() <= MOST_REPEATED * error + 1:
+    if repeated.sum() - expected.sum() <= MOST_REPEATED * error + 1:
         return ""
     return (
-        f"{100 * seen.mean():.0f} % of the test scenes have an object code that train scenes have "
-        f"too; under the declared distribution it would be {100 * expected.mean():.0f} %. The "
+        f"{100 * repeated.mean():.0f} % of the test scenes have an object code that train scenes "
+        f"have too; under the declared distribution it would be {100 * expected.mean():.0f} %. The "
         "prior is not that of these scenes, and no number is a bound (flag assumed_prior)."
     )
 

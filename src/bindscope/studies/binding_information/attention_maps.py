@@ -75,8 +75,8 @@ def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, ND
 
 def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
     """Set what is no object of the code (an occluder, stuff) to 0 in masks (S, H, W)."""
-    kept = np.where(cells >= 0, np.arange(1, cells.shape[1] + 1), 0).astype(masks.dtype)
-    ids = np.concatenate([np.zeros((len(kept), 1), masks.dtype), kept], axis=1)
+    numbers = np.where(cells >= 0, np.arange(1, cells.shape[1] + 1), 0).astype(masks.dtype)
+    ids = np.concatenate([np.zeros((len(numbers), 1), masks.dtype), numbers], axis=1)
     left: NDArray[Any] = ids[np.arange(len(masks))[:, None, None], masks]
     return left
 
@@ -166,8 +166,8 @@ def attention_share(
     share = np.full((n_scenes, n_objects), np.nan)
     baseline = share.copy()
     for j in range(n_objects):
-        own = (masks == j + 1).astype(np.float32)
-        touched = (vertical @ own @ horizontal.T > 0).reshape(n_scenes, n_patches)
+        object_mask = (masks == j + 1).astype(np.float32)
+        touched = (vertical @ object_mask @ horizontal.T > 0).reshape(n_scenes, n_patches)
         present = touched.any(axis=1)
         weights = maps[:, j].astype(np.float64)
         inside = np.where(touched, weights, 0.0).sum(axis=1)

@@ -123,8 +123,8 @@ def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candida
 
     They stand beside ours for comparison, and lend no part that ours were not asked for.
     """
-    found = [_Candidate(row, part) for row, part in group]
-    return [c for c in found if c.row["protocol"] != "paper"] or found
+    candidates = [_Candidate(row, part) for row, part in group]
+    return [c for c in candidates if c.row["protocol"] != "paper"] or candidates
 
 
 def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
@@ -158,20 +158,20 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     row |= row_of_whole
     winners = [candidate for candidate in won.values() if candidate]
     keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
-    shown = won["chained_object"] or won["object"] or candidates[0]
+    preferred = won["chained_object"] or won["object"] or candidates[0]
     flags = {flag for part in used for flag in _flags(won[part], part)}
     flags |= {"assumed_prior"} & set(flag_list(first["flags"]))
     row |= {
-        "feature_probe": (won["chained_feature"] or shown).row["feature_probe"],
-        "protocol": shown.row["protocol"],
+        "feature_probe": (won["chained_feature"] or preferred).row["feature_probe"],
+        "protocol": preferred.row["protocol"],
         "steps": max((c.row["steps"] for c in winners if c.row["steps"] is not None), default=None),
         "options": canonical_json(
-            {"family": family_of(shown.row["options"]),
+            {"family": family_of(preferred.row["options"]),
              "parts": {part: c.row["probe"] for part, c in won.items() if c}}
         ),
         "flags": ";".join(sorted({*flags, *above_prior(row)})),
         "spec_key": sha256(canonical_json(keys)),
-        "code_key": shown.row["code_key"],
+        "code_key": preferred.row["code_key"],
     }  # fmt: skip
     if winners:
         row |= status_of(row, counts_reason)
@@ -251,6 +251,8 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
 
 def _of_one_fit(row: Row, ends: Sequence[Any]) -> Sequence[Any]:
     """Take the ends of the chained bound from a fit's own row, if that is its bound."""
-    own = [row[name] for name in _ends("binding_lower_bound_bits")]
-    same = own[0] is not None and ends[0] is not None and abs(own[0] - ends[0]) < 1e-9
-    return own if same else ends
+    ends_of_fit = [row[name] for name in _ends("binding_lower_bound_bits")]
+    same = (
+        ends_of_fit[0] is not None and ends[0] is not None and abs(ends_of_fit[0] - ends[0]) < 1e-9
+    )
+    return ends_of_fit if same else ends

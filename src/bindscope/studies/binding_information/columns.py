@@ -38,8 +38,8 @@ def _interval(estimate: str) -> tuple[Column, Column]:
 
 def _bound(part: str, meaning: str) -> tuple[Column, ...]:
     name = f"{part}_lower_bound_bits"
-    own = bits(name, f"A true lower bound on {meaning}", "`information`; ours", reference="close")
-    return own, *_interval(name)
+    bound = bits(name, f"A true lower bound on {meaning}", "`information`; ours", reference="close")
+    return bound, *_interval(name)
 
 
 def _scenes(name: str, meaning: str, source: str) -> Column:

@@ -35,7 +35,7 @@ _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 
 def _sizes(product: Product) -> tuple[dict[str, int], int]:
     """Return scenes by split, and count bits."""
     codes = product.inputs["labels"][0].inputs["codes"]
-    n = {made.wildcards["split"]: int(made.content["n_scenes"]) for made in codes}
+    n = {code.wildcards["split"]: int(code.content["n_scenes"]) for code in codes}
     space = codes[0].content.get("dataset", {}).get("space")
     return n, n_counts(space) if space else 0
 
@@ -112,13 +112,15 @@ def fit(product: Product) -> Work:
     content, read = product.content, _Read.by(product)
     probe, seeds, n_test = probe_of(content), len(content["seeds"]), read.n["test"]
     heads, sizes = list(_heads(content, read.counts)), content["sizes"]
-    n_heads, bits = sum(one.number for one in heads), sum(sides(content)) + read.counts
+    n_heads, bits = sum(target.number for target in heads), sum(sides(content)) + read.counts
     # Of patches, [CLS] and the mean token.
     vector = (1 + read.cls) * read.dim if read.patches else read.dim
     plain = LinearProbe(name="linear", family="linear")
-    linear = sum(weights_of(plain, vector, 1, one, sizes)[0] for one in heads)
-    numbers = [weights_of(probe, read.dim, read.tokens, one, sizes, read.cls) for one in heads]
-    own, used = (sum(column) for column in zip(*numbers, strict=True))
+    linear = sum(weights_of(plain, vector, 1, target, sizes)[0] for target in heads)
+    numbers = [
+        weights_of(probe, read.dim, read.tokens, target, sizes, read.cls) for target in heads
+    ]
+    free, used = (sum(column) for column in zip(*numbers, strict=True))
     convex = probe.protocol == "converged"
     alone = probe.convex and convex
     flops = elements = steps = 0.0
@@ -131,23 +133,23 @@ def fit(product: Product) -> Work:
     if not alone:
         steps, batch = _steps(probe, read.n["train"])
         flops += seeds * steps * 6 * batch * used / _SMALL
-        each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * own
+        each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * free
         elements += seeds * steps * each
-    held = _held(probe, content, read, bits) + _HISTORY * linear * convex
-    descent = 0.0 if alone else _BESIDE + _descending(probe, own, seeds, read.patches)
+    in_memory = _held(probe, content, read, bits) + _HISTORY * linear * convex
+    descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
     on_gpu = content["device"] == "cuda"
     capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]
-    decides = capacity[0] if descent > held and capacity else "memory_mb"
+    decides = capacity[0] if descent > in_memory and capacity else "memory_mb"
     rows = seeds * (2700.0 + 400.0 * ("plain" in probe.targets))
-    kept = own + (linear if convex and not alone else 0)
+    weights = free + (linear if convex and not alone else 0)
     history = seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
         python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
-        bytes_peak=held + (12.0 * own * seeds if on_gpu else descent) + 8 * n_test * bits,
+        bytes_peak=in_memory + (12.0 * free * seeds if on_gpu else descent) + 8 * n_test * bits,
         bytes_rows=rows,
-        bytes_disk=4 * kept * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
-        bytes_device=(held + descent) * on_gpu,
+        bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
+        bytes_device=(in_memory + descent) * on_gpu,
         threads=content["threads"], device=content["device"],
         key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
     )  # fmt: skip
@@ -183,12 +185,12 @@ def _held(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
     memory = probe.memory_mb * 2.0**20
     if read.patches:
         inputs, vectors = 2.0 * total * read.tokens * dim, 8.0 * dim * (n["train"] + n["val"])
-        made = dim + 2 * getattr(
+        width = dim + 2 * getattr(
             probe, "hidden", cells + 8
         )  # hidden units, or every head's attention
-        batch = 12 * min(probe.batch_size, n["train"]) * read.tokens * made
-        held = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
-        return float(held)
+        batch = 12 * min(probe.batch_size, n["train"]) * read.tokens * width
+        bytes_peak = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
+        return float(bytes_peak)
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
     design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
     whole = 4.0 * dim * total + design * (probe.protocol == "converged")
@@ -214,9 +216,9 @@ def learning_curve(product: Product) -> Work:
 
 def attention(product: Product) -> Work:
     """Count where a probe's queries read in the first test scenes; of a few the maps are kept."""
-    (made,) = product.inputs["scenes"]
+    (scenes,) = product.inputs["scenes"]
     shape, dim = shape_of(product.inputs["index"][0])
-    n, tokens = made.content["stop"] - made.content["start"], shape.patches if shape else 1
+    n, tokens = scenes.content["stop"] - scenes.content["start"], shape.patches if shape else 1
     cells, side = sides(product.inputs["fit"][0].content)[0], shape.input_px if shape else 1
     return Work(
         "torch",

@@ -133,7 +133,7 @@ def _outcome(
         "steps": result.steps,
         "flags": ";".join(sorted({*chain(*flags.values()), *above_prior(row)})),
         "parts": {
-            "flags": {name: list(found) for name, found in flags.items() if found},
+            "flags": {name: list(set_flags) for name, set_flags in flags.items() if set_flags},
             "anchored": anchored,
         },
     }
@@ -152,13 +152,13 @@ def scene_losses(
     n, n_features = features_shape
     n_objects = objects_shape[1]
     widths = {"object": n_objects, "feature": n_features, "object_anchored": n_objects}
-    found = [(f"losses of {name}", result.losses[name], n) for name in result.losses]
-    found += [
+    columns = [(f"losses of {name}", result.losses[name], n) for name in result.losses]
+    columns += [
         (f"heads of {t}", result.head_losses[t], w)
         for t, w in widths.items()
         if t in result.head_losses
     ]
-    for what, values, length in found:
+    for what, values, length in columns:
         if values.shape != (length,):
             raise StoreError(
                 f"fit, {what}",
@@ -189,15 +189,15 @@ def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
 
 def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float, float]]:
     """Return of each anchored part its entropy on the split, and what the prior pays beyond it."""
-    gap, given = float(prior["split_gap_bits"]), "h_object_given_feature_bits"
-    found = {
+    gap, entropy = float(prior["split_gap_bits"]), "h_object_given_feature_bits"
+    expected = {
         "object_anchored": (float(prior["h_object_bits"]), gap),
         "chained_feature": (float(prior["h_feature_bits"]), gap),
-        "chained_object": (float(prior["h_object_given_counts_bits" if counted else given]), 0.0),
+        "chained_object": (float(prior["h_object_given_counts_bits" if counted else entropy]), 0.0),
     }
     if counted:
-        found["chained_counts"] = (float(prior["h_counts_given_feature_bits"]), 0.0)
-    return found
+        expected["chained_counts"] = (float(prior["h_counts_given_feature_bits"]), 0.0)
+    return expected
 
 
 def gains(
@@ -220,7 +220,7 @@ def gains(
     priors
         Parts for which the prior stands: knowing Z saves nothing.
     """
-    found: dict[str, NDArray[np.float64]] = {}
+    gains_of_parts: dict[str, NDArray[np.float64]] = {}
     for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
         if part in losses:
             pays = np.full_like(losses[part], entropy)
@@ -228,8 +228,8 @@ def gains(
                 pays = anchor_losses[part] - gap
             gain = entropy - controlled(losses[part], pays, entropy)
             gain = np.zeros_like(gain) if part in priors else gain
-            found |= {f"prior_{part}": pays, f"gain_{part}": gain}
-    return found
+            gains_of_parts |= {f"prior_{part}": pays, f"gain_{part}": gain}
+    return gains_of_parts
 
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
@@ -279,10 +279,12 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
         "object_anchored": means.get("gain_object_anchored"),
         "chained": _sum(what, conditional),
     }
-    given = None if plain is None or feature is None else plain - feature
+    conditional_bits = None if plain is None or feature is None else plain - feature
     return {
         "binding_bits": paper,
-        "conditional_binding_bits": None if given is None else h_given - given,
+        "conditional_binding_bits": None
+        if conditional_bits is None
+        else h_given - conditional_bits,
         "feature_lower_bound_bits": what,
         "count_lower_bound_bits": counts,
         "pairing_lower_bound_bits": pairing,
@@ -311,11 +313,11 @@ def _intervals(
             clusters,
         )
         resampled |= dict(zip(finite, table.T, strict=True))
-    found: dict[str, float | None] = {}
+    intervals: dict[str, float | None] = {}
     for name, samples in _estimates(resampled, prior, bound).items():
         ends = (None, None) if samples is None else interval(samples)
-        found[f"{name}_low"], found[f"{name}_high"] = ends
-    return found
+        intervals[f"{name}_low"], intervals[f"{name}_high"] = ends
+    return intervals
 
 
 def _finite(value: float | None) -> float | None:

@@ -148,7 +148,7 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     else:
         text = "No value of this run is comparable with a published one."
     listed = "Published values without a counterpart in this run, and why:"
-    found = [
+    rows = [
         page_table("Published values and values of this run", COMPARED, _sourced(compared, "table"))
     ]
     others = page_table("Further published values", TRENDS, _sourced(trends, "source"), folded=True)
@@ -158,7 +158,7 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
         (histogram, *here, text, *([listed] if reasons else [])),
         tuple(reasons),
         figures=("histogram",),
-        tables=(*(found if len(compared) else ()), *((others,) if len(trends) else ())),
+        tables=(*(rows if len(compared) else ()), *((others,) if len(trends) else ())),
     )
 
 

@@ -166,7 +166,7 @@ def write_fit(
 
 def _summary(row: Mapping[str, Any]) -> str:
     """Say in a line of the log what was found: bounds, what there is to know, flags."""
-    found = [
+    parts = [
         f"{symbol} >= {row[bits]:.2f} of {row[entropy]:.2f} bits"
         for symbol, bits, entropy in (
             ("I(O;Z)", "binding_lower_bound_bits", "h_object_bits"),
@@ -176,4 +176,4 @@ def _summary(row: Mapping[str, Any]) -> str:
         )
         if row[bits] is not None
     ]
-    return ", ".join([*found, *filter(None, [row["flags"], row["reason"]])])
+    return ", ".join([*parts, *filter(None, [row["flags"], row["reason"]])])

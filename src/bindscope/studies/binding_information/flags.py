@@ -42,4 +42,4 @@ def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Drop `collapsed` of parts where there is nothing to learn: ignoring Z is right there."""
-    return {part: tuple(f for f in found if f != "collapsed") for part, found in flags.items()}
+    return {part: tuple(f for f in names if f != "collapsed") for part, names in flags.items()}

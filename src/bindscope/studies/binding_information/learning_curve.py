@@ -46,13 +46,13 @@ class PatchRanges(Ranges):
 
     def cls(self) -> Rows | None:
         """Return the [CLS] tokens of the same scenes, or None where there are none."""
-        found: list[tuple[Rows, int, int]] = []
+        blocks: list[tuple[Rows, int, int]] = []
         for source, first, end in self.parts:
             tokens = source.cls() if isinstance(source, PatchSource) else None
             if tokens is None:
                 return None
-            found.append((as_rows(tokens), first, end))
-        return Ranges(tuple(found))
+            blocks.append((as_rows(tokens), first, end))
+        return Ranges(tuple(blocks))
 
 
 def learning_curve(
@@ -105,10 +105,10 @@ def learning_curve(
 
 def stages(n_train: int, shares: Sequence[float]) -> list[int]:
     """Return how many train scenes each share has; at least one more than the share before."""
-    found: list[int] = []
+    sizes: list[int] = []
     for share in sorted(shares):
-        found.append(max(round(share * n_train), found[-1] + 1 if found else 1))
-    return [n for n in found if n <= n_train]
+        sizes.append(max(round(share * n_train), sizes[-1] + 1 if sizes else 1))
+    return [n for n in sizes if n <= n_train]
 
 
 def stage_data(data: ProbeData, scenes: Sequence[int], stage: int) -> ProbeData:
@@ -148,12 +148,12 @@ def _ranges(parts: Sequence[Range]) -> SplitData:
 def quantities(fitted: Iterable[str], prior: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return what curves are made of: quantity -> parts of the chain that add up to it."""
     parts = tuple(part for part in CHAIN if part in set(fitted))
-    found = {"feature": parts[:1]}
+    quantities_of = {"feature": parts[:1]}
     if parts[1:-1]:
-        found |= {"counts": parts[1:-1], "pairing": parts[-1:]}
+        quantities_of |= {"counts": parts[1:-1], "pairing": parts[-1:]}
     elif prior.get("h_counts_given_feature_bits") == 0:  # they follow from F
-        found["pairing"] = parts[-1:]
-    return {**found, "conditional": parts[1:], "object": parts}
+        quantities_of["pairing"] = parts[-1:]
+    return {**quantities_of, "conditional": parts[1:], "object": parts}
 
 
 ENTROPY = {
@@ -223,7 +223,7 @@ def curve_rows(
 
 
 def _gains(result: FitResult, n_test: int, prior: Mapping[str, Any]) -> Mapping[str, Any]:
-    losses, anchors = (_first(found, n_test) for found in (result.losses, result.anchor_losses))
+    losses, anchors = (_first(values, n_test) for values in (result.losses, result.anchor_losses))
     return gains(losses, anchors, prior, priors_of(result))
 
 
@@ -272,28 +272,28 @@ def _asymptote(
     n = np.asarray(scenes)
     if len(n) < FEWEST_POINTS:
         return {"reason": f"an asymptote takes {FEWEST_POINTS} shares, and there are {len(n)}"}
-    found, resampled = (
+    fitted, resampled = (
         fit_power_laws(n, curves, most, NEGLIGIBLE_BITS) for curves in (means[None], samples)
     )
     rise = means[-1] - means[0]
     if interval(samples[:, -1] - samples[:, 0])[1] < -NEGLIGIBLE_BITS:
         reason = "the bound falls with more scenes"
-    elif not found.ends[0]:
+    elif not fitted.ends[0]:
         reason = "no end is in sight: the bound grows like a logarithm of the scenes, or faster"
-    elif found.residual[0] > max(NEGLIGIBLE_BITS, MISFIT * rise):
-        reason = f"the points lie {found.residual[0]:.2f} bits off the curve a - b n^-c"
+    elif fitted.residual[0] > max(NEGLIGIBLE_BITS, MISFIT * rise):
+        reason = f"the points lie {fitted.residual[0]:.2f} bits off the curve a - b n^-c"
     elif resampled.ends.mean() < MOST_END:
         reason = f"only {100 * resampled.ends.mean():.0f} % of the resamples show an end"
     else:
-        ends = [*interval(resampled.asymptote[resampled.ends]), float(found.asymptote[0])]
+        ends = [*interval(resampled.asymptote[resampled.ends]), float(fitted.asymptote[0])]
         for left_out in range(len(n) if len(n) > FEWEST_POINTS else 0):
             rest = fit_power_laws(np.delete(n, left_out), np.delete(means, left_out)[None], most)
             ends.append(float(rest.asymptote[0]))
         return {
-            "asymptote_bits": float(found.asymptote[0]),
+            "asymptote_bits": float(fitted.asymptote[0]),
             "asymptote_bits_low": min(ends),
             "asymptote_bits_high": max(ends),
-            "exponent": float(found.exponent[0]),
+            "exponent": float(fitted.exponent[0]),
         }
     return {"reason": reason}
 
@@ -308,11 +308,11 @@ def code_lengths(
     """
     prior = code = 0.0
     for stage, result in enumerate(results):
-        own = scenes[0] if stage == 0 else 0
+        new = scenes[0] if stage == 0 else 0
         for part in parts:
             pays, loss = result.anchor_losses[part][n_test:], result.losses[part][n_test:]
             prior += float(pays.sum())
-            code += float(pays[:own].sum() + loss[own:].sum())
+            code += float(pays[:new].sum() + loss[new:].sum())
     n = scenes[-1]
     bits = {"prior_code_bits": prior / n, "prequential_bits": code / n}
     return {name: value if np.isfinite(value) else None for name, value in bits.items()}

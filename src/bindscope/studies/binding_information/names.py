@@ -95,5 +95,5 @@ def tokens_shown(tokens: str) -> Shown:
 
 def family_tick(family: str) -> str:
     """Return a family's name as it stands under a tick."""
-    shown = family_shown(family)
-    return shown.short or shown.name
+    label = family_shown(family)
+    return label.short or label.name

@@ -88,7 +88,7 @@ def _offset(values: Planted) -> Planted:
 
 def _with(values: Planted, *others: Planted) -> Planted:
     def planted(objects: Bits, rng: np.random.Generator) -> Array:
-        return np.hstack([values(objects, rng), *(one(objects, rng) for one in others)])
+        return np.hstack([values(objects, rng), *(part(objects, rng) for part in others)])
 
     return planted
 

@@ -211,4 +211,4 @@ def _add_null(graph: Graph, fits: _Fits, seed: int) -> Product:
 
 
 def _flat(product: Product) -> list[Product]:
-    return [given for products in product.inputs.values() for given in products]
+    return [item for products in product.inputs.values() for item in products]

@@ -69,9 +69,9 @@ def read_histograms(inputs: Inputs) -> pd.DataFrame:
         representation that says how many objects have each feature value and nothing of what goes
         with what (NaN where that cannot be counted, `note` says why).
     """
-    found = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
-    share = found["h_counts_given_feature_bits"] / found["h_object_given_feature_bits"]
-    return found.assign(share=share)
+    histograms = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
+    share = histograms["h_counts_given_feature_bits"] / histograms["h_object_given_feature_bits"]
+    return histograms.assign(share=share)
 
 
 def slug(name: str) -> str:
@@ -106,9 +106,9 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
         names = ["our_dataset", "our_model", "tokens", "probe"]
         both = left.merge(right[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names)
         parts.append(both.dropna(subset=["value", "ours"]))
-    found = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0)
-    same = {name for name in found["dataset"].unique() if _same_entropy(table, published, name)}
-    return found[found["dataset"].isin(same)].reset_index(drop=True)
+    compared = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0)
+    same = {name for name in compared["dataset"].unique() if _same_entropy(table, published, name)}
+    return compared[compared["dataset"].isin(same)].reset_index(drop=True)
 
 
 def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
@@ -191,15 +191,15 @@ def _trend_beside(
     rows = measured(table, known_answer=False)
     rows = rows[rows["model_kind"].isin(["hf", "timm"])]
     here = set(zip(rows["dataset"], rows["model"], strict=True))
-    found = trends.assign(
+    compared = trends.assign(
         our_dataset=trends["dataset"].map(slug), our_model=trends["model"].map(slug)
     )
     agree = [
         (row.our_dataset, row.our_model) in here
         and (row.cells == "" or cells.get(str(row.our_dataset)) == int(str(row.cells)))
-        for row in found.itertuples()
+        for row in compared.itertuples()
     ]
-    return found[pd.Series(agree, index=found.index, dtype=bool) & found["value"].notna()]
+    return compared[pd.Series(agree, index=compared.index, dtype=bool) & compared["value"].notna()]
 
 
 def _trend_note(trends: pd.DataFrame, marks: pd.DataFrame) -> str:
@@ -222,7 +222,7 @@ def _same_entropy(table: pd.DataFrame, published: pd.DataFrame, dataset: str) ->
     printed = published[
         (published["dataset"] == dataset) & (published["quantity"] == "h_object_bits")
     ]["value"]
-    found = table.loc[table["dataset"] == slug(dataset), "h_object_bits"]
-    if not len(found):
+    entropies = table.loc[table["dataset"] == slug(dataset), "h_object_bits"]
+    if not len(entropies):
         return False
-    return bool(not len(printed) or abs(found.iloc[0] - printed.iloc[0]) <= PRINTED_DIGITS_BITS)
+    return bool(not len(printed) or abs(entropies.iloc[0] - printed.iloc[0]) <= PRINTED_DIGITS_BITS)

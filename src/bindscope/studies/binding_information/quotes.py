@@ -139,12 +139,12 @@ def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:
     """List per place the models without a usable row, and the flags of what they have."""
     usable = pd.MultiIndex.from_frame(single[PLACE])
     left = rows[~pd.MultiIndex.from_frame(rows[PLACE]).isin(usable)]
-    found = []
+    refusals = []
     places = left.groupby(["dataset", "group", "layer", "tokens"], sort=False)
     for place, part in places:
         flags = sorted({flag for flags in part["refused"] for flag in flags})
-        found.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))
-    return pd.DataFrame(found, columns=[*PLACE, "flags", "n_models"])
+        refusals.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))
+    return pd.DataFrame(refusals, columns=[*PLACE, "flags", "n_models"])
 
 
 def _in_order(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:

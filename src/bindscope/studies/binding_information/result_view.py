@@ -155,12 +155,12 @@ def draw(table: pd.DataFrame) -> Figure:
     figure = new_figure(1.1 + 0.32 * len(records))
     axes = figure.add_subplot()
     for y, row in enumerate(records):
-        left = 0.0
+        start = 0.0
         for part in parts:
             bound = row[part.bound]
             width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
-            axes.barh(y, width, left=left, color=part.shown.colour, height=0.7)
-            left += width
+            axes.barh(y, width, left=start, color=part.shown.colour, height=0.7)
+            start += width
     axes.invert_yaxis()
     axes.set_yticks(range(len(records)), [*map(_tick, records)])
     is_bound = not table["flags"].str.contains("assumed_prior").any()

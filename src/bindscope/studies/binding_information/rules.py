@@ -56,8 +56,10 @@ def _is_bound(bound: str, prior: str, loss: str) -> Rule:
 
 def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
     """Where counts are not told apart, O given F is one part; else it is the sum of two."""
-    one = _between(frame, "conditional_binding_lower_bound_bits", *("object_given_feature",) * 2)
-    return one | frame["count_lower_bound_bits"].notna()
+    conditional = _between(
+        frame, "conditional_binding_lower_bound_bits", *("object_given_feature",) * 2
+    )
+    return conditional | frame["count_lower_bound_bits"].notna()
 
 
 def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -66,8 +68,8 @@ def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
     bound, anchored = frame[name], frame["loss_object_anchored_bits"]
     chained = frame["feature_lower_bound_bits"] + frame["conditional_binding_lower_bound_bits"]
     good = bound.isna() | (anchored.notna() & _between(frame, name, "object", "object_anchored"))
-    for one in (frame["binding_bits"], chained):
-        good |= near(bound, one) & one.notna()
+    for bits in (frame["binding_bits"], chained):
+        good |= near(bound, bits) & bits.notna()
     return good
 
 

@@ -101,14 +101,14 @@ def told(table: pd.DataFrame, config: Config) -> Told:
         members = [name for name in group["models"] if name in sources]
         if members:
             sources[str(group["name"])] = sources[members[0]]
-    found = quotes(table, models)
+    quoted = quotes(table, models)
     kinds = {
         str(dataset["name"]): [str(group["name"]) for group in dataset["space"]["groups"]]
         for dataset in config.get("datasets", ())
     }
-    datasets = name_order([*found.rows["dataset"], *found.refused["dataset"]], list(kinds))
-    judgments = judge(CLAIMS, effects(table, found, models))
-    return Told(table, found, models, sources, datasets, kinds, judgments)
+    datasets = name_order([*quoted.rows["dataset"], *quoted.refused["dataset"]], list(kinds))
+    judgments = judge(CLAIMS, effects(table, quoted, models))
+    return Told(table, quoted, models, sources, datasets, kinds, judgments)
 
 
 def groups_of(config: Config) -> list[Mapping[str, Any]]:
@@ -276,11 +276,11 @@ def _about(about: Told, dataset: str, name: str) -> str:
     for token in token_order(n_models.index):
         where = f"from {tokens_shown(token).words}"
         row = rows[rows["tokens"] == token].to_dict("records")
-        left = refused[refused["tokens"] == token].to_dict("records")
+        rest = refused[refused["tokens"] == token].to_dict("records")
         text = f"{_read(row[0])} {where}" if row else f"there is no row to quote {where}"
-        if left:
-            n = left[0]["n_models"]
-            text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {left[0]['flags']})"
+        if rest:
+            n = rest[0]["n_models"]
+            text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {rest[0]['flags']})"
         if row and n_models[token] < n_models.max():
             text += f" ({n_models[token]} of them)"
         told_of.append(text)
@@ -302,7 +302,7 @@ def histogram_here(about: Told) -> list[str]:
 
     One sentence per such dataset, about its first token input.
     """
-    found = []
+    sentences = []
     for dataset in about.datasets:
         rows = _rows(about, dataset)
         rows = rows[(rows[HOW_MANY.entropy] > SMALLEST_BITS) & rows[HOW_MANY.bound].notna()]
@@ -317,12 +317,12 @@ def histogram_here(about: Told) -> list[str]:
             f"{_named(about, row)}"
             for row in (ordered if len(ordered) == 1 else [ordered[0], ordered[-1]])
         ]
-        found.append(
+        sentences.append(
             f"In scenes of {dataset}, counts alone reach {reached:.0f}\u00a0% of B*; from "
             f"{tokens_shown(ordered[0]['tokens']).words}, probes decode {listed(read)}. Scenes and "
             "models differ from those of the binding problem paper."
         )
-    return found
+    return sentences
 
 
 def unmeasured(about: Told) -> list[str]:
@@ -367,8 +367,8 @@ def _model_words(source: str, n: int) -> str:
     """Say what models are, by the source of the first; a file of the user's has no words."""
     kind, _, name = source.partition(":")
     if kind == "zoo":
-        found = re.fullmatch(rf"(?:.*-)?({'|'.join(_OBJECTIVES)})-\d+".replace("_", "-"), name)
-        name = found[1].replace("-", "_") if found else name
+        match = re.fullmatch(rf"(?:.*-)?({'|'.join(_OBJECTIVES)})-\d+".replace("_", "-"), name)
+        name = match[1].replace("-", "_") if match else name
     if kind in ("zoo", "controlled"):
         network = f"{n} {_NETWORK}s" if n > 1 else f"a {_NETWORK}"
         return f"{network} {_OBJECTIVES.get(name, f'trained with the objective {name}')}"

@@ -54,10 +54,10 @@ def sharing_cost(
     """
     differences = [b - a for a, b in zip(plain, shared, strict=True)]
     seed_costs = tuple(float(difference.mean()) for difference in differences)
-    found = paired_difference(
+    paired = paired_difference(
         np.mean(shared, axis=0), np.mean(plain, axis=0), n_samples, seed, clusters
     )
-    return SharingCost(*found, seed_costs)
+    return SharingCost(*paired, seed_costs)
 
 
 def sharing_costs(
@@ -85,11 +85,11 @@ def sharing_costs(
     for names, family, losses in fits:
         if family not in (PLAIN, SHARED):
             continue
-        found = groups.setdefault(names, {PLAIN: {}, SHARED: {}})[family]
+        by_family = groups.setdefault(names, {PLAIN: {}, SHARED: {}})[family]
         clusters[names] = losses.clusters
         for probe_seed, bits in losses.by_seed.items():
             if np.isfinite(bits).all():
-                found.setdefault(probe_seed, []).append(bits)
+                by_family.setdefault(probe_seed, []).append(bits)
     rows = []
     for names, families in groups.items():
         if seeds := sorted(families[PLAIN].keys() & families[SHARED].keys()):

@@ -156,7 +156,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
         if "plain" in probe.targets and not probe.patches:
             place = tuple(fit.wildcards[name] for name in ("dataset", "model", "tokens"))
             plain.setdefault(place, set()).add((probe.family, probe.protocol))
-    if not any(len(found) > 1 for found in plain.values()):
+    if not any(len(models) > 1 for models in plain.values()):
         return None
     compared = [fit for fit in fits if probes[fit.wildcards["probe"]].family in _SHARING]
     content = {"information": section.information.model_dump(mode="json")}
@@ -191,9 +191,9 @@ def _several(graph: Graph, shared: Shared, value: Callable[[Dataset], float | No
     """Whether a model is read on datasets that differ in a value, of those that have it."""
     values: dict[str, set[float | None]] = {}
     for fit in last_layer_fits(graph, shared):
-        found = value(shared.datasets[fit.wildcards["dataset"]])
-        values.setdefault(fit.wildcards["model"], set()).add(found)
-    return any(len(found - {None}) > 1 for found in values.values())
+        space = value(shared.datasets[fit.wildcards["dataset"]])
+        values.setdefault(fit.wildcards["model"], set()).add(space)
+    return any(len(space - {None}) > 1 for space in values.values())
 
 
 def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | None:

@@ -71,22 +71,22 @@ class BindingTable:
         StoreError
             For a row that was not asked for, is damaged, or disagrees with the priors.
         """
-        rows = [row for given in inputs.of("fits") for row in _fit_rows(given)]
+        rows = [row for product in inputs.of("fits") for row in _fit_rows(product)]
         parts = [row.pop("parts", {}) for row in rows]
         one_of_each(rows, self.schema.key, self.schema.name)
         nulls = one_of_each(
-            (row for given in inputs.of("nulls") for row in _seed_rows(given)),
+            (row for product in inputs.of("nulls") for row in _seed_rows(product)),
             ("dataset", "probe", "seed"),
             "null fits",
         )
         priors = one_of_each(rows_of(inputs.of("priors")), ("dataset", "split"), "priors")
         truths = one_of_each(rows_of(inputs.of("truths")), ("dataset", "model", "tokens"), "truths")
-        for row, own in zip(rows, parts, strict=True):
+        for row, parts_of_row in zip(rows, parts, strict=True):
             _join_model(row, inputs.content.get("models", {}))
             _join_null(row, nulls)
             _join_prior(row, priors)
             _join_truth(row, truths)
-            _allow_ignorance(row, own)
+            _allow_ignorance(row, parts_of_row)
         reasons = {name: row.get("counts_reason") for (name, _), row in priors.items()}
         rows += best_rows(rows, parts, reasons)
         frame = ordered(_flagged(frame_of(rows, self.schema)), self.schema)
@@ -101,10 +101,10 @@ ATTENTION = RowTable(ATTENTION_SCHEMA, "maps", "share")  # rows of `attention_ma
 def _seed_rows(given: Given) -> list[Row]:
     """Read the rows of a fit; there must be one of each of its seeds."""
     rows = read_rows(given)
-    found = sorted(row.get("seed", -1) for row in rows)
-    wanted = sorted(map(int, given.names["seeds"].split("_")))
-    if found != wanted:
-        raise StoreError(given.path, f"holds seeds {found}, not {wanted}", rerun(given.path))
+    seeds = sorted(row.get("seed", -1) for row in rows)
+    expected = sorted(map(int, given.names["seeds"].split("_")))
+    if seeds != expected:
+        raise StoreError(given.path, f"holds seeds {seeds}, not {expected}", rerun(given.path))
     return rows
 
 
@@ -150,12 +150,12 @@ def _join_prior(row: Row, priors: Mapping[Any, Row]) -> None:
         )
     prior = priors[row["dataset"], "test"]
     for name in ENTROPIES:
-        given = row.get(name)
+        value = row.get(name)
         known = prior.get(name)
-        if given is not None and (known is None or not np.isclose(given, known, rtol=0, atol=1e-9)):
+        if value is not None and (known is None or not np.isclose(value, known, rtol=0, atol=1e-9)):
             raise StoreError(
                 f"row {row_name(row, BINDING_SCHEMA)}",
-                f"{name} is {given}, but the priors of {row['dataset']} say {known}",
+                f"{name} is {value}, but the priors of {row['dataset']} say {known}",
                 "rerun the fit: it was made with other priors",
             )
         row[name] = known

@@ -63,20 +63,20 @@ def calibration(table: pd.DataFrame) -> list[str]:
 
 def warnings(table: pd.DataFrame) -> list[Warned]:
     """List rows that failed, and each flag with the rows that carry it unexpectedly."""
-    found = []
+    sentences = []
     for status, meaning in STATUS_WORDS.items():
         rows = table[table["status"] == status]
         if len(rows):
             lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
-            found.append(Warned(f"{status}: {meaning}", tuple(lines)))
+            sentences.append(Warned(f"{status}: {meaning}", tuple(lines)))
     table = table[~_is_expected(table)]
     flags = table["flags"].map(flag_list)
     for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
         rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
         if len(rows):
             words = f"{flag}: {FLAG_WORDS[flag]}" if flag in FLAG_WORDS else flag
-            found.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
-    return found
+            sentences.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
+    return sentences
 
 
 def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:

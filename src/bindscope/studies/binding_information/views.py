@@ -123,31 +123,31 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
 
 def each_model(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows over probe seeds; the columns of `over_seeds`, and `group`."""
-    found = rows.groupby(GROUP, sort=False, observed=True)
+    groups = rows.groupby(GROUP, sort=False, observed=True)
     labels = [name for name in LABELS if name in rows]
-    means = found[_numbers(rows)].mean()
-    means[labels] = found[labels].first()
-    means["n_seeds"] = found.size()
+    means = groups[_numbers(rows)].mean()
+    means[labels] = groups[labels].first()
+    means["n_seeds"] = groups.size()
     return means.reset_index()
 
 
 def over_models(rows: pd.DataFrame) -> pd.DataFrame:
     """Average what `each_model` returned over the models of each group."""
     rows = rows.assign(model=rows["group"]) if "group" in rows else rows
-    found = rows.groupby(GROUP, sort=False, observed=True)
+    groups = rows.groupby(GROUP, sort=False, observed=True)
     labels = [name for name in LABELS if name in rows]
     names = _numbers(rows)
-    numbers = found[names]
+    numbers = groups[names]
     means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
     for name in names:
         if f"{name}_low" in names:
             half = half_width(deviations[name], counts[name])
             several = counts[name] > 1
             for end, sign in (("low", -1), ("high", 1)):
-                own = means[f"{name}_{end}"]
-                means[f"{name}_{end}"] = own.mask(several, means[name] + sign * half)
-    means[labels] = found[labels].first()
-    means["n_seeds"], means["n_models"] = found["n_seeds"].sum(), found.size()
+                ends = means[f"{name}_{end}"]
+                means[f"{name}_{end}"] = ends.mask(several, means[name] + sign * half)
+    means[labels] = groups[labels].first()
+    means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
     return means.reset_index()
 
 
@@ -176,5 +176,5 @@ def dataset_tokens(rows: pd.DataFrame) -> list[tuple[str, str]]:
 
 def name_order(names: Iterable[str], preferred: Sequence[str] = ()) -> list[str]:
     """Order names as `preferred` (the configuration's order) lists them, others behind, sorted."""
-    found = set(names)
-    return [n for n in preferred if n in found] + sorted(found - set(preferred))
+    known = set(names)
+    return [n for n in preferred if n in known] + sorted(known - set(preferred))

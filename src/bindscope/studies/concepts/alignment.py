@@ -82,8 +82,8 @@ def orthogonal_map(first: Floats, second: Floats) -> Doubles:
     left, singular, right = np.linalg.svd(
         np.asarray(first, np.float64).T @ np.asarray(second, np.float64), full_matrices=False
     )
-    kept = singular > NEGLIGIBLE * max(float(singular[0]), 1e-300)
-    return np.asarray(left[:, kept] @ right[kept])
+    nonzero = singular > NEGLIGIBLE * max(float(singular[0]), 1e-300)
+    return np.asarray(left[:, nonzero] @ right[nonzero])
 
 
 def align(
@@ -106,11 +106,11 @@ def align(
         If fewer than three known vectors are there to fit, or fewer than two to judge by.
     """
     known = np.asarray(np.isfinite(first).all(axis=1) & np.isfinite(second).all(axis=1))
-    fit, held = fitted[known[fitted]], held_out[known[held_out]]
-    if len(fit) < 3 or len(held) < 2:
+    fit, scored = fitted[known[fitted]], held_out[known[held_out]]
+    if len(fit) < 3 or len(scored) < 2:
         raise InputError(
             "alignment",
-            f"{len(fit)} vectors are known to fit a map and {len(held)} to judge it by",
+            f"{len(fit)} vectors are known to fit a map and {len(scored)} to judge it by",
             "take more objects, or another share of them to fit",
         )
     a, b = (
@@ -124,23 +124,28 @@ def align(
     }
     if a.shape[1] == b.shape[1]:
         maps["identity"] = [np.eye(a.shape[1])]
-    skipped = len(fitted) + len(held_out) - len(fit) - len(held)
-    others = unit(b[np.concatenate([held, fit])])
-    similar = {name: [unit(a[held] @ by) @ others.T for by in all_] for name, all_ in maps.items()}
-    own = np.arange(len(held))
-    cosines = {name: np.mean([s[own, own] for s in some], axis=0) for name, some in similar.items()}
+    skipped = len(fitted) + len(held_out) - len(fit) - len(scored)
+    others = unit(b[np.concatenate([scored, fit])])
+    similar = {
+        name: [unit(a[scored] @ by) @ others.T for by in all_] for name, all_ in maps.items()
+    }
+    identity = np.arange(len(scored))
+    cosines = {
+        name: np.mean([s[identity, identity] for s in some], axis=0)
+        for name, some in similar.items()
+    }
     gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
     return [
         Alignment(
             name,
             mean_interval(cosines[name], possible=(-1.0, 1.0)),
             gain if name == "orthogonal" else None,
-            retrieval=_found([s[:, : len(held)] for s in some]),
+            retrieval=_found([s[:, : len(scored)] for s in some]),
             retrieval_all=_found(some),
-            chance=1 / len(held),
+            chance=1 / len(scored),
             chance_all=1 / len(others),
             n_fitted=len(fit),
-            n_held_out=len(held),
+            n_held_out=len(scored),
             rank=int(np.linalg.matrix_rank(maps[name][0])),
             n_skipped=skipped,
         )

@@ -118,10 +118,10 @@ def _at_most(rows: pd.DataFrame, column: str) -> list[dict[Any, Any]]:
 
 def _models(table: pd.DataFrame) -> Iterator[Effect]:
     for measure, words in MEASURES.items():
-        for one in correlated(table, measure, WITHIN):
-            few = f"only {one.n_groups} groups" if one.n_groups < FEWEST_GROUPS else ""
+        for ranked in correlated(table, measure, WITHIN):
+            few = f"only {ranked.n_groups} groups" if ranked.n_groups < FEWEST_GROUPS else ""
             yield Effect(
-                FOLLOWS.name, words, one.correlation, one.low, one.high, one.n_groups,
+                FOLLOWS.name, words, ranked.correlation, ranked.low, ranked.high, ranked.n_groups,
                 "groups of encoders that differ in their seed alone", few,
             )  # fmt: skip
 

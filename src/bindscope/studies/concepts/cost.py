@@ -32,10 +32,10 @@ def _encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
         return 2 * (dim * values + encoder["mixing"] * dim * dim), dim * len(sizes)
     if encoder["kind"] == "transformer":
         block = 4 * encoder["width"] ** 2 + 2 * encoder["width"] * encoder["hidden"]
-        own = encoder["layers"] * block + encoder["width"] * (values + dim)
-        return 2 * own, 2 * len(sizes) * own
-    own = encoder["hidden"] * (dim + dim) + 2 * dim * values
-    return 2 * own, own
+        hidden_weights = encoder["layers"] * block + encoder["width"] * (values + dim)
+        return 2 * hidden_weights, 2 * len(sizes) * hidden_weights
+    hidden_weights = encoder["hidden"] * (dim + dim) + 2 * dim * values
+    return 2 * hidden_weights, hidden_weights
 
 
 def dual_encoder(product: Product) -> Work:
@@ -46,9 +46,9 @@ def dual_encoder(product: Product) -> Work:
     total, used = _encoder_weights(content["encoder"], sizes)
     dim, batch = content["encoder"]["dim"], how["batch_size"]
     slots = max(how["objects_per_scene"])
-    asked = objects if how["queries"] == "pool" else (slots + 1) * batch
-    read = batch * slots + asked
-    step = runs * 6.0 * (read * used + batch * asked * dim)
+    queries = objects if how["queries"] == "pool" else (slots + 1) * batch
+    read = batch * slots + queries
+    step = runs * 6.0 * (read * used + batch * queries * dim)
     # Pairs of objects are scenes; candidates are all objects, or exchanges alone.
     pairs = (
         objects**2
@@ -57,9 +57,9 @@ def dual_encoder(product: Product) -> Work:
     )
     ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
     evaluated = runs * ways * pairs
-    held = (
+    arrays = (
         16.0 * runs * total
-        + 12.0 * runs * (batch * asked + read * dim * 4)
+        + 12.0 * runs * (batch * queries + read * dim * 4)
         + 8.0 * min(pairs, 2**15) * (objects + dim)
         + 3e7
         + 48.0
@@ -73,11 +73,11 @@ def dual_encoder(product: Product) -> Work:
     return Work(
         "torch",
         flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
-        elements=how["steps"] * runs * (6.0 * batch * asked + 8 * total + 20 * batch * slots)
+        elements=how["steps"] * runs * (6.0 * batch * queries + 8 * total + 20 * batch * slots)
         + evaluated * 20.0,
         python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
-        bytes_peak=5e8 if content["device"] == "cuda" else held,
-        bytes_device=held * (content["device"] == "cuda"),
+        bytes_peak=5e8 if content["device"] == "cuda" else arrays,
+        bytes_device=arrays * (content["device"] == "cuda"),
         bytes_disk=runs * (12.0 * total + 700) + rows,
         bytes_rows=rows,
         threads=content["threads"],
@@ -109,7 +109,7 @@ def dual_geometry(product: Product) -> Work:
 def planted_embeddings(product: Product) -> Work:
     """Count what a planted encoder makes of codes."""
     n, dim = n_of(product.inputs["codes"]), int(product.content["encoder"]["dim"])
-    shapes = [(made.content["n_scenes"], dim) for made in product.inputs["codes"]]
+    shapes = [(codes.content["n_scenes"], dim) for codes in product.inputs["codes"]]
     return Work(
         "torch",
         bytes_disk=stored("float32", *shapes),
@@ -121,13 +121,13 @@ def planted_embeddings(product: Product) -> Work:
 
 def _read(product: Product) -> tuple[int, int]:
     """Return the scenes and dimensions of the embeddings that a job reads."""
-    made = product.inputs["embeddings"][0]
+    embedding = product.inputs["embeddings"][0]
     n = n_of(product.inputs["codes"])
-    if made.rule == "planted_embeddings":
-        return n, int(made.content["encoder"]["dim"])
-    if made.rule == "index":
-        return n, shape_of(made)[1]
-    return n, tower_of(made.content["model"], 224).width
+    if embedding.rule == "planted_embeddings":
+        return n, int(embedding.content["encoder"]["dim"])
+    if embedding.rule == "index":
+        return n, shape_of(embedding)[1]
+    return n, tower_of(embedding.content["model"], 224).width
 
 
 def _recognised(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
@@ -191,8 +191,8 @@ def binding_complexity(product: Product) -> Work:
     how, splits = content["approximator"], len(content["coverages"]) * len(content["seeds"])
     runs, slots = 1, 2
     if "dual" in content:
-        (made,) = product.inputs["weights"]
-        runs = len(made.content["coverages"]) * len(made.content["seeds"])
+        (weights,) = product.inputs["weights"]
+        runs = len(weights.content["coverages"]) * len(weights.content["seeds"])
         n, dim = int(content["dual"]["objects"]) ** 2, int(content["dual"]["encoder"]["dim"])
     else:
         n, dim = _read(product)
@@ -212,8 +212,8 @@ def binding_complexity(product: Product) -> Work:
         probes, elements = 0.0, elements / _NEWTON
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
-    one = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
-    together = min(splits, max(1.0, 4.0 * _AT_ONCE // one)) if steps > 1 else 1.0
+    in_memory = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
+    together = min(splits, max(1.0, 4.0 * _AT_ONCE // in_memory)) if steps > 1 else 1.0
     return Work(
         "torch",
         flops=(fitted + runs * probes) / _SMALL,
@@ -221,7 +221,7 @@ def binding_complexity(product: Product) -> Work:
         * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
-        bytes_peak=_held(n, dim, cells) + one * together * 1.2 + 8.0 * splits * n,
+        bytes_peak=_held(n, dim, cells) + in_memory * together * 1.2 + 8.0 * splits * n,
         bytes_disk=rows,
         bytes_rows=rows,
         threads=content["threads"],

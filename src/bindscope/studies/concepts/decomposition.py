@@ -54,8 +54,8 @@ def nearest(queries: Floats, bank: Floats) -> Integers:
     Of equal ones the first; equal up to the rounding of float64.
     """
     directions = unit(bank).T
-    found = [part @ directions for part in _parts(unit(queries), len(bank))]
-    return np.concatenate([first_greatest(part) for part in found])
+    similarities = [part @ directions for part in _parts(unit(queries), len(bank))]
+    return np.concatenate([first_greatest(part) for part in similarities])
 
 
 def first_greatest(similarities: Doubles) -> Integers:
@@ -154,8 +154,8 @@ def _scores(
     vectors: ObjectVectors, z: Floats, scenes: Scenes, scored: Integers, readout: Readout,
     resamples: int,
 ) -> dict[str, Any]:  # fmt: skip
-    asked = scenes.take(scored)
-    reconstructed = vectors.reconstruct(asked)
+    scored_scenes = scenes.take(scored)
+    reconstructed = vectors.reconstruct(scored_scenes)
     known = ~np.isnan(reconstructed[:, 0])
     index, part = scored[known], reconstructed[known]
     strict = unordered = r2 = np.nan
@@ -167,5 +167,5 @@ def _scores(
     return {
         "r2": r2, "retrieval_strict": strict, "retrieval_unordered": unordered,
         "n_scenes": len(index), "n_skipped": len(scored) - len(index),
-        "probed": recognise(readout, reconstructed, asked, resamples=resamples),
+        "probed": recognise(readout, reconstructed, scored_scenes, resamples=resamples),
     }  # fmt: skip

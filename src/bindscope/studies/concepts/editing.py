@@ -88,9 +88,9 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     others = np.sort(np.delete(scenes.values, k, axis=2), axis=1)
     apart = (others[:, 1:] != others[:, :-1]).all(axis=(1, 2))
     base, slots = (part.ravel() for part in np.nonzero(np.tile(apart[:, None], scenes.n_slots)))
-    taken = scenes.contains_value(k)[base]
-    weights = np.where(taken, -1.0, rng(seed, k).random((len(base), size)))
-    possible = np.asarray(~taken.all(axis=1))
+    present = scenes.contains_value(k)[base]
+    weights = np.where(present, -1.0, rng(seed, k).random((len(base), size)))
+    possible = np.asarray(~present.all(axis=1))
     new_value = weights.argmax(axis=1)
     values = scenes.values[base, slots].copy()
     values[:, k] = new_value
@@ -98,8 +98,8 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     changed = scenes.slots[base].copy()
     changed[np.arange(len(base)), slots] = new
     absent = int((~possible).sum())
-    found = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed), absent)
-    return found.take(possible)
+    edits = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed), absent)
+    return edits.take(possible)
 
 
 def drawn_edits(edits: Edits, most: int = MOST_EDITS, seed: int = 0) -> Edits:
@@ -173,24 +173,24 @@ def edited(
     difference = vectors.table[edits.slots, edits.new] - vectors.table[edits.slots, edits.old]
     vector, scene = ~np.isnan(difference[:, 0]), edits.target >= 0
     skipped = (int((~vector).sum()), int((vector & ~scene).sum()), edits.without_value)
-    kept, difference = edits.take(vector & scene), difference[vector & scene]
+    some, difference = edits.take(vector & scene), difference[vector & scene]
     doubles = np.asarray(z, np.float64)
-    expected = _expected(scenes, kept.target, readout)
-    shared = scenes.shared[kept.base]
+    expected = _expected(scenes, some.target, readout)
+    shared = scenes.shared[some.base]
     strata = {"all": np.ones_like(shared), "shared": shared, "none": ~shared}
     hits = {
         (strength, measure): of_measure
-        for strength, found in _hits(doubles, scenes, readout, kept, difference, strengths)
-        for measure, of_measure in found.items()
+        for strength, measured in _hits(doubles, scenes, readout, some, difference, strengths)
+        for measure, of_measure in measured.items()
     }
-    known = np.isin(kept.target, [] if estimated is None else estimated)
+    known = np.isin(some.target, [] if estimated is None else estimated)
     for (_, measure), of_measure in hits.items():
         if measure.startswith("retrieval"):
             of_measure[known] = np.nan
     beside = {key: expected[key[1]] for key in hits}
-    members = np.column_stack([scenes.slots[kept.base], kept.new])
-    found = accuracies(hits, beside, members, strata, resamples=resamples)
-    return [Edited(*key, accuracy, *skipped) for key, accuracy in found]
+    members = np.column_stack([scenes.slots[some.base], some.new])
+    measured = accuracies(hits, beside, members, strata, resamples=resamples)
+    return [Edited(*key, accuracy, *skipped) for key, accuracy in measured]
 
 
 def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, Expected]:
@@ -219,9 +219,9 @@ def _hits(
     The norm of an edited embedding changes no order of cosines, so similarities to the bank are
     linear in the strength, and are computed once for all of them.
     """
-    found = _nearest_by_strength(z, edits, difference, strengths)
+    retrieved = _nearest_by_strength(z, edits, difference, strengths)
     real = scenes.take(edits.target)
-    for strength, place in zip(strengths, found, strict=True):
+    for strength, place in zip(strengths, retrieved, strict=True):
         moved = z[edits.base] + strength * difference
         same = scenes.unordered[place] == scenes.unordered[edits.target]
         yield (
@@ -241,10 +241,10 @@ def _nearest_by_strength(
     """Return the scene with the greatest cosine, (strengths, e)."""
     directions = unit(z).T
     step = max(1, SIMILARITIES_AT_ONCE // len(z))
-    found = np.empty((len(strengths), len(difference)), np.int64)
+    nearest_scenes = np.empty((len(strengths), len(difference)), np.int64)
     for start in range(0, len(difference), step):
         part = slice(start, start + step)
         before, change = z[edits.base[part]] @ directions, difference[part] @ directions
         for i, strength in enumerate(strengths):
-            found[i, part] = first_greatest(before + strength * change)
-    return found
+            nearest_scenes[i, part] = first_greatest(before + strength * change)
+    return nearest_scenes

@@ -64,7 +64,10 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
     table = table.assign(line=table["encoder"] + ", " + table["space"])
     seeds = pd.concat([recognized(table, target=target) for target in ("object", "concept")])
     means = pd.concat(
-        [over_seeds(own).assign(target=target) for target, own in seeds.groupby("target")]
+        [
+            over_seeds(group_rows).assign(target=target)
+            for target, group_rows in seeds.groupby("target")
+        ]
     ).assign(line=lambda rows: rows["encoder"] + ", " + rows["space"])
     spaces = table.sort_values("n_space").drop_duplicates("line")
     look = looks([line for name in encoders for line in spaces["line"][spaces["encoder"] == name]])
@@ -94,10 +97,10 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     look = looks([name for name in encoders if name in set(table["encoder"])])
     grid = wrapped(MEASURES, len(MEASURES), (0, 3.3), sharey=True)
     for (measure, axes), words in zip(grid.panels.items(), MEASURES.values(), strict=True):
-        for (name, coverage), own in table.groupby(["encoder", "coverage"], sort=False):
+        for (name, coverage), group_rows in table.groupby(["encoder", "coverage"], sort=False):
             shade = 0.25 + 0.75 * float(str(coverage))
             style: Look = {**look[str(name)], "linestyle": "none", "alpha": shade}
-            axes.plot(own[measure], own[OUTCOME], **style)
+            axes.plot(group_rows[measure], group_rows[OUTCOME], **style)
         overall = correlated(table, measure)[:1]
         axes.set_title(_correlation(overall[0]) if overall else "too few models", fontsize=7.5)
         axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
@@ -141,10 +144,10 @@ def concept_geometry(table: pd.DataFrame) -> Figure:
     look = looks([name for name in _ESTIMATORS if name in set(rows["variant"])])
     grid = wrapped(SUMS, len(SUMS), (1.6 + 0.42 * len(names), 0), sharey=True)
     for (measure, axes), title in zip(grid.panels.items(), SUMS.values(), strict=True):
-        own = rows[rows["measure"] == measure]
+        measure_rows = rows[rows["measure"] == measure]
         for i, name in enumerate(names):
-            _sums(axes, i, own[own["name"] == name], look)
-        axes.set_xlim(min(-0.03, float(own["value"].min()) - 0.03), 1.03)
+            _sums(axes, i, measure_rows[measure_rows["name"] == name], look)
+        axes.set_xlim(min(-0.03, float(measure_rows["value"].min()) - 0.03), 1.03)
         axes.set_title(title, fontsize=8)
         values_along_x(axes)
     grid.left[0].set_yticks(range(len(names)), names)
@@ -160,8 +163,8 @@ def _sums(axes: Axes, at: int, rows: pd.DataFrame, look: Mapping[str, Look]) -> 
     for j, (estimator, style) in enumerate(look.items()):
         y = at + 0.2 * (j - (len(look) - 1) / 2)
         for level, face in ((1, style["color"]), (2, "none")):
-            found = rows_with(rows, variant=estimator, level=level)["value"]
-            axes.plot(found, [y] * len(found), linestyle="none", markerfacecolor=face, **style)
+            values = rows_with(rows, variant=estimator, level=level)["value"]
+            axes.plot(values, [y] * len(values), linestyle="none", markerfacecolor=face, **style)
     floor = rows["bag_of_concepts_floor"].dropna()[:1]
     axes.plot(floor, [at] * len(floor), **_BAG_MARK)
 
@@ -231,7 +234,7 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     """
     means = {what: approximated(table, what, dual=True) for what in APPROXIMATED}
     some(means["object"], "No dual encoder was approximated on scenes of unseen objects.")
-    rows = pd.concat([own.assign(measure=what) for what, own in means.items()])
+    rows = pd.concat([mean.assign(measure=what) for what, mean in means.items()])
     rows = rows.assign(name=rows["embedding"] + "\n" + rows["dataset"])
     names = list(dict.fromkeys(rows.loc[rows["measure"] == "object", "name"]))
     approximators = list(dict.fromkeys(means["object"]["variant"]))
@@ -269,7 +272,7 @@ _PICTURES = 9
 
 def _read_pictures(inputs: Inputs) -> dict[str, Any]:
     """Read the pictures in the configuration's order."""
-    files = [Path(given.files["picture"]) for given in inputs.of("pictures")]
+    files = [Path(product.files["picture"]) for product in inputs.of("pictures")]
     return {"pictures": [json.loads(file.read_text()) for file in files]}
 
 
@@ -279,16 +282,18 @@ def concept_picture(pictures: Sequence[Mapping[str, Any]]) -> Figure:
 
     The first nine; a thin line joins a scene with the sum of its objects' vectors.
     """
-    shown = [one for one in pictures if "why" not in one][:_PICTURES]
-    if not shown:
+    drawn = [content for content in pictures if "why" not in content][:_PICTURES]
+    if not drawn:
         raise NothingToDrawError(f"There is no picture: {pictures[0]['why']}.")
-    rows = -(-len(shown) // 3)
+    rows = -(-len(drawn) // 3)
     canvas = new_figure(0.7 + 2.6 * rows)
-    for i, one in enumerate(shown):
+    for i, content in enumerate(drawn):
         axes: Any = canvas.add_subplot(rows, 3, i + 1, projection="3d")
-        _picture(axes, one["points"])
-        vectors = "" if one["vectors"] == "planted" else f", {one['vectors']}"
-        title = f"{one['embedding']}{vectors}\n{one['dataset']}, stress {one['stress']:.2f}"
+        _picture(axes, content["points"])
+        vectors = "" if content["vectors"] == "planted" else f", {content['vectors']}"
+        title = (
+            f"{content['embedding']}{vectors}\n{content['dataset']}, stress {content['stress']:.2f}"
+        )
         axes.set_title(title, fontsize=8, y=0.99)
         axes.set_box_aspect((1, 1, 1), zoom=1.1)
         axes.set(xticklabels=[], yticklabels=[], zticklabels=[])
@@ -299,14 +304,14 @@ def concept_picture(pictures: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _picture(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
-    sums = {tuple(one["objects"]): one["place"] for one in points if one["kind"] == "sum"}
+    sums = {tuple(point["objects"]): point["place"] for point in points if point["kind"] == "sum"}
     for kind, mark in MARKS.items():
-        places = np.array([one["place"] for one in points if one["kind"] == kind])
+        places = np.array([point["place"] for point in points if point["kind"] == kind])
         if len(places):
             axes.plot(*places.T, linestyle="none", **mark)
         for name, place in zip(_POINTS.get(kind, ()), places, strict=False):
             axes.text(*place, f"  {name}", fontsize=6)
-    for one in points:
-        if one["kind"] == "scene":
-            ends = np.array([one["place"], sums[tuple(sorted(one["objects"]))]])
+    for point in points:
+        if point["kind"] == "scene":
+            ends = np.array([point["place"], sums[tuple(sorted(point["objects"]))]])
             axes.plot(*ends.T, color=GREY, linewidth=0.7)

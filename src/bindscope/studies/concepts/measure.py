@@ -160,14 +160,14 @@ def _plan(
     random_state: int,
 ) -> _Plan:
     chosen = [_analysis(entry) for entry in analyses]
-    readouts, other = _texts(texts, scenes)
-    if other is None and "alignment" in [name for name, _ in chosen]:
+    readouts, vectors = _texts(texts, scenes)
+    if vectors is None and "alignment" in [name for name, _ in chosen]:
         raise InputError(
             WHERE, "`alignment` compares two modalities, and there is one",
             'give `texts` with "scenes", or leave it out of `analyses`',
         )  # fmt: skip
     parts, split_by = _parts(split, scenes, random_state)
-    return _Plan(chosen, readouts, other, parts, split_by, random_state)
+    return _Plan(chosen, readouts, vectors, parts, split_by, random_state)
 
 
 def _measured(

@@ -81,8 +81,8 @@ def alternatives(slots: Integers, sizes: Sequence[int]) -> tuple[Integers, Doubl
     swapped = np.arange(2 ** (len(sizes) - 1))[:, None] >> np.arange(len(sizes) - 1) & 1
     swapped = np.concatenate([np.zeros((len(swapped), 1), np.int64), swapped], 1).astype(bool)
     mixed = [
-        np.where(swapped, own[:, None], other[:, None])
-        for own, other in ((second, first), (first, second))
+        np.where(swapped, right[:, None], wrong[:, None])
+        for right, wrong in ((second, first), (first, second))
     ]
     pairs = np.stack([np.ravel_multi_index(tuple(np.moveaxis(m, -1, 0)), sizes) for m in mixed], -1)
     keys = np.sort(pairs, -1) @ np.array([prod(sizes), 1])
@@ -143,12 +143,12 @@ def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0
     ends = np.cumsum([int(share * len(distinct)) for share in SHARES])
     part = np.digitize(order, ends)[of_pair]
     pairs, new = alternatives(slots, sizes)
-    own = np.asarray(z, np.float64)
-    mean, spread = own[part == 0].mean(0), own[part == 0].std(0)
-    own = (own - mean) / np.where(spread > 0, spread, np.inf)
-    arrays = [torch.from_numpy(np.ascontiguousarray(a)) for a in (own, pairs, new)]
+    embeddings = np.asarray(z, np.float64)
+    mean, spread = embeddings[part == 0].mean(0), embeddings[part == 0].std(0)
+    embeddings = (embeddings - mean) / np.where(spread > 0, spread, np.inf)
+    arrays = [torch.from_numpy(np.ascontiguousarray(a)) for a in (embeddings, pairs, new)]
     data = [tuple(array[torch.from_numpy(part == i)] for array in arrays) for i in range(3)]
-    prior = Softmax(torch.zeros(prod(sizes), own.shape[1], dtype=torch.float64), 0.0)
+    prior = Softmax(torch.zeros(prod(sizes), embeddings.shape[1], dtype=torch.float64), 0.0)
     fits = [minimised(Pairings(data[0], prod(sizes), ridge)) for ridge in RIDGES]
     chosen = min([prior, *fits], key=lambda fit: float(_losses(data[1], fit, sizes).mean()))
     return _bound(chosen, data, sizes, slots[part == 2], prior=chosen is prior)

@@ -53,8 +53,8 @@ def add_analyses(graph: Graph, shared: Shared, section: ConceptSection) -> None:
     """Add what each entry asks about each embedding of each dataset, and about dual encoders."""
     for entry in section.analyses:
         for dataset in (shared.datasets[name] for name in entry.datasets):
-            for name, vectors, made in _embeddings(graph, shared, section, entry, dataset):
-                _add_measurements(graph, entry, dataset, name, vectors, made)
+            for name, vectors, weights in _embeddings(graph, shared, section, entry, dataset):
+                _add_measurements(graph, entry, dataset, name, vectors, weights)
         for name in entry.dual_encoders:
             for trained in graph.of("dual_encoder", encoder=name):
                 _add_dual(graph, entry, section, trained)
@@ -64,19 +64,19 @@ def _embeddings(
     graph: Graph, shared: Shared, section: ConceptSection, entry: Analysis, dataset: Dataset
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each embedding: its name, which vectors these are, and the products it is read from."""
-    made = _Made(graph, shared, entry, dataset)
-    planted = {one.name: one for one in section.planted}
+    products = _Made(graph, shared, entry, dataset)
+    planted = {encoder.name: encoder for encoder in section.planted}
     for name in entry.planted:
         content = planted[name].model_dump(mode="json", exclude={"name"})
-        yield name, "planted", made.inputs(partial(_planted, graph, name, content))
+        yield name, "planted", products.inputs(partial(_planted, graph, name, content))
     for model in (shared.models[name] for name in entry.models):
         for vectors in entry.vectors:
-            inputs = made.inputs(partial(made.of_model, model, vectors))
+            inputs = products.inputs(partial(products.of_model, model, vectors))
             if vectors == "joint":
                 inputs["captions"] = shared.text_embeddings(graph, model, dataset)
-            elif vectors == "text" and "joint" in entry.vectors and made.single:
-                inputs["images"] = shared.joint(graph, model, made.single)
-                inputs["image_codes"] = add_codes(graph, made.single)
+            elif vectors == "text" and "joint" in entry.vectors and products.single:
+                inputs["images"] = shared.joint(graph, model, products.single)
+                inputs["image_codes"] = add_codes(graph, products.single)
             yield model.name, vectors, inputs
 
 
@@ -97,13 +97,13 @@ class _Made:
 
     def inputs(self, embed: Callable[[Dataset], Product]) -> dict[str, Any]:
         """Return the inputs of a measurement by role."""
-        found: dict[str, Any] = {
+        arrays: dict[str, Any] = {
             "codes": add_codes(self.graph, self.dataset), "embeddings": embed(self.dataset),
         }  # fmt: skip
         if self.single and self.estimated:
-            found["single_codes"] = add_codes(self.graph, self.single)
-            found["single_embeddings"] = embed(self.single)
-        return found
+            arrays["single_codes"] = add_codes(self.graph, self.single)
+            arrays["single_embeddings"] = embed(self.single)
+        return arrays
 
     def of_model(self, model: AnyModel, vectors: str, dataset: Dataset) -> Product:
         """Return what vectors of a model are read from."""
@@ -139,7 +139,9 @@ def _add_measurements(
 def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: Product) -> None:
     """Add the approximators of all runs of one job of dual encoders."""
     (encoder,) = (
-        one.encoder for one in section.dual_encoders if one.name == trained.wildcards["encoder"]
+        group.encoder
+        for group in section.dual_encoders
+        if group.name == trained.wildcards["encoder"]
     )
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {

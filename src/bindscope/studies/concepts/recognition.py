@@ -147,8 +147,8 @@ def minimised(objective: LinearObjective) -> Softmax:
     """Minimise a loss from weights of 0 on."""
     n_rows, dim = objective.n_rows, objective.z.shape[1]
     start = objective.z.new_zeros(n_rows * dim, 1)
-    found = descend(objective, start, iterations=ITERATIONS, tolerance=TOLERANCE)
-    return Softmax(found.w.view(n_rows, -1), float(found.decrement))
+    descended = descend(objective, start, iterations=ITERATIONS, tolerance=TOLERANCE)
+    return Softmax(descended.w.view(n_rows, -1), float(descended.decrement))
 
 
 def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
@@ -279,11 +279,13 @@ def fit_probes(
         )
     part = torch.from_numpy(centred(own_z, mean, spread)).to(device)
     strength = ridge * spread**2
-    own = scenes.take(train)
-    present: list[Flags] = [own.contains_value(k) for k in range(len(scenes.sizes))]
+    train_scenes = scenes.take(train)
+    present: list[Flags] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
     if objects:
-        present.append(own.contains()[:, scenes.present])
-    fits = [fit_softmax(part, _shares(found).to(device), strength) for found in present]
+        present.append(train_scenes.contains()[:, scenes.present])
+    fits = [
+        fit_softmax(part, _shares(part_present).to(device), strength) for part_present in present
+    ]
     weights = [fit.weights.cpu().numpy() for fit in fits]
     d = part.shape[1]
     return Readout(
@@ -297,8 +299,8 @@ def fit_probes(
 
 
 def _shares(present: Flags) -> torch.Tensor:
-    found = present.astype(np.float64)
-    return torch.from_numpy(found / found.sum(axis=1, keepdims=True))
+    numbers = present.astype(np.float64)
+    return torch.from_numpy(numbers / numbers.sum(axis=1, keepdims=True))
 
 
 def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -> Readout:
@@ -365,5 +367,5 @@ def scored(
     }
     if "object" in hits:
         expected["object"] = expected_of_objects(scenes, readout.candidates)
-    found = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
-    return [Recognition(target, accuracy) for target, accuracy in found]
+    measured = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
+    return [Recognition(target, accuracy) for target, accuracy in measured]

@@ -157,9 +157,9 @@ def removals(
     rows = []
     for removed in REMOVED:
         part = part_of(z, scenes, removed, seed, fit)
-        left = _without_rounding(centred - part, centred)
-        readout = fit_probes(left, scenes, train, ridge=ridge, device=device)
-        probed = recognise(readout, left[test], scenes.take(test), resamples=resamples)
+        rest = _without_rounding(centred - part, centred)
+        readout = fit_probes(rest, scenes, train, ridge=ridge, device=device)
+        probed = recognise(readout, rest[test], scenes.take(test), resamples=resamples)
         explained = r_squared(centred[test], part[test])
         rows.append(Removal(removed, explained, tuple(probed), readout.converged))
     return rows

@@ -47,9 +47,9 @@ def quotable(table: pd.DataFrame) -> pd.DataFrame:
     layers = [rows_with(rows, layer=name) for name in table["layer"].unique()] if (
         "layer" in table) else [rows]  # fmt: skip
     return pd.concat(
-        rows_with(layer, analysis_kind=kind, **wanted)
+        rows_with(layer, analysis_kind=kind, **values)
         for layer in layers
-        for kind, wanted in _QUOTED.items()
+        for kind, values in _QUOTED.items()
     )
 
 

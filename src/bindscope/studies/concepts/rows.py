@@ -85,15 +85,15 @@ class Embedded:
     @property
     def flags(self) -> list[str]:
         """What to know before the numbers are believed, of `tables.EMBEDDING_FLAGS`."""
-        found = self.completeness
-        said = {
-            "absent_values": found.absent_values > 0,
+        counted = self.completeness
+        texts = {
+            "absent_values": counted.absent_values > 0,
             "fewer_dimensions_than_objects": self.z.shape[1] < len(self.scenes.present),
-            "incomplete": not found.complete,
+            "incomplete": not counted.complete,
             "probes_not_converged": not self.readout.converged,
             "unseen_objects": self.readout.unseen > 0,
         }
-        return [name for name, holds in said.items() if holds]
+        return [name for name, holds in texts.items() if holds]
 
     def about(self, *more: str) -> Row:
         """Return what every row says of the embedding, and its flags."""
@@ -140,18 +140,18 @@ def scalar(measure: str, value: float, counts: tuple[int, int], chance: float | 
 def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iterator[Row]:
     """Yield what probes and queries recognise in scenes whose objects probes were not fitted on."""
     read = embedded.parts.read
-    asked = embedded.scenes.take(read)
+    scored = embedded.scenes.take(read)
     for name, readout in {"probes": embedded.readout, **queries}.items():
-        for row in recognition_of(recognise(readout, embedded.z[read], asked)):
+        for row in recognition_of(recognise(readout, embedded.z[read], scored)):
             yield {"variant": name, "level": 0, **row}
 
 
 def decomposition_rows(embedded: Embedded, estimators: Sequence[Estimator]) -> Iterator[Row]:
     """Yield how far scenes are sums of vectors that were estimated from others."""
     how = embedded.readout, estimators, embedded.parts, embedded.single
-    for found in decompositions(embedded.z, embedded.scenes, *how):
-        for row in _decomposed(found, len(embedded.scenes)):
-            yield {"variant": found.estimator, "level": found.level, **row}
+    for result in decompositions(embedded.z, embedded.scenes, *how):
+        for row in _decomposed(result, len(embedded.scenes)):
+            yield {"variant": result.estimator, "level": result.level, **row}
 
 
 def removal_rows(embedded: Embedded) -> Iterator[Row]:
@@ -181,9 +181,9 @@ def alignment_rows(embedded: Embedded, other: Floats) -> Iterator[Row]:
         if len(order) < FEWEST_ALIGNED:
             continue
         fitted, held_out = np.split(order, [(len(order) + 1) // 2])
-        for found in align(first, second, np.sort(fitted), np.sort(held_out)):
-            for row in _alignment(found):
-                yield {"variant": found.map, "level": level, **row}
+        for result in align(first, second, np.sort(fitted), np.sort(held_out)):
+            for row in _alignment(result):
+                yield {"variant": result.map, "level": level, **row}
 
 
 def _alignment(found: Alignment) -> Iterator[Row]:
@@ -219,12 +219,12 @@ def editing_rows(
         for k, edits in enumerate(by_type):
             if not len(edits.base):
                 continue
-            for one in edited(
+            for result in edited(
                 z, scenes, vectors, embedded.readout, edits, tuple(strengths), estimated=estimated
             ):
                 yield {
-                    "variant": estimator, "concept_type": k, "strength": one.strength,
-                    "measure": one.measure, **_scores(one.accuracy),
-                    "n_skipped": None, "without_vector": one.without_vector,
-                    "without_scene": one.without_scene, "without_value": one.without_value,
+                    "variant": estimator, "concept_type": k, "strength": result.strength,
+                    "measure": result.measure, **_scores(result.accuracy),
+                    "n_skipped": None, "without_vector": result.without_vector,
+                    "without_scene": result.without_scene, "without_value": result.without_value,
                 }  # fmt: skip

@@ -44,14 +44,14 @@ def values_of(objects: Integers, sizes: Sequence[int]) -> Integers:
 
 def ids_of(values: Integers, sizes: Sequence[int]) -> Integers:
     """Return the objects with some values, the inverse of `values_of`."""
-    found = np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes))
-    return np.asarray(found, np.int64)
+    ids = np.ravel_multi_index(tuple(np.moveaxis(values, -1, 0)), tuple(sizes))
+    return np.asarray(ids, np.int64)
 
 
 def absent_values(objects: Integers, every: Integers, sizes: Sequence[int]) -> int:
     """Count the values of `every` object, over all concept types, that some `objects` lack."""
-    wanted, own = values_of(every, sizes), values_of(objects, sizes)
-    return sum(len(np.setdiff1d(wanted[:, k], own[:, k])) for k in range(len(sizes)))
+    possible, present = values_of(every, sizes), values_of(objects, sizes)
+    return sum(len(np.setdiff1d(possible[:, k], present[:, k])) for k in range(len(sizes)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,15 +153,15 @@ class Scenes:
 
     def contains(self) -> Flags:
         """Return whether each object of the space is in a scene, (n, U)."""
-        found = np.zeros((len(self), self.n_objects), np.bool_)
-        np.put_along_axis(found, self.slots, True, axis=1)
-        return found
+        mask = np.zeros((len(self), self.n_objects), np.bool_)
+        np.put_along_axis(mask, self.slots, True, axis=1)
+        return mask
 
     def contains_value(self, concept_type: int) -> Flags:
         """Return whether each value of a concept type is in a scene, (n, V)."""
-        found = np.zeros((len(self), self.sizes[concept_type]), np.bool_)
-        np.put_along_axis(found, self.values[:, :, concept_type], True, axis=1)
-        return found
+        mask = np.zeros((len(self), self.sizes[concept_type]), np.bool_)
+        np.put_along_axis(mask, self.values[:, :, concept_type], True, axis=1)
+        return mask
 
     def find(self, slots: Integers) -> Integers:
         """Return the first scene with these objects in these slots, -1 where there is none.
@@ -172,9 +172,9 @@ class Scenes:
             Objects, (q, m).
         """
         known, first = np.unique(self.keys(self.slots), return_index=True)
-        wanted = self.keys(slots)
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[place] == wanted, first[place], -1)
+        keys = self.keys(slots)
+        place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+        return np.where(known[place] == keys, first[place], -1)
 
     @classmethod
     def all_of(cls, sizes: tuple[int, ...], n_slots: int = 2, *, identical: bool = True) -> Scenes:

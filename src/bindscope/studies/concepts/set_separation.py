@@ -128,8 +128,8 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
 
 def among_slots(objects: Integers, slots: Integers) -> Flags:
     """Return whether objects (n, k) are among those of their scenes (n, m), bool (n, k)."""
-    found: Flags = (objects[:, :, None] == slots[:, None]).any(axis=2)
-    return found
+    mask: Flags = (objects[:, :, None] == slots[:, None]).any(axis=2)
+    return mask
 
 
 def _agreeing_sets(scenes: Scenes, is_candidate: Flags) -> Doubles:
@@ -176,7 +176,7 @@ def expected_of_values(scenes: Scenes, over: Literal["mean", "joint", "pooled"])
     present = [scenes.contains_value(k) for k in range(len(scenes.sizes))]
     if over == "pooled":
         present = [np.concatenate(present, axis=1)]
-    by_type = np.stack([chance(found.sum(axis=1), found.shape[1]) for found in present])
+    by_type = np.stack([chance(values.sum(axis=1), values.shape[1]) for values in present])
     expected = by_type.prod(axis=0) if over == "joint" else by_type.mean(axis=0)
     nothing = np.full(len(scenes), np.nan)
     return Expected(expected, nothing, nothing)
@@ -242,7 +242,7 @@ def accuracies(
     resamples
         Of the bootstrap; 0: no interval.
     """
-    found = []
+    measured = []
     for stratum, mask in strata.items():
         own = np.stack([values[mask] for values in hits.values()], axis=1)
         guesses = np.stack([expected[name].guess[mask] for name in hits], axis=1)
@@ -256,8 +256,8 @@ def accuracies(
             beside = [x[mask][here] for x in vars(expected[name]).values()]
             n_objects = len(np.unique(members[mask][here]))
             triple = [columns[0][here, i], *beside]
-            found.append((name, _accuracy(stratum, triple, ends[:, :, i], len(here), n_objects)))
-    return found
+            measured.append((name, _accuracy(stratum, triple, ends[:, :, i], len(here), n_objects)))
+    return measured
 
 
 def _ends(columns: Sequence[Doubles], counted: Flags, members: Integers, resamples: int) -> Doubles:

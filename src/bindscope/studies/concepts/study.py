@@ -56,10 +56,10 @@ def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | N
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    asked = {entry.name for entry in section.analyses if entry.picture}
-    made = graph.of("concept_geometry")
-    given = [product for product in made if product.wildcards["analysis"] in asked]
-    return Request({"pictures": given}, reads={"pictures": ("picture",)}) if given else None
+    names = {entry.name for entry in section.analyses if entry.picture}
+    geometry = graph.of("concept_geometry")
+    pictured = [product for product in geometry if product.wildcards["analysis"] in names]
+    return Request({"pictures": pictured}, reads={"pictures": ("picture",)}) if pictured else None
 
 
 _figure = partial(FigureEntry.of, _HERE)

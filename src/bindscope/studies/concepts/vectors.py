@@ -185,8 +185,8 @@ def object_vectors(
     centred, n_objects = np.asarray(z, np.float64) - mean, scenes.n_objects
     shape = (scenes.n_slots, n_objects, z.shape[1])
     if estimator == "avg":
-        found = means(scenes.slots, n_objects, centred, scenes.first_of_its_kind)
-        return ObjectVectors(np.broadcast_to(found, shape), mean)
+        vectors = means(scenes.slots, n_objects, centred, scenes.first_of_its_kind)
+        return ObjectVectors(np.broadcast_to(vectors, shape), mean)
     if estimator == "single":
         return ObjectVectors(_single(single, shape), mean)
     columns, n_columns = object_columns(scenes), scenes.n_slots * n_objects
@@ -246,12 +246,12 @@ def value_vectors(
         if fitted:
             table = np.where(np.isnan(table), np.nan, one_hot_fit(columns, n_columns, centred))
         return tuple(np.split(table.reshape(m, sum(scenes.sizes), -1), ends, axis=1))
-    found = []
+    vectors = []
     for k, size in enumerate(scenes.sizes):
         one_type = Scenes(scenes.values[:, :, k], (size,))
         table = means(one_type.slots, size, centred, one_type.first_of_its_kind)
-        found.append(np.broadcast_to(table, (m, *table.shape)))
-    return tuple(found)
+        vectors.append(np.broadcast_to(table, (m, *table.shape)))
+    return tuple(vectors)
 
 
 def composed(values: tuple[Doubles, ...], scenes: Scenes, mean: Doubles) -> ObjectVectors:

@@ -30,18 +30,18 @@ _DARK = 4.0  # times a uniform weight: no map is darkest below it, so that unifo
 
 def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the first maps of each model; a fit with flags is called by them too."""
-    found: dict[str, Maps] = {}
+    maps: dict[str, Maps] = {}
     drawn = set()
-    for given in inputs.of("maps"):
-        model = given.names["model"]
+    for product in inputs.of("maps"):
+        model = product.names["model"]
         if model in drawn:
-            log.info("only the first maps of %s are drawn, not %s", model, given.path)
+            log.info("only the first maps of %s are drawn, not %s", model, product.path)
             continue
         drawn.add(model)
-        flags = json.loads(Path(given.files["share"]).read_bytes())["flags"]
+        flags = json.loads(Path(product.files["share"]).read_bytes())["flags"]
         label = f"{model}\n({flags.replace(';', ', ')})" if flags else model
-        found[label] = load_file(given.path)
-    return {"maps": found}
+        maps[label] = load_file(product.path)
+    return {"maps": maps}
 
 
 @figure(_read)

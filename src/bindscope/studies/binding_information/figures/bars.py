@@ -71,7 +71,7 @@ def tokens(
         for model in name_order(rows.loc[rows["dataset"] == dataset, "model"], models)
     }
     ticks = {key: _ticks(part) for key, part in panels.items()}
-    counts = [len(found) for found in ticks.values()]
+    counts = [len(tick) for tick in ticks.values()]
     columns = min(_COLUMNS, len(panels))
     most = [max(counts[i : i + columns]) for i in range(0, len(counts), columns)]
     heights = [0.75 + 0.34 * n for n in most]
@@ -104,11 +104,11 @@ def tokens(
 def _ticks(part: pd.DataFrame) -> dict[str, str]:
     """Return each probe's name under its row: its family's, or its own where several share that."""
     family_of = dict(zip(part["probe"], part["family"], strict=True))
-    found: dict[str, str] = {}
+    ticks: dict[str, str] = {}
     for family in family_order(family_of.values()):
         same = sorted(probe for probe, of in family_of.items() if of == family)
-        found |= {probe: family_tick(family) if len(same) == 1 else probe for probe in same}
-    return found
+        ticks |= {probe: family_tick(family) if len(same) == 1 else probe for probe in same}
+    return ticks
 
 
 def _slots(part: pd.DataFrame, probe: str) -> dict[str, float]:
@@ -193,12 +193,12 @@ def _natural(
     panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str], families: Sequence[str]
 ) -> None:
     assumed = rests_on_one(part)
-    given, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
-    share = 100.0 / given if given > 0 else float("nan")
+    conditional, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
+    share = 100.0 / conditional if conditional > 0 else float("nan")
     for axes in panels:
         values_along_x(axes)
         zero_line(axes, vertical=True)
-    reference_line(panels[1], given, marked("H(O|F)", assumed), vertical=True)
+    reference_line(panels[1], conditional, marked("H(O|F)", assumed), vertical=True)
     reference_line(panels[2], whole, marked("H(O)", assumed), vertical=True)
     part = part.assign(place=part["family"].map(families.index))
     for i, model in enumerate(models):

@@ -96,8 +96,8 @@ def gains(
     nothing = _by_target(null, "_loss_bits")
     if "chained" in fit:
         difference = prior["chained"] - fit["chained"]
-        given = "counts" if len(difference) > n + n_objects else "features"
-        return Breakdown(difference[-n_objects:], difference[:n], given)
+        receives = "counts" if len(difference) > n + n_objects else "features"
+        return Breakdown(difference[-n_objects:], difference[:n], receives)
     if {"object", "feature"} <= fit.keys() & nothing.keys():
         objects, features = (nothing[target] - fit[target] for target in ("object", "feature"))
         return Breakdown(objects, features, "")
@@ -105,12 +105,12 @@ def gains(
 
 
 def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str, Array]:
-    found: dict[str, list[Array]] = {}
+    arrays: dict[str, list[Array]] = {}
     for name in sorted(details):
         if name.endswith(suffix):
             target = name.partition(".")[2].removesuffix(suffix)
-            found.setdefault(target, []).append(np.asarray(details[name], np.float64))
-    return {target: np.mean(losses, axis=0) for target, losses in found.items()}
+            arrays.setdefault(target, []).append(np.asarray(details[name], np.float64))
+    return {target: np.mean(losses, axis=0) for target, losses in arrays.items()}
 
 
 def _read(inputs: Inputs) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     One fit stands for a model, one model for those that differ in their seed (`choose_fits`). Of
     spaces that differ the largest is shown, the first of several.
     """
-    spaces = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
+    spaces = {name: named_groups(groups) for name, groups in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
     binding = read_binding(inputs)
     estimated = assumed_prior(binding["table"])
@@ -127,21 +127,21 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     home = home_of(inputs.content["model_groups"])
     chosen = choose_fits(families, inputs.content["models"], home)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
-    shown = max((spaces[name] for name in datasets), key=_n_objects, default=[])
+    largest = max((spaces[name] for name in datasets), key=_n_objects, default=[])
     found = {}
     for dataset, model, tokens, probe in chosen:
         if dataset not in spaces:
             continue
-        if spaces[dataset] != shown:
+        if spaces[dataset] != largest:
             log.info("%s on %s is left out, its feature groups differ", model, dataset)
             continue
         label = f"{model} ({dataset})" if len(datasets) > 1 else model
         _, details = fits[dataset, model, tokens, probe]
         _, null = nulls.get((dataset, "", "", probe), ("", {}))
-        sizes = [len(values) for _, values in shown]
+        sizes = [len(values) for _, values in largest]
         if gained := gains(details, null, sizes):
             found[marked(label, dataset in estimated)] = gained
-    return {"breakdowns": found, "groups": shown}
+    return {"breakdowns": found, "groups": largest}
 
 
 def choose_fits(
@@ -153,9 +153,9 @@ def choose_fits(
     and `home` has the group's name of a model that is in one.
     """
     order = name_order((name[1] for name in families), models)
-    wanted = [_FAMILY, *(f for f in reversed(family_order(families.values())) if f != _FAMILY)]
+    preferred = [_FAMILY, *(f for f in reversed(family_order(families.values())) if f != _FAMILY)]
     ranked = sorted(
-        (_TOKENS.index(name[2]), wanted.index(family), order.index(name[1]), name)
+        (_TOKENS.index(name[2]), preferred.index(family), order.index(name[1]), name)
         for name, family in families.items()
         if name[2] in _TOKENS and not family.endswith(PAPERS)
     )
@@ -167,16 +167,16 @@ def choose_fits(
 
 def _details(products: Sequence[Given]) -> Details:
     """Read losses per head, of all seeds, by the fit's names; a null probe has no model."""
-    found: Details = {}
+    details: Details = {}
     for given in products:
         dataset, model, tokens, probe = (
             given.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
         )
         row = read_rows(given)[0]
         family = protocol_family(family_of(row["options"]), row["protocol"])
-        _, arrays = found.setdefault((dataset, model, tokens, probe), (family, {}))
+        _, arrays = details.setdefault((dataset, model, tokens, probe), (family, {}))
         arrays |= load_file(given.files["details"])
-    return found
+    return details
 
 
 def _n_objects(groups: Sequence[Group]) -> int:

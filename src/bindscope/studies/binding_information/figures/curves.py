@@ -74,8 +74,12 @@ def _with_several(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _in(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
     """Add what is drawn, in `bits` or as a `share` of H(O|F) in percent, NaN where that is 0."""
-    given = rows["h_object_given_feature_bits"].to_numpy(float)
-    scale = 100.0 / np.where(given > 0, given, np.nan) if unit == "share" else np.ones(len(rows))
+    conditional = rows["h_object_given_feature_bits"].to_numpy(float)
+    scale = (
+        100.0 / np.where(conditional > 0, conditional, np.nan)
+        if unit == "share"
+        else np.ones(len(rows))
+    )
     ends = {f"value{end}": rows[f"{BOUND}{end}"] * scale for end in ("", "_low", "_high")}
     counts = rows[COUNTS].to_numpy(float) * scale if COUNTS in rows else np.nan
     return rows.assign(unit=unit, paper=rows[PAPER] * scale, counting=counts, **ends)
@@ -184,11 +188,11 @@ def _against(
     where = ["pair", "unit"]
     _curves(grid, both, where, look)
     known = both.drop_duplicates([*where, "dataset_line", "x"])
-    for own, y, style in (
+    for label, y, style in (
         (known[known["unit"] == "bits"], "h_object_given_feature_bits", _ENTROPY),
         (known, "counting", _COUNTING),
     ):
-        facets(own, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line",
+        facets(label, dict.fromkeys(known["dataset_line"], style), grid, where, by="dataset_line",
                y=y)  # fmt: skip
     places = marks[place].astype(float) if len(marks) else ()
     sizes = sorted({*rows["x"], *places})
@@ -241,13 +245,13 @@ def _families(inputs: Inputs) -> dict[str, list[str]]:
 
 def _sides(inputs: Inputs) -> dict[tuple[str, str], int]:
     """Read the side of the grid of patches, pixels, by dataset and model off the activations."""
-    found = {}
-    for given in inputs.of("indexes"):
-        token_map = json.loads(Path(given.path).read_text())["attributes"]["token_map"]
+    sides = {}
+    for product in inputs.of("indexes"):
+        token_map = json.loads(Path(product.path).read_text())["attributes"]["token_map"]
         if token_map:
-            names = given.names["dataset"], given.names["model"]
-            found[names] = token_map["grid"][0] * token_map["patch_px"]
-    return found
+            names = product.names["dataset"], product.names["model"]
+            sides[names] = token_map["grid"][0] * token_map["patch_px"]
+    return sides
 
 
 @figure(binding_and("cells", families=_families, input_px=_sides, trends=read_trends))
@@ -277,9 +281,9 @@ def resolution(
         for family, models in families.items()
         for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
     }
-    found = [part.assign(line=line, dataset_line=of) for (_, line, of), part in parts.items()]
-    some(found, "No family of models was measured at two input sizes or more.")
-    rows = pd.concat(found)
+    numbered = [part.assign(line=line, dataset_line=of) for (_, line, of), part in parts.items()]
+    some(numbered, "No family of models was measured at two input sizes or more.")
+    rows = pd.concat(numbered)
     rows = _with_several(rows[rows["x"].notna()])
     some(rows, "No family of models was measured at two input sizes or more.")
     lines = [line for line in dict.fromkeys(line for _, line, _ in parts)

@@ -65,13 +65,13 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     bound on what was read of it. On the last part the seeds of a group as dots and the 95 %
     interval over them. A row whose fits may not be quoted is an empty box with the flag.
     """
-    found = quotes(table, models)
-    if not len(found.rows) and not len(found.refused):
+    quoted = quotes(table, models)
+    if not len(quoted.rows) and not len(quoted.refused):
         raise NothingToDrawError(
             "No model other than the known-answer encoders has a best row (chained probes)."
         )
-    names = name_order([*found.rows["dataset"], *found.refused["dataset"]], datasets)
-    of = {name: Quotes(*(rows[rows["dataset"] == name] for rows in found)) for name in names}
+    names = name_order([*quoted.rows["dataset"], *quoted.refused["dataset"]], datasets)
+    of = {name: Quotes(*(rows[rows["dataset"] == name] for rows in quoted)) for name in names}
     heights = [_HEAD_IN + _ROW_IN * _n_lines(of[name]) for name in names]
     grid = wrapped(names, 1, (sum(heights) + 0.45, 0), gridspec_kw={"height_ratios": heights})
     for name, axes in grid.panels.items():
@@ -80,10 +80,10 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
         Patch(label="entropy", **_OUTLINE),
         Patch(color=GREY, label="decoded, at least (≥)"),
     ]
-    if len(found.rows) and (found.rows["n_models"] > 1).any():
+    if len(quoted.rows) and (quoted.rows["n_models"] > 1).any():
         entries.append(handle("training seed", **_SEED))
         entries.append(handle("95 % interval over training seeds", color=INK, linewidth=1.2))
-    entries += assumed_entry(found.rows) if len(found.rows) else []
+    entries += assumed_entry(quoted.rows) if len(quoted.rows) else []
     legend_below(grid.figure, entries, 4)
     return grid.figure
 
@@ -253,9 +253,9 @@ def parts_layers(
     best`: the lower bound over what there is of each part, its training seeds as dots and the 95 %
     interval over them as a band. A layer whose fits may not be quoted has no point.
     """
-    found = quotes(table, models, last=False)
+    quoted = quotes(table, models, last=False)
     rows = curves_of(
-        found.rows, ["dataset", "model", "tokens"], "layer",
+        quoted.rows, ["dataset", "model", "tokens"], "layer",
         "No model has best rows (chained probes) at three layers or more.",
     )  # fmt: skip
     rows = rows.assign(x=layer_places(rows), line_of=rows["dataset"] + "\n" + rows["tokens"])
@@ -270,9 +270,9 @@ def parts_layers(
     grid = broken(lines, names, _COLUMNS, (0.75, 1.45), sharex=True, sharey=True)
     facets(tidy, look, grid, ("line_of", "model"), band=0.18)
     for (line, name), axes in grid.panels.items():
-        own = tidy[(tidy["line_of"] == line) & (tidy["model"] == name)]
-        if len(own):
-            _dots(axes, own, found.single, look)
+        model_rows = tidy[(tidy["line_of"] == line) & (tidy["model"] == name)]
+        if len(model_rows):
+            _dots(axes, model_rows, quoted.single, look)
         if line == next(iter(lines)):
             axes.set_title(fill(name, _NAME_WIDTH, break_long_words=False), fontsize=8)
     heads = [

@@ -120,7 +120,7 @@ def bar_legend(
 ) -> None:
     """Put the legend of such bars below: what their colours mean, and what else is drawn."""
     entries = [
-        *(Patch(color=shown.colour, alpha=0.85, label=shown.name) for shown in bars),
+        *(Patch(color=style.colour, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
         *(
             [handle("binding problem paper's estimate", **_PAPER)]

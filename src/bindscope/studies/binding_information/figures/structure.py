@@ -64,11 +64,11 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
 def _costs(inputs: Inputs) -> pd.DataFrame:
     """Read the cost of sharing off the losses of scenes."""
     fits = []
-    for given in inputs.of("fits"):
-        names = (given.names["dataset"], given.names["model"], given.names["tokens"])
-        row = read_rows(given)[0]
+    for product in inputs.of("fits"):
+        names = (product.names["dataset"], product.names["model"], product.names["tokens"])
+        row = read_rows(product)[0]
         family = protocol_family(family_of(row["options"]), row["protocol"])
-        fits.append((names, family, from_arrays(load_file(given.files["details"]))))
+        fits.append((names, family, from_arrays(load_file(product.files["details"]))))
     about = inputs.content["information"]
     return sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
 
@@ -124,8 +124,8 @@ def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
     """Return the paper's number for the cost of sharing, a row of the file, or None."""
     if published is None:
         return None
-    found = published[published["quantity"] == INCREASE].to_dict("records")
-    return found[0] if found else None
+    rows = published[published["quantity"] == INCREASE].to_dict("records")
+    return rows[0] if rows else None
 
 
 def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:

@@ -61,7 +61,7 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
         model = fit.names["model"]
         names = home.get(model, model), fit.names["tokens"]
         probes.append(ProbeHistory(*names, family, _history(fit)))
-    models = {given.names["model"]: _history(given) for given in inputs.of("training")}
+    models = {product.names["model"]: _history(product) for product in inputs.of("training")}
     order = shown_models(inputs.content["models"], inputs.content["model_groups"])
     return {"models": models, "probes": probes, "order": order, "home": home}
 
@@ -102,11 +102,13 @@ def training(
         _models(parts[0].subplots(), models, {n: colour[home.get(n, n)] for n in models})
     untitled = set(families)
     for part, target in zip(parts[bool(models) :], targets, strict=True):
-        own = losses[losses["target"] == target]
+        target_losses = losses[losses["target"] == target]
         grid = crossed((target,), families, (0, 0), part, sharey=True)
-        drawn = [family for family in families if (own["family"] == family).any()]
+        drawn = [family for family in families if (target_losses["family"] == family).any()]
         for (_, family), axes in grid.panels.items():
-            for _, curve in own[own["family"] == family].groupby(["fit", "seed"]):
+            for _, curve in target_losses[target_losses["family"] == family].groupby(
+                ["fit", "seed"]
+            ):
                 dashes = _OF_TOKENS.get(curve["tokens"].iloc[0], "-")
                 look: Look = {"color": colour[curve["model"].iloc[0]], "linestyle": dashes}
                 axes.plot(curve["step"], curve["loss_bits"], linewidth=1.0, **look)

@@ -63,14 +63,16 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     some(rows, "No known-answer encoder with a closed form was measured.")
     input_note = rows["tokens"].map(lambda token: "" if token == "cls" else f" ({token})")
     rows = rows.assign(encoder=rows["model"] + input_note)
-    shown = {name: of for name, of in QUANTITIES.items()
+    quantities = {name: of for name, of in QUANTITIES.items()
              if of[0] in rows and rows[of[0]].notna().any()}  # fmt: skip
     encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])
     tall = 0.27 * len(encoders)
     ratios = {"height_ratios": [2.7, 0.5 + tall]}
-    grid = crossed(("scatter", "errors"), shown, (3.9 + tall, 0), sharey="row", gridspec_kw=ratios)
-    for name, of in shown.items():
+    grid = crossed(
+        ("scatter", "errors"), quantities, (3.9 + tall, 0), sharey="row", gridspec_kw=ratios
+    )
+    for name, of in quantities.items():
         known = rows[rows[of[0]].notna()]
         above, below = grid.panels["scatter", name], grid.panels["errors", name]
         _scatter(above, known, families, of)
@@ -160,8 +162,10 @@ def histogram(
     grid = wrapped(names, 1, (sum(heights) + 1.0, 0), sharex=True, gridspec_kw=ratios)
     about = histograms.set_index("dataset")
     for name, axes in grid.panels.items():
-        own = ours[ours["dataset"] == name]
-        _numbers(axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], own)
+        dataset_rows = ours[ours["dataset"] == name]
+        _numbers(
+            axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], dataset_rows
+        )
     grid.label("β*, fraction of H(O|F): counts and pairing together, %")
     grid.bottom[0].set_xlim(-2, 102)
     entries = [
@@ -184,8 +188,8 @@ def paper_numbers(published: pd.DataFrame, trends: pd.DataFrame) -> pd.DataFrame
          f"{row['axis']} {row['axis_value']}".strip() or row["note"].partition(" on ")[0])
         for row in trends[trends["quantity"] == _RATIO].to_dict("records")
     ]  # fmt: skip
-    found = pd.DataFrame(rows, columns=["dataset", "value", "tokens", "probe", "label"])
-    return found[found["value"].notna()]
+    numbers = pd.DataFrame(rows, columns=["dataset", "value", "tokens", "probe", "label"])
+    return numbers[numbers["value"].notna()]
 
 
 def _numbers(

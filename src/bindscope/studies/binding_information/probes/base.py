@@ -165,8 +165,8 @@ def chosen_targets(
     probe: AnyProbe, sizes: tuple[int, ...], n_counts: int = 0
 ) -> tuple[Target, ...]:
     """Return the targets that a probe asks for."""
-    asked = [name for group in probe.targets for name in GROUPS[group]]
-    return tuple(target for target in all_targets(sizes, n_counts) if target.name in asked)
+    names = [name for group in probe.targets for name in GROUPS[group]]
+    return tuple(target for target in all_targets(sizes, n_counts) if target.name in names)
 
 
 def all_parts(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Heads, ...]:

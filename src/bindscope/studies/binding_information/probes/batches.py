@@ -171,12 +171,12 @@ class Streamed:
 
     def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
         """Yield training batches without end (see `Source`); `seed` has no effect."""
-        made = self.columns.train(min(batch, self.scenes["train"]), rest=rest)
-        return (self._batch("train", *one) for one in made)
+        batches = self.columns.train(min(batch, self.scenes["train"]), rest=rest)
+        return (self._batch("train", *ranges) for ranges in batches)
 
     def split(self, name: str, batch: int) -> Iterator[Batch]:
         """Yield all scenes of a split in order."""
-        return (self._batch(name, *one) for one in self.columns.split(name, batch))
+        return (self._batch(name, *ranges) for ranges in self.columns.split(name, batch))
 
     def labels(self, name: str) -> Iterator[Labels]:
         """Yield the labels of a split in order, at once or in pieces."""

@@ -139,7 +139,7 @@ class Vectors:
         patches = not isinstance(source, VectorBatches) and bool(source.shape.tokens)
         self.batch = max(1, BLOCK // max(1, source.shape.tokens)) if patches else BLOCK
         dim, width = source.shape.vector_dim, sum(source.sizes)
-        held = 4 * (dim + width) * sum(source.scenes[split] for split in ("train", "val"))
+        in_memory = 4 * (dim + width) * sum(source.scenes[split] for split in ("train", "val"))
         self.held: dict[str, tuple[Tensor, Labels]] = {}
         self.mean, self.scale = torch.zeros(dim), torch.ones(dim)
         if isinstance(source, VectorBatches):
@@ -150,7 +150,7 @@ class Vectors:
                 split: (self._turned(source.z[split]), source.held[split])
                 for split in ("train", "val")
             }
-        elif patches and held <= memory:
+        elif patches and in_memory <= memory:
             self.held = {split: self._whole(split) for split in ("train", "val")}
         if patches:
             self._measure()
@@ -217,8 +217,8 @@ class HeadProblem:
         heads, dim = self.runs[0].heads, self.vectors.dim
         ones, n = torch.zeros(()), 0
         for labels in self.vectors.source.labels(self.split):
-            found = torch.cat([labels.of(run.heads)[2] for run in self.runs], dim=1)
-            ones, n = ones.to(found.device) + found.sum(0), n + len(found)
+            priors = torch.cat([labels.of(run.heads)[2] for run in self.runs], dim=1)
+            ones, n = ones.to(priors.device) + priors.sum(0), n + len(priors)
         rate = (ones + 0.5) / (n + 1)
         free = [not run.heads.anchored for run in self.runs for _ in range(run.heads.count)]
         w = rate.new_zeros(dim + 1 + heads.length * self.runs[0].family.conditioned, len(rate))
@@ -228,14 +228,14 @@ class HeadProblem:
     def _block(self, z: Tensor, labels: Labels) -> Block:
         if self.half is not None:
             z, labels = z[self.half :: 2], labels.at(slice(self.half, None, 2))
-        found = [labels.of(run.heads) for run in self.runs]
-        bits, ones = found[0][0], torch.ones(len(z), 1, device=z.device)
+        blocks = [labels.of(run.heads) for run in self.runs]
+        bits, ones = blocks[0][0], torch.ones(len(z), 1, device=z.device)
         parts = [z, ones, bits - 0.5] if self.runs[0].family.conditioned else [z, ones]
-        truth = torch.cat([truth for _, _, truth in found], dim=1)
+        truth = torch.cat([truth for _, _, truth in blocks], dim=1)
         x, sign = torch.cat(parts, dim=1), 1 - 2 * truth
         if not any(run.heads.anchored for run in self.runs):
             return x, sign, None
-        anchors = [torch.zeros_like(t) if a is None else a for _, a, t in found]
+        anchors = [torch.zeros_like(t) if a is None else a for _, a, t in blocks]
         return x, sign, torch.cat(anchors, dim=1)
 
     def regressions(self) -> Regressions:
@@ -339,7 +339,7 @@ class _Path:
             self.columns = on.nonzero().squeeze(1)
             last = number == len(STRENGTHS) or not len(self.columns)
             if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=last, in_parts=True):
-                record = {"step": number, "seen": [taken for taken, _, _ in self.seen]}
+                record = {"step": number, "seen": [step for step, _, _ in self.seen]}
                 checkpoint.write(self._state(), record)
                 kept_s = monotonic()
         if checkpoint:
@@ -365,15 +365,15 @@ class _Path:
             setattr(self, name, tensors[name])
         for i, average in enumerate((self.average, *self.halves)):
             average.w, average.evidence = tensors[f"{i}.w"], tensors[f"{i}.evidence"]
-        taken = state[1]["seen"]
-        self.seen = [(n, *tensors[f"seen.{i}"].unbind()) for i, n in enumerate(taken)]
-        self.taken = taken[-1]
+        steps = state[1]["seen"]
+        self.seen = [(n, *tensors[f"seen.{i}"].unbind()) for i, n in enumerate(steps)]
+        self.taken = steps[-1]
         return int(state[1]["step"])
 
     def crossed_gains(self, columns: slice) -> Tensor:
         """Return what each validation scene gains by the average of the other half, bits (N,)."""
         pairs = zip(self.halves, reversed(self.halves), strict=True)
-        gains = [own.scenes.scene_gains(other.w, self.start, columns) for own, other in pairs]
+        gains = [run.scenes.scene_gains(partner.w, self.start, columns) for run, partner in pairs]
         return torch.cat(gains) / LN2
 
     def reset(self, columns: slice) -> None:
@@ -445,8 +445,10 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
 def _load(linear: Family, w: Tensor, vectors: Vectors) -> None:
     """Copy weights (z; bias; bits) into a linear family, which reads vectors without scaling."""
     state, dim = linear.state_dict(keep_vars=True), vectors.dim
-    own = w[:dim] if vectors.basis is None else vectors.basis @ w[:dim]
-    own = own * vectors.scale.to(w.device)[:, None]
-    rows = torch.cat([own, w[dim + 1 : dim + 1 + linear.heads.length * linear.conditioned]])
+    vector_weights = w[:dim] if vectors.basis is None else vectors.basis @ w[:dim]
+    vector_weights = vector_weights * vectors.scale.to(w.device)[:, None]
+    rows = torch.cat(
+        [vector_weights, w[dim + 1 : dim + 1 + linear.heads.length * linear.conditioned]]
+    )
     state["weights.weight"].copy_(rows.t()[:, None])
-    state["bias"].copy_(w[dim] - vectors.mean.to(w.device) @ own)
+    state["bias"].copy_(w[dim] - vectors.mean.to(w.device) @ vector_weights)

@@ -22,8 +22,8 @@ _WITH_COUNTS = ("object", "feature", "counts", "counts_given_feature", "object_g
 
 def anchors_of(names: Container[str]) -> tuple[str, ...]:
     """Choose the anchors that a fit takes of those that there are: with counts, if there are."""
-    wanted = _WITH_COUNTS if "counts" in names else _WITHOUT_COUNTS
-    return tuple(name for name in wanted if name in names)
+    targets = _WITH_COUNTS if "counts" in names else _WITHOUT_COUNTS
+    return tuple(name for name in targets if name in names)
 
 
 @runtime_checkable
@@ -123,11 +123,11 @@ class ProbeData:
         for name, split in self.splits.items():
             arrays = split.labels
             for array, width in shapes.items():
-                found = np.shape(arrays[array]) if array in arrays else "absent"
-                if found != (split.n_scenes, width):
+                shape = np.shape(arrays[array]) if array in arrays else "absent"
+                if shape != (split.n_scenes, width):
                     raise StoreError(
                         f"{array} of split {name}",
-                        f"it is {found} where ({split.n_scenes}, {width}) is expected",
+                        f"it is {shape} where ({split.n_scenes}, {width}) is expected",
                         "rebuild codes, anchors and activations of this dataset together",
                     )
             _check_representation(name, split, self.train.z)

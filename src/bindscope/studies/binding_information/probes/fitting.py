@@ -185,7 +185,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
         feature_probe=runs[0].family.feature_probe or probe.family,
-        target_flags={name: tuple(sorted(found)) for name, found in flags.items()}
+        target_flags={name: tuple(sorted(names)) for name, names in flags.items()}
         | {
             t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
             for t in targets
@@ -219,13 +219,13 @@ def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
     ]
     parts = [run.heads.name for run in runs if run.heads.name.startswith("chained_")]
     for split in ("train", "val"):
-        own = sorted(
+        steps = sorted(
             (row for row in rows if row["target"] in parts and row["split"] == split),
             key=lambda row: row["step"],
         )
         latest: dict[str, float] = {}
         sums: dict[int, float] = {}
-        for row in own:
+        for row in steps:
             latest[row["target"]] = row["loss_bits"]
             if len(latest) == len(parts):
                 sums[row["step"]] = round(sum(latest.values()), 6)
@@ -251,8 +251,8 @@ def _flags(
     for part in run.parts:
         flags[part.name] = set(run.flags)
         if changes is not None:
-            own = changes[part.first - run.heads.first : part.length - run.heads.first]
-            flags[part.name] |= {"collapsed"} if float(own.mean()) < CONSTANT else set()
+            part_changes = changes[part.first - run.heads.first : part.length - run.heads.first]
+            flags[part.name] |= {"collapsed"} if float(part_changes.mean()) < CONSTANT else set()
     return flags
 
 
@@ -264,14 +264,14 @@ def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
     """
     inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
-        other: Inputs = inputs.roll(1, 0)
+        rolled: Inputs = inputs.roll(1, 0)
     else:
         cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
-        other = Tokens(inputs.patches.roll(1, 0), cls)
-    if _same(inputs, other):
+        rolled = Tokens(inputs.patches.roll(1, 0), cls)
+    if _same(inputs, rolled):
         return None
     bits, anchors, _ = labels.of(run.heads)
-    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, other))
+    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, rolled))
     return (here - there).abs().mean(0)
 
 

@@ -44,8 +44,8 @@ class Labels:
         cls, names: Sequence[str], values: Sequence[Tensor], device: torch.device
     ) -> Labels:
         """Take what was read, in the order of `label_rows`."""
-        made = (value.to(device) for value in values)
-        return cls(dict(zip(names, made, strict=True)))
+        tensors = (value.to(device) for value in values)
+        return cls(dict(zip(names, tensors, strict=True)))
 
     @classmethod
     def joined(cls, parts: Sequence[Labels]) -> Labels:
@@ -70,8 +70,8 @@ class Labels:
         return bits, anchors, bits[:, heads.first :]
 
     def _joined(self, names: Sequence[str]) -> Tensor:
-        found = [self.columns[name] for name in names]
-        return found[0] if len(found) == 1 else torch.cat(found, dim=1)
+        columns = [self.columns[name] for name in names]
+        return columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
 
 
 def label_rows(split: SplitData) -> dict[str, Rows]:

@@ -40,7 +40,7 @@ def attention_maps(
         (B, heads, T); the weights of a head sum to 1.
     """
     inputs = probe.inputs(tokens, cls)
-    given = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
+    centered_bits = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
     maps = []
     for part in Target(target, probe.sizes, probe.n_counts).parts:
         family = probe.families[part.name]
@@ -50,5 +50,5 @@ def attention_maps(
                 f"family {probe.config.family} has no attention maps",
                 "choose a probe of family attention_quadratic",
             )
-        maps.append(family.attention(inputs, given[:, : part.length]))
+        maps.append(family.attention(inputs, centered_bits[:, : part.length]))
     return torch.cat(maps, dim=1).numpy()

@@ -291,9 +291,9 @@ def build(
     family = type(probe).load()
     if heads.kind != "object" and family.feature_family:
         family = family.feature_family
-    made = family(probe, heads, shape, generator)
+    module = family(probe, heads, shape, generator)
     if probe.protocol == "converged" and not family.convex:
         linear = options_of("linear").load()
-        made.linear = linear(probe, heads, InputShape(shape.vector_dim), generator)
-        made.linear.requires_grad_(False)
-    return made.to(device)
+        module.linear = linear(probe, heads, InputShape(shape.vector_dim), generator)
+        module.linear.requires_grad_(False)
+    return module.to(device)

@@ -185,7 +185,7 @@ def evaluate(
     Of N scenes, 16 bytes per part and scene are kept.
     """
     n, position = source.scenes[split], 0
-    found = {
+    losses = {
         part.name: Evaluation(
             np.empty(n),
             np.zeros(part.count),
@@ -201,17 +201,17 @@ def evaluate(
             bits, anchors, truth = labels.of(run.heads)
             logits = run.family(inputs, bits, anchors)
             for part in run.parts:
-                own = slice(part.first - run.heads.first, part.length - run.heads.first)
-                prior = None if anchors is None else anchors[:, own]
-                found[part.name].add(scenes, logits[:, own], prior, truth[:, own])
+                columns = slice(part.first - run.heads.first, part.length - run.heads.first)
+                prior = None if anchors is None else anchors[:, columns]
+                losses[part.name].add(scenes, logits[:, columns], prior, truth[:, columns])
         del inputs
         position += len(labels)
-    for here in found.values():
+    for here in losses.values():
         here.accuracy /= n * len(here.heads)
         here.exact_match /= n
         here.heads /= n
         here.anchor_heads /= n
-    return found
+    return losses
 
 
 def _sum(losses: Tensor) -> Tensor:

@@ -80,5 +80,5 @@ class Set(Family):
         if self.key is None or not self.dropout:
             return y
         numbers = rng(*self.key, layer, *self.heads.name.encode()).random(y.shape, np.float32)
-        kept = torch.from_numpy(numbers >= self.dropout).to(y.device)
-        return y * kept / (1 - self.dropout)
+        mask = torch.from_numpy(numbers >= self.dropout).to(y.device)
+        return y * mask / (1 - self.dropout)

@@ -111,22 +111,22 @@ class LoadedProbe:
         float32 array
             (B, heads), in nats.
         """
-        asked = Target(target, self.sizes, self.n_counts)
-        parts = asked.heads(jointly=asked.name in self.families)
+        requested = Target(target, self.sizes, self.n_counts)
+        parts = requested.heads(jointly=requested.name in self.families)
         if (anchors is not None) != parts[0].anchored:
             raise StoreError(
                 "anchors",
                 f"target {target} {'is not' if anchors is not None else 'is'} anchored",
                 "pass anchors exactly for object_anchored and chained",
             )
-        inputs, given = self.inputs(z, cls), torch.from_numpy(np.asarray(bits, np.float32))
+        inputs, received = self.inputs(z, cls), torch.from_numpy(np.asarray(bits, np.float32))
         logits = []
         for part in parts:
             prior = None
             if anchors is not None:
-                own = np.asarray(anchors, np.float32)[:, part.first : part.length]
-                prior = torch.from_numpy(own)
-            logits.append(self.families[part.name](inputs, given[:, : part.length], prior))
+                part_anchors = np.asarray(anchors, np.float32)[:, part.first : part.length]
+                prior = torch.from_numpy(part_anchors)
+            logits.append(self.families[part.name](inputs, received[:, : part.length], prior))
         return torch.cat(logits, dim=1).numpy()
 
 

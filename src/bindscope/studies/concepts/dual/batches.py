@@ -168,8 +168,8 @@ class Batches:
     def _drawn(self, generators: Sequence[np.random.Generator], *shape: int) -> NDArray[np.float64]:
         """Return uniform numbers (runs, ...), equal for runs of one seed."""
         by_seed = np.stack([generator.random(shape) for generator in generators])
-        found: NDArray[np.float64] = by_seed[self._seed_of_run]
-        return found
+        numbers: NDArray[np.float64] = by_seed[self._seed_of_run]
+        return numbers
 
     def _scenes(self, generators: Sequence[np.random.Generator]) -> Ids:
         counts, size = self.training.objects_per_scene, self.training.batch_size
@@ -184,33 +184,33 @@ class Batches:
 
     def _asked(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Bools:
         """Mark the objects that are asked about, bool (runs, objects + 1)."""
-        asked = np.zeros_like(self.pool)
+        mask = np.zeros_like(self.pool)
         runs = np.arange(len(slots))[:, None]
-        asked[runs, slots.reshape(len(slots), -1)] = True
+        mask[runs, slots.reshape(len(slots), -1)] = True
         if self.training.max_objects:
-            keys = np.where(asked[:, :-1], self._drawn(generators, self.n_objects), 2.0)
+            keys = np.where(mask[:, :-1], self._drawn(generators, self.n_objects), 2.0)
             n = min(self.training.max_objects, self.n_objects)
-            kept = np.argpartition(keys, n - 1, axis=1)[:, :n]  # the least, in any order
-            few = np.zeros_like(asked)
-            few[runs, kept] = True
-            asked &= few
+            least = np.argpartition(keys, n - 1, axis=1)[:, :n]  # the least, in any order
+            few = np.zeros_like(mask)
+            few[runs, least] = True
+            mask &= few
         if slots.shape[2] > 1:
-            asked[runs, self._swapped(slots, generators).reshape(len(slots), -1)] = True
+            mask[runs, self._swapped(slots, generators).reshape(len(slots), -1)] = True
         if self.random:
             places = self._drawn(generators, self.random)
-            asked[runs, (places * self.n_objects).astype(np.int64)] = True
-        return asked & self.pool
+            mask[runs, (places * self.n_objects).astype(np.int64)] = True
+        return mask & self.pool
 
     def _swapped(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Ids:
         """Return objects (runs, scenes, swaps) with one concept of another object; -1: none."""
         shape = (*slots.shape[1:2], SWAPS)
         n = (slots >= 0).sum(2)[..., None]
-        first, other, type_ = (self._drawn(generators, *shape) for _ in range(3))
+        first, second, type_ = (self._drawn(generators, *shape) for _ in range(3))
         i = (first * n).astype(np.int64)
-        j = (i + 1 + (other * np.maximum(n - 1, 1)).astype(np.int64)) % n
+        j = (i + 1 + (second * np.maximum(n - 1, 1)).astype(np.int64)) % n
         k = (type_ * len(self.sizes)).astype(np.int64)
-        kept, taken = (np.take_along_axis(slots, places, 2) for places in (i, j))
-        swapped = kept + (self.values[taken, k] - self.values[kept, k]) * self.strides[k]
+        unchanged, moved = (np.take_along_axis(slots, places, 2) for places in (i, j))
+        swapped = unchanged + (self.values[moved, k] - self.values[unchanged, k]) * self.strides[k]
         return np.where(n > 1, swapped, -1)
 
     def _listed(self, asked: Bools) -> tuple[Ids, Bools, Ids]:
@@ -218,14 +218,14 @@ class Batches:
 
         The place of what is not asked is the list's length.
         """
-        run, found = np.nonzero(asked[:, : self.n_objects])
+        run, items = np.nonzero(asked[:, : self.n_objects])
         n = np.bincount(run, minlength=len(asked))
         longest = int(n.max())
         at = np.arange(len(run)) - np.repeat(np.cumsum(n) - n, n)
         queries = np.zeros((len(asked), longest), np.int64)
-        queries[run, at] = found
+        queries[run, at] = items
         place = np.full(asked.shape, longest, np.int64)
-        place[run, found] = at
+        place[run, items] = at
         return queries, np.arange(longest) < n[:, None], place
 
     @staticmethod

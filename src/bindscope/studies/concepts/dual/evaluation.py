@@ -122,24 +122,24 @@ def evaluate(
     device
         Where scores of all objects are computed.
     """
-    asked, n_all = scenes
-    kinds = ("full", "trained", *(further if asked.n_slots > 1 else ()))
-    known = np.isin(np.arange(asked.n_objects), trained)
+    scored, n_all = scenes
+    kinds = ("full", "trained", *(further if scored.n_slots > 1 else ()))
+    known = np.isin(np.arange(scored.n_objects), trained)
     # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
-    asked = asked.take(rng(seed, SAMPLING, 0).permutation(len(asked)))
-    rows = max(BLOCK // asked.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
+    scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
+    rows = max(BLOCK // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     objects = torch.from_numpy(queries.objects).to(device)
     parts = [
-        _recognised(embed, (queries, objects), asked.take(slice(start, start + rows)), kinds,
+        _recognised(embed, (queries, objects), scored.take(slice(start, start + rows)), kinds,
                     known, (seed, start))
-        for start in range(0, len(asked), rows)
+        for start in range(0, len(scored), rows)
     ]  # fmt: skip
     hits = {key: np.concatenate([part[key][0] for part in parts]) for key in parts[0]}
     beside = {key: Expected.joined([part[key][1] for part in parts]) for key in parts[0]}
-    strata = {name: own for name, own in strata_of(asked).items() if own.any()}
-    if asked.n_slots == 1:
+    strata = {name: mask for name, mask in strata_of(scored).items() if mask.any()}
+    if scored.n_slots == 1:
         strata = {"all": strata["all"]}
-    for (target, kind), found in accuracies(hits, beside, asked.slots, strata, resamples=0):
+    for (target, kind), found in accuracies(hits, beside, scored.slots, strata, resamples=0):
         yield Score(target, kind, found, n_all)
 
 
@@ -154,11 +154,11 @@ def _recognised(
     """Return hits and what they come to without binding, by target and candidates."""
     queries, objects = asking
     z = embed(scenes.slots)
-    found = {}
+    recognized = {}
     scores = _Scores(queries.scaled(z), objects, scenes)
     for kind in kinds:
         if kind == "full":
-            found["object", kind] = (
+            recognized["object", kind] = (
                 scores.hits(scores.others),
                 expected_of_objects(scenes, queries.candidates),
             )
@@ -166,17 +166,17 @@ def _recognised(
             among = torch.from_numpy(known).to(objects.device)
             hits = scores.hits(scores.others.masked_fill(~among, -torch.inf))
             extra = (scenes.first_of_its_kind & ~known[scenes.slots]).sum(axis=1)
-            found["object", kind] = (
+            recognized["object", kind] = (
                 hits,
                 _expected(scenes, known.sum() + extra, known[scores.mixed]),
             )
         else:
-            found["object", kind] = scores.listed(kind, group)
+            recognized["object", kind] = scores.listed(kind, group)
     values = queries.concept_hits(z, scenes).mean(axis=1)
-    found["concept", "full"] = values, expected_of_values(scenes, "mean")
+    recognized["concept", "full"] = values, expected_of_values(scenes, "mean")
     pooled = queries.pooled_concept_hits(z, scenes)
-    found["concept_pooled", "full"] = pooled, expected_of_values(scenes, "pooled")
-    return found
+    recognized["concept_pooled", "full"] = pooled, expected_of_values(scenes, "pooled")
+    return recognized
 
 
 class _Scores:
@@ -202,8 +202,8 @@ class _Scores:
 
     def hits(self, others: Tensor) -> NDArray[np.float64]:
         """Return whether all objects of a scene score above those (n, k) that are not in it."""
-        found: NDArray[np.float64] = (self.lowest > others.amax(1)).double().cpu().numpy()
-        return found
+        recognized: NDArray[np.float64] = (self.lowest > others.amax(1)).double().cpu().numpy()
+        return recognized
 
     def listed(self, kind: str, group: tuple[int, int]) -> tuple[NDArray[np.float64], Expected]:
         """Return hits among few candidates: the scene's swaps, or objects of its neighbours."""
@@ -212,12 +212,14 @@ class _Scores:
         parts = []
         seed, start = group
         for first in range(0, len(self.scenes), SAMPLED_SCENES):
-            own = slice(first, first + SAMPLED_SCENES)
-            mixed = self.mixed[own]
+            columns = slice(first, first + SAMPLED_SCENES)
+            mixed = self.mixed[columns]
             drawn = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed))
-            listed = [self.scenes.slots[own].ravel(), mixed[np.arange(len(drawn)), drawn]]
+            listed = [self.scenes.slots[columns].ravel(), mixed[np.arange(len(drawn)), drawn]]
             together = np.unique(np.concatenate(listed))
-            parts.append(self._among(own, np.broadcast_to(together, (len(mixed), len(together)))))
+            parts.append(
+                self._among(columns, np.broadcast_to(together, (len(mixed), len(together))))
+            )
         return np.concatenate([hits for hits, _ in parts]), Expected.joined(
             [beside for _, beside in parts]
         )

@@ -48,20 +48,20 @@ def measured(
     seed
         Seed of the split of scenes for bits.
     """
-    found = pairing_bits(z, slots, sizes, seed)
+    bits = pairing_bits(z, slots, sizes, seed)
     return {
         **_rules(z, Scenes(slots, tuple(sizes)), split, queries),
-        "pairing_lower_bound_bits": found.bits,
-        "pairing_lower_bound_bits_low": found.low,
-        "pairing_lower_bound_bits_high": found.high,
-        "pairing_entropy_bits": found.entropy_bits,
-        "pairing_ratio": found.bits / found.entropy_bits,
+        "pairing_lower_bound_bits": bits.bits,
+        "pairing_lower_bound_bits_low": bits.low,
+        "pairing_lower_bound_bits_high": bits.high,
+        "pairing_entropy_bits": bits.entropy_bits,
+        "pairing_ratio": bits.bits / bits.entropy_bits,
         "n_scenes": len(slots),
         "measure_flags": ";".join(
             name
             for name, holds in (
-                ("prior", found.prior),
-                ("probe_not_converged", not found.converged),
+                ("prior", bits.prior),
+                ("probe_not_converged", not bits.converged),
             )
             if holds
         ),
@@ -82,7 +82,7 @@ def _rules(z: Floats, scenes: Scenes, split: Split, queries: Readout) -> dict[st
     )
     objects = ObjectSplit(0, train, train, validation, test, split.missing_values)
     alone = Scenes(np.arange(len(table))[:, None], scenes.sizes)
-    asked = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
+    test_scenes = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
     measures = {}
     for name, kind in RULES.items():
         ((_, fit),) = approximate(Approximator(kind, starts=STARTS), table, alone, [objects])
@@ -91,7 +91,7 @@ def _rules(z: Floats, scenes: Scenes, split: Split, queries: Readout) -> dict[st
         embed = _summed(predicted, vectors.mean)
         measures[f"{name}_accuracy"] = next(
             score.accuracy.value
-            for score in evaluate(embed, queries, asked, split.train, (), 0)
+            for score in evaluate(embed, queries, test_scenes, split.train, (), 0)
             if (score.target, score.candidates, score.accuracy.stratum) == ("object", "full", "all")
         )
     return measures

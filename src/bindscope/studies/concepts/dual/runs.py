@@ -88,9 +88,9 @@ def rows(
                 "train_loss_bits": _finite(trained.losses[-1, i, 0]),
                 "steps": trained.steps[-1],
             }  # fmt: skip
-            found = list(_scores(entry, encoder, split, seed, device))
-            flags = [*trained.flags(i), *unfitted(found)]
-            for row in found:
+            scores = list(_scores(entry, encoder, split, seed, device))
+            flags = [*trained.flags(i), *unfitted(scores)]
+            for row in scores:
                 yield {**about, **row, "flags": ";".join(sorted(flags))}
 
 
@@ -128,12 +128,12 @@ def _scores(
 
 def scored(split: str, n_objects: int, score: Score) -> dict[str, Any]:
     """Return the columns of a score: of scenes of so many objects of a split."""
-    found = score.accuracy
+    accuracy = score.accuracy
     return {
         "split": split, "n_objects": n_objects, "target": score.target,
-        "candidates": score.candidates, "stratum": found.stratum, "accuracy": found.value,
-        "chance": found.chance, "bag_of_concepts_floor": _finite(found.bag_of_concepts_floor),
-        "n_scenes": found.n_scenes, "n_all_scenes": score.n_all,
+        "candidates": score.candidates, "stratum": accuracy.stratum, "accuracy": accuracy.value,
+        "chance": accuracy.chance, "bag_of_concepts_floor": _finite(accuracy.bag_of_concepts_floor),
+        "n_scenes": accuracy.n_scenes, "n_all_scenes": score.n_all,
     }  # fmt: skip
 
 

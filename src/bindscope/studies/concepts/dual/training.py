@@ -306,8 +306,10 @@ class _Task:
         (run,) = runs
         held_in, held_out = (self.losses(batch).double() / log(2) for batch in self.validation)
         held_out[self.without.to(held_out.device)] = torch.nan
-        found = torch.stack([held_in, held_out], -1)
-        self.trainee.losses[len(run.evaluations)] = found.masked_fill(~found.isfinite(), torch.nan)
+        accuracies_of_runs = torch.stack([held_in, held_out], -1)
+        self.trainee.losses[len(run.evaluations)] = accuracies_of_runs.masked_fill(
+            ~accuracies_of_runs.isfinite(), torch.nan
+        )
         self.trainee.keep_best(held_out)
         mean = float(held_in.nanmean())
         logger.info("%.4f bits on scenes of training objects after %d steps", mean, run.steps)
