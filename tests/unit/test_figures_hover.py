@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bindscope.figures.colours import LARGEST_SVG_BYTES
 from bindscope.figures.hover import collect_marks
 from bindscope.figures.style import handle, legend_below, new_figure, placeholder, save
 
@@ -67,3 +68,14 @@ def test_a_mark_is_where_its_value_is_drawn(where: float, tmp_path: Path) -> Non
 def test_what_stands_for_a_figure_without_data_is_known_by_its_id(tmp_path: Path) -> None:
     save(placeholder("Nothing was measured."), tmp_path / "a.png", tmp_path / "a.svg")
     assert 'id="nothing-to-draw"' in (tmp_path / "a.svg").read_text()
+
+
+def test_a_figure_of_thousands_of_values_has_none_and_stays_in_the_page(tmp_path: Path) -> None:
+    figure = new_figure(2)
+    for axes in figure.subplots(1, 4):
+        axes.imshow(np.arange(900.0).reshape(30, 30))
+    save(figure, tmp_path / "a.png", tmp_path / "a.svg")
+    assert len(collect_marks(figure)) == 3600
+    svg = (tmp_path / "a.svg").read_bytes()
+    assert len(svg) <= LARGEST_SVG_BYTES
+    assert b"data-names" not in svg

@@ -12,6 +12,7 @@ from sample_tables import KEYS, default_table, priors_table
 
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.registries import studies
+from bindscope.figures.colours import LARGEST_SVG_BYTES
 from bindscope.report.chapter import (
     Chapter,
     Column,
@@ -23,7 +24,7 @@ from bindscope.report.chapter import (
     page_table,
 )
 from bindscope.report.job import make_parts
-from bindscope.report.page import LARGEST_SVG_BYTES, Drawing, Part, build_page, caption_html
+from bindscope.report.page import Drawing, Part, build_page, caption_html
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS

@@ -3,22 +3,18 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from killed_jobs import killed_until_it_ends
-from pair_problems import planted_splits
+from pair_problems import planted_geometry, planted_splits
 from pydantic import TypeAdapter
 
 from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import editor_of, measured_edits
 from bindscope.studies.same_object.effects.rows import Edited
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.geometry import Measured, measured_rows
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
 
@@ -96,20 +92,7 @@ def test_killed_edits_end_in_the_same_rows(deaths, tmp_path):
 
 def measure_geometry(checkpoints):
     """Measure scores and tokens of two layers."""
-    splits = planted_splits(CODES, n=(30, 10, 12))
-    by_layer = {
-        name: {"0": split, "1": split}
-        for name, split in zip(("train", "val", "test"), splits, strict=True)
-    }
-    probe = FittedScorer(
-        torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
-        Standardiser.identity(48),
-    )  # fmt: skip
-    nothing = np.zeros_like(splits[2].instances)
-    more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
-    spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
-    rows = measured_rows(Measured(by_layer, {"0": probe, "1": probe}, more), spec, checkpoints)
-    return json.dumps(rows, sort_keys=True)
+    return json.dumps(planted_geometry(("0", "1"), checkpoints), sort_keys=True)
 
 
 def test_killed_geometry_ends_in_the_same_rows(deaths, tmp_path):

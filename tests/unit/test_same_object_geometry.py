@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from pair_problems import GRID, planted_splits
+from pair_problems import GRID, planted_geometry, planted_splits
 
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
@@ -15,11 +15,9 @@ from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import (
-    Measured,
     by_distance,
     cross_scores,
     matched,
-    measured_rows,
     positions_decoded,
     residuals,
     transfers,
@@ -206,18 +204,7 @@ def test_other_dimensions_stop_a_probe():
 
 def test_every_quantity_is_a_row_of_the_table():
     """One job on planted tokens: all that is declared is measured, and the schema takes it."""
-    splits = planted_splits(replace(CODES, noise=0.2), n=(30, 10, 12))
-    by_layer = {
-        name: {"0": split} for name, split in zip(("train", "val", "test"), splits, strict=True)
-    }
-    probe = FittedScorer(
-        torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
-        Standardiser.identity(48),
-    )  # fmt: skip
-    nothing = np.zeros_like(splits[2].instances)
-    more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
-    spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
-    rows = measured_rows(Measured(by_layer, {"0": probe}, more), spec)
+    rows = planted_geometry(("0",))
     assert {row["quantity"] for row in rows} == set(GEOMETRY)
     names = {"dataset": "d", "model": "m", "probe": "p", "spec_key": "0" * 8, "code_key": "0" * 8}
     assert len(table_of([{**names, **row} for row in rows], GEOMETRY_SCHEMA)) == len(rows)

@@ -176,9 +176,9 @@ def test_configuration_classes_compute_nothing() -> None:
         "downloads",
         "Controlled": "depth objective training_seed",
         "Zoo": "depth seed objective training_seed stored",
-        "Pretrained": "local_weights downloads",
+        "Pretrained": "depth local_weights downloads",
         "PythonModel": "depth first_layer",
-        "ToyVision": "first_layer zoo_source stored",
+        "ToyVision": "depth first_layer zoo_source stored",
         "Toy": "tower_sha256",
     }
     assert computed == {

@@ -68,8 +68,8 @@ class ModelEntry(Model):
 
     @property
     def depth(self) -> int:
-        """Number of blocks, and of the last layer that is not `final`."""
-        return int(getattr(self, "n_layers", None) or 0)
+        """Number of blocks, and of the last layer that is not `final`; 0 where there are none."""
+        return 0
 
     @property
     def first_layer(self) -> int:
@@ -280,6 +280,11 @@ class Pretrained(ModelEntry):
     extraction: Extraction = Field(Extraction(), description="How it is run.")
 
     @property
+    def depth(self) -> int:
+        """Number of blocks."""
+        return self.n_layers
+
+    @property
     def local_weights(self) -> str | None:
         """Folder or file of a `path:` source."""
         return local_path(self.source)
@@ -425,6 +430,11 @@ class ToyVision(ModelEntry):
         "gives; so two more than the toy has. There is no layer 0 and no `final`.",
     )
     extraction: Extraction = Field(Extraction(), description="How it is run.")
+
+    @property
+    def depth(self) -> int:
+        """Number of layers that are read."""
+        return self.n_layers
 
     @property
     def first_layer(self) -> int:

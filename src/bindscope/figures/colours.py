@@ -14,4 +14,5 @@ PALETTE: Final = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK, GREY)
 
 # What the report reads of a figure's file, too.
 WIDTH_IN: Final = 7.4
+LARGEST_SVG_BYTES: Final = 400_000  # that a page holds; of a larger one it shows the PNG
 EMPTY: Final = "nothing-to-draw"  # id of what stands in the place of a figure without data

@@ -19,7 +19,7 @@ from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
-from bindscope.figures.colours import EMPTY, INK, PALETTE, WIDTH_IN
+from bindscope.figures.colours import EMPTY, INK, LARGEST_SVG_BYTES, PALETTE, WIDTH_IN
 from bindscope.figures.hover import collect_marks, name_artists, with_marks
 
 P = ParamSpec("P")
@@ -103,7 +103,10 @@ def save(figure: Figure, png: Path | str, svg: Path | str) -> None:
         figure.savefig(buffer, format=kind, metadata=metadata)
         content = buffer.getvalue()
         if kind == "svg":
-            content = with_marks(_with_numbered_clips(content), figure, marks)
+            content = _with_numbered_clips(content)
+            marked = with_marks(content, figure, marks)
+            # Thousands of values are no reading, and would take the figure out of the page.
+            content = marked if len(marked) <= LARGEST_SVG_BYTES else content
         write_atomic(Path(path), content)
 
 
