@@ -6,6 +6,7 @@ from killed_jobs import killed_until_it_ends
 from probe_problems import probe, problem, tokens_of
 from test_learning_curve import problem as curve_problem
 
+from bindscope.core.files import temporary_path
 from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.binding_information.config import Information
@@ -91,4 +92,11 @@ def test_short_fits_keep_nothing(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path / "weights.safetensors", "key")
     run_fit(PROBES["quadratic"], data, [0], "none", checkpoints)
     assert checkpoints.number > 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_attempt_began_to_write_goes_with_the_rest(tmp_path):
+    """Also of a part whose file no later attempt writes."""
+    temporary_path(tmp_path / "fit.jsonl.2.1.checkpoint").write_text("half of it")
+    Checkpoints(tmp_path / "fit.jsonl", "key").remove()
     assert list(tmp_path.iterdir()) == []

@@ -180,9 +180,10 @@ class Checkpoints:
         return Checkpoints(self.output.with_name(f"{self.output.name}.{self.number}"), whole.key)
 
     def remove(self) -> None:
-        """Delete all of them, when the results are safe."""
-        for path in self.output.parent.glob(f"{self.output.name}.*.checkpoint"):
-            Checkpoint(path, self.key).remove()
+        """Delete all of them, when the results are safe, and those that were never finished."""
+        for path in self.output.parent.glob(f"{self.output.name}.*.checkpoint*"):
+            name, end, _ = path.name.rpartition(".checkpoint")
+            Checkpoint(path.with_name(name + end), self.key).remove()
 
 
 def take(checkpoints: Checkpoints | None) -> Checkpoint | None:
