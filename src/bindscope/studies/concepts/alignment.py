@@ -106,11 +106,11 @@ def align(
         If fewer than three known vectors are there to fit, or fewer than two to judge by.
     """
     known = np.asarray(np.isfinite(first).all(axis=1) & np.isfinite(second).all(axis=1))
-    fit, scored = fitted[known[fitted]], held_out[known[held_out]]
-    if len(fit) < 3 or len(scored) < 2:
+    fit, test = fitted[known[fitted]], held_out[known[held_out]]
+    if len(fit) < 3 or len(test) < 2:
         raise InputError(
             "alignment",
-            f"{len(fit)} vectors are known to fit a map and {len(scored)} to judge it by",
+            f"{len(fit)} vectors are known to fit a map and {len(test)} to judge it by",
             "take more objects, or another share of them to fit",
         )
     a, b = (
@@ -124,15 +124,12 @@ def align(
     }
     if a.shape[1] == b.shape[1]:
         maps["identity"] = [np.eye(a.shape[1])]
-    skipped = len(fitted) + len(held_out) - len(fit) - len(scored)
-    others = unit(b[np.concatenate([scored, fit])])
-    similar = {
-        name: [unit(a[scored] @ by) @ others.T for by in all_] for name, all_ in maps.items()
-    }
-    identity = np.arange(len(scored))
+    skipped = len(fitted) + len(held_out) - len(fit) - len(test)
+    others = unit(b[np.concatenate([test, fit])])
+    similar = {name: [unit(a[test] @ by) @ others.T for by in all_] for name, all_ in maps.items()}
+    rows = np.arange(len(test))
     cosines = {
-        name: np.mean([s[identity, identity] for s in some], axis=0)
-        for name, some in similar.items()
+        name: np.mean([s[rows, rows] for s in some], axis=0) for name, some in similar.items()
     }
     gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
     return [
@@ -140,12 +137,12 @@ def align(
             name,
             mean_interval(cosines[name], possible=(-1.0, 1.0)),
             gain if name == "orthogonal" else None,
-            retrieval=_found([s[:, : len(scored)] for s in some]),
+            retrieval=_found([s[:, : len(test)] for s in some]),
             retrieval_all=_found(some),
-            chance=1 / len(scored),
+            chance=1 / len(test),
             chance_all=1 / len(others),
             n_fitted=len(fit),
-            n_held_out=len(scored),
+            n_held_out=len(test),
             rank=int(np.linalg.matrix_rank(maps[name][0])),
             n_skipped=skipped,
         )

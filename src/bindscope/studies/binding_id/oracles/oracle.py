@@ -352,11 +352,9 @@ class Oracle:
             added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
         elif self.mechanism in ("slot", "gather"):
             key = PART[_KIND[self.mention]]
-            image_part = now[:, :image]
-            weights = self._attend(
-                mentions[:, :, key], image_part[:, :, key], self._unread(hidden, image_part)
-            )
-            seen_parts = weights @ image_part
+            view = now[:, :image]
+            weights = self._attend(mentions[:, :, key], view[:, :, key], self._unread(hidden, view))
+            seen_parts = weights @ view
             pairs = (("id", "id"),) if self.mechanism == "slot" else [
                 (part, f"carried_{part}") for part in _CONTENT]  # fmt: skip
             for read, written in pairs:
@@ -381,9 +379,9 @@ class Oracle:
         now = state.parts[3][:, image + 1 :: 2]
         key = PART[_KIND[question.by]]
         queries = _vectors(question.words, question.by, question.values)[:, None]
-        image_part = state.parts[2][:, :image]
-        first = self._attend(queries, image_part[:, :, key], self._unread(hidden(2), image_part))
-        thing = first @ image_part
+        view = state.parts[2][:, :image]
+        first = self._attend(queries, view[:, :, key], self._unread(hidden(2), view))
+        thing = first @ view
         blocked = hidden(3)
         if self.mechanism == "order":
             there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
@@ -418,12 +416,12 @@ class Oracle:
         kind = _KIND[by]
         if kind in _CONTENT:
             return self._attend(asked, items[:, :, PART[f"carried_{kind}"]], blocked)
-        image_part, carried = (
+        view, carried = (
             np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
             for tokens, prefix in ((thing, ""), (items, "carried_"))
         )
-        squared = np.square(image_part).sum(axis=-1, keepdims=True)
-        return self._attend(image_part / np.maximum(squared, 1e-6), carried, blocked)
+        squared = np.square(view).sum(axis=-1, keepdims=True)
+        return self._attend(view / np.maximum(squared, 1e-6), carried, blocked)
 
     def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
