@@ -127,10 +127,8 @@ def align(
     skipped = len(fitted) + len(held_out) - len(fit) - len(test)
     others = unit(b[np.concatenate([test, fit])])
     similar = {name: [unit(a[test] @ by) @ others.T for by in all_] for name, all_ in maps.items()}
-    rows = np.arange(len(test))
-    cosines = {
-        name: np.mean([s[rows, rows] for s in some], axis=0) for name, some in similar.items()
-    }
+    i = np.arange(len(test))
+    cosines = {name: np.mean([s[i, i] for s in some], axis=0) for name, some in similar.items()}
     gain = mean_interval(cosines["orthogonal"] - cosines["permuted"], possible=(-2.0, 2.0))
     return [
         Alignment(

@@ -416,12 +416,12 @@ class Oracle:
         kind = _KIND[by]
         if kind in _CONTENT:
             return self._attend(asked, items[:, :, PART[f"carried_{kind}"]], blocked)
-        view, carried = (
+        content, carried = (
             np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
             for tokens, prefix in ((thing, ""), (items, "carried_"))
         )
-        squared = np.square(view).sum(axis=-1, keepdims=True)
-        return self._attend(view / np.maximum(squared, 1e-6), carried, blocked)
+        squared = np.square(content).sum(axis=-1, keepdims=True)
+        return self._attend(content / np.maximum(squared, 1e-6), carried, blocked)
 
     def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
