@@ -72,6 +72,7 @@ def test_a_resumed_fit_repeats_no_step(deaths, tmp_path, monkeypatch):
     assert steps == whole
 
 
+@pytest.mark.slow
 def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
     data, prior = curve_problem()
     arguments = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))

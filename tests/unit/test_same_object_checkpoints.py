@@ -83,6 +83,7 @@ def measure_edits(checkpoints):
     return json.dumps(rows, sort_keys=True)
 
 
+@pytest.mark.slow
 def test_killed_edits_end_in_the_same_rows(deaths, tmp_path):
     whole = measure_edits(None)
     resumed, died = killed_until_it_ends(deaths, measure_edits, tmp_path, every=6)
