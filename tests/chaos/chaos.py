@@ -1,7 +1,8 @@
-"""Faults, counted: ``make chaos ROUNDS=100``, or ``python tests/chaos/chaos.py --rounds 100``.
+"""Faults, counted: ``make chaos ROUNDS=280``, or ``python tests/chaos/chaos.py --rounds 280``.
 
-Each round copies a finished clone, does it a fault, and starts the run again; where that is refused
-or ``bindscope verify`` finds damage, ``bindscope verify --repair`` follows. A round ends
+Each round copies a finished clone, does it a fault (or damages ten files of ten kinds at once), and
+starts the run again; where that is refused or ``bindscope verify`` finds damage,
+``bindscope verify --repair`` follows. A round ends
 
 - *equal*: the run alone gave the results of an undisturbed one, byte for byte;
 - *refused*: it stopped with a remedy, and the repair gave them;
@@ -39,18 +40,19 @@ VERDICTS = ("equal", "refused", "healed", "wrong")
 # What runs again in the rounds that disturb a run; their like are among them.
 RULES = ("codes", "anchors", "scenes", "training", "encoded", "pooled", "index", "fit", "null",
          "attention", "learning_curve", "table", "figure", "report")  # fmt: skip
-PATIENCE_S = 240
+PATIENCE_S = int(os.environ.get("CHAOS_PATIENCE_S", "240"))
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
 
 @dataclass(frozen=True)
 class Round:
-    """What was done and how it ended."""
+    """What was done, to how many files at once, and how it ended."""
 
     fault: str
     target: str
     verdict: str
     note: str = ""
+    faults: int = 1
 
 
 # --- the run and its results ---------------------------------------------------------------------
@@ -163,17 +165,21 @@ def exchange(path: Path, chance: random.Random) -> None:
 
 
 def damage(
-    how: Callable[[Path, random.Random], None], number: int, clone: Clone, chance: random.Random
+    how: Callable[[Path, random.Random], None],
+    number: int,
+    clone: Clone,
+    chance: random.Random,
+    files: int = 1,
 ) -> tuple[str, str]:
-    """Damage a file of the kind whose turn it is; half of the time the time of change stays."""
+    """Damage files of the kinds whose turn it is; half of the time the time of change stays."""
     by_kind = sorted(kinds(clone).items())
-    kind, paths = by_kind[number % len(by_kind)]
-    path = chance.choice(paths)
-    before = path.stat()
-    how(path, chance)
-    if path.exists() and chance.random() < 0.5:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    return kind, ""
+    turn = [by_kind[i % len(by_kind)] for i in range(number * files, (number + 1) * files)]
+    for path in {chance.choice(paths) for _, paths in turn}:
+        before = path.stat()
+        how(path, chance)
+        if path.exists() and chance.random() < 0.5:
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    return ", ".join(sorted({kind for kind, _ in turn})), ""
 
 
 def lose_records(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
@@ -288,11 +294,12 @@ def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, st
     return rule, "\n".join(wrong) if any(run.returncode == 0 for run in runs) else "\n".join(said)
 
 
+DAMAGE: dict[str, Callable[[Path, random.Random], None]] = {
+    "flipped bit": flip, "truncated file": truncate, "deleted file": delete,
+    "exchanged file": exchange,
+}  # fmt: skip
 FAULTS: dict[str, Callable[[int, Clone, random.Random], tuple[str, str]]] = {
-    "flipped bit": partial(damage, flip),
-    "truncated file": partial(damage, truncate),
-    "deleted file": partial(damage, delete),
-    "exchanged file": partial(damage, exchange),
+    **{name: partial(damage, how) for name, how in DAMAGE.items()},
     "lost records": lose_records,
     "kill -9 of a job": partial(kill, "job", signal.SIGKILL),
     "kill -9 of Snakemake": partial(kill, "Snakemake", signal.SIGKILL),
@@ -316,21 +323,29 @@ def copied(clone: Clone) -> Iterator[Clone]:
         yield clone.copy(Path(folder).resolve() / "clone")
 
 
-def one_round(clone: Clone, sound: Mapping[str, str], fault: str, number: int) -> Round:
+def one_round(
+    clone: Clone, sound: Mapping[str, str], fault: str, number: int, files: int = 1
+) -> Round:
     """Do one fault to a copy, and say how it ended; `number` decides all that is drawn."""
+    inflict = FAULTS[fault]
+    n = files if fault in DAMAGE else 1
     with copied(clone) as copy:
-        target, complaint = FAULTS[fault](number, copy, random.Random(number))
+        target, complaint = (partial(inflict, files=n) if fault in DAMAGE else inflict)(
+            number, copy, random.Random(number)
+        )
         verdict, note = judge(copy, sound)
     if complaint:
         verdict, note = "wrong", f"{complaint}\nthen {verdict}: {note}"
-    return Round(fault, target, verdict, note)
+    return Round(fault, target, verdict, note, n)
 
 
-def rounds(clone: Clone, faults: Sequence[tuple[str, int]], workers: int = 2) -> Iterator[Round]:
-    """Do faults, in several copies at once."""
+def rounds(
+    clone: Clone, faults: Sequence[tuple[str, int]], workers: int = 2, files: int = 1
+) -> Iterator[Round]:
+    """Do faults, in several copies at once; those to files to so many of them in a round."""
     sound = clone.results()
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda fault: one_round(clone, sound, *fault), faults)
+        yield from pool.map(lambda fault: one_round(clone, sound, *fault, files), faults)
 
 
 def drawn(first: int, n: int) -> list[tuple[str, int]]:
@@ -346,13 +361,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--files", type=int, default=10, help="files that a round damages at once")
     given = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         clone = finished(Path(folder).resolve() / "clone")
         faults = drawn(given.first, given.rounds)
-        for i, each in enumerate(rounds(clone, faults, given.workers), given.first):
-            counts[each.fault, each.verdict] += 1
+        ended = rounds(clone, faults, given.workers, given.files)
+        for i, each in enumerate(ended, given.first):
+            counts[each.fault, each.verdict] += each.faults
             print(f"{i:5} {each.verdict:8} {each.fault}: {each.target}", flush=True)
             if each.verdict == "wrong":
                 print(each.note, flush=True)
@@ -360,7 +377,7 @@ def main() -> int:
     for fault in FAULTS:
         print(f"{fault}," + ",".join(str(counts[fault, verdict]) for verdict in VERDICTS))
     wrong = sum(n for (_, verdict), n in counts.items() if verdict == "wrong")
-    print(f"{given.rounds} rounds, {wrong} wrong")
+    print(f"{counts.total()} faults in {given.rounds} rounds, {wrong} wrong")
     return int(wrong > 0)
 
 
