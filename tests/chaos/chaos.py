@@ -205,6 +205,13 @@ def jobs_of(clone: Clone, rule: str) -> list[int]:
     return found
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one whose parent has gone may stay as a zombie."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that one started."""
     with suppress(OSError):
@@ -252,7 +259,7 @@ def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]
     os.killpg(shell.pid, signal.SIGHUP)
     shell.communicate()
     deadline = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{run}").exists() and time.monotonic() < deadline:
+    while is_alive(run) and time.monotonic() < deadline:
         time.sleep(0.1)
     said = (clone.path / "run.log").read_text()
     return rule, "" if "Done in" in said else f"a run ended with its shell:\n{said}"
