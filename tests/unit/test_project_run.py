@@ -214,6 +214,16 @@ def test_a_number_that_another_process_has_now_does_not_count(clone: Path) -> No
     assert not command.live_runs(clone)
 
 
+def test_a_run_that_ended_as_a_zombie_does_not_count(clone: Path) -> None:
+    """A container's first process often collects no children: the next run was refused for ever."""
+    ended = subprocess.Popen(["true"])
+    started = command.psutil.Process(ended.pid).create_time()
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    lock(clone, pid=ended.pid, started=started)
+    assert not command.live_runs(clone)
+    ended.wait()
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
 def test_a_run_of_another_user_is_seen(clone: Path) -> None:
     """Its working directory cannot be read; where the folder is locked, it may be this one."""

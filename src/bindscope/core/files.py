@@ -10,9 +10,11 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from bindscope.core.errors import BindscopeError, StoreError, first_line
 
@@ -154,14 +156,19 @@ def _host() -> str:
 
 
 def is_alive(process: int) -> bool:
-    """Whether this machine has a process of this number, of whatever user."""
+    """Whether this machine runs a process of this number, of whatever user.
+
+    A zombie has ended: it stays where a container's first process collects no children.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # another user's, on a machine that may hide it from psutil
         return True
-    return True
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def write_json(path: Path | str, value: Any) -> None:
