@@ -150,7 +150,7 @@ class Core:
         (scenes, images), (moved, others) = self.data[2:]
         order, items = scenes.mentioned(np.array([1, 0])), scenes.with_(item=scenes.item[:, ::-1])
         first = self.engine.contexts(scenes, images)
-        second = {"object": (moved, others), "item": (items, images), "colour": (order, images)}
+        second = {"object": (moved, others), "item": (items, images), "color": (order, images)}
         found = {}
         for group in GROUPS:
             state = self.engine.contexts(*second[group])
@@ -190,7 +190,7 @@ def means(vectors: dict[Group, NDArray[np.float32]]) -> list[Condition]:
             drawn * np.linalg.norm(value, axis=-1, keepdims=True)
             / np.linalg.norm(drawn, axis=-1, keepdims=True)
         )  # fmt: skip
-    wanted: list[tuple[Group, ...]] = [("object",), ("item",), ("colour",), ("object", "item")]
+    wanted: list[tuple[Group, ...]] = [("object",), ("item",), ("color",), ("object", "item")]
     for chosen in (vectors, noise):
         for groups in wanted if chosen is vectors else wanted[:2] + wanted[3:]:
             edits = [edit for group in groups for edit in added(group, chosen[group])]

@@ -172,7 +172,7 @@ def bare_forward(
 
 
 def write_shard(folder: Path, n: int, px: int) -> StoreImages:
-    """Draw a shard of coloured shapes into a store, as the rule `scenes` does."""
+    """Draw a shard of colored shapes into a store, as the rule `scenes` does."""
     sizes = {"train": n, "val": n, "test": n}
     dataset = Dataset.model_validate(
         {

@@ -1,4 +1,4 @@
-"""Rendering: coloured shapes against a loop in Pillow, and solids in images per hour.
+"""Rendering: colored shapes against a loop in Pillow, and solids in images per hour.
 
 Shapes: whole calls of `render_scenes` (places, images, masks, boxes) against a naive loop with
 Pillow that draws the same objects at the same places, given, without masks or boxes. The floor is
@@ -23,7 +23,7 @@ from PIL import Image, ImageDraw
 from bindscope.config.codes import Dataset
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.errors import ConfigError
-from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.palette import COLORS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import _POLYGONS, CROSS_BAR
 from bindscope.scenes.solids.description import unpack
@@ -41,7 +41,7 @@ BACKENDS: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
     ({"kind": "mitsuba"}, (224,)),
 )
 N_SOLIDS = 3
-COLOURS_AND_SHAPES = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
+COLORS_AND_SHAPES = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 CLEVR = [
     {"name": "color", "size": 8}, {"name": "shape", "size": 3},
     {"name": "material", "size": 2}, {"name": "size", "size": 2},
@@ -60,7 +60,7 @@ def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: floa
     size, count, box, placement = case
     render = {"kind": "shapes", "size_px": size, "object_px": box, "placement": placement,
               "margin_px": 2}  # fmt: skip
-    dataset = _dataset(COLOURS_AND_SHAPES, count, render)
+    dataset = _dataset(COLORS_AND_SHAPES, count, render)
     objects = _codes(N_SHAPES[options.size], 64, count)
     n = len(objects)
     made = render_scenes(dataset, "train", 0, objects)
@@ -94,22 +94,22 @@ def pillow_loop(size: int, boxes: NDArray[np.int16], cells: NDArray[np.int16]) -
         image = Image.new("RGB", (size, size), "white")
         pen = ImageDraw.Draw(image)
         for (x0, y0, x1, y1), cell in zip(corners, codes, strict=True):
-            colour, shape = PALETTE[cell // len(SHAPES)], SHAPES[cell % len(SHAPES)]
+            color, shape = PALETTE[cell // len(SHAPES)], SHAPES[cell % len(SHAPES)]
             side = x1 - x0
             if shape == "circle":
-                pen.ellipse((x0, y0, x1 - 1, y1 - 1), fill=colour)
+                pen.ellipse((x0, y0, x1 - 1, y1 - 1), fill=color)
             elif shape == "cross":
                 arm, bar = round(side * (1 - CROSS_BAR) / 2), round(side * CROSS_BAR)
-                pen.rectangle((x0 + arm, y0, x0 + arm + bar - 1, y1 - 1), fill=colour)
-                pen.rectangle((x0, y0 + arm, x1 - 1, y0 + arm + bar - 1), fill=colour)
+                pen.rectangle((x0 + arm, y0, x0 + arm + bar - 1, y1 - 1), fill=color)
+                pen.rectangle((x0, y0 + arm, x1 - 1, y0 + arm + bar - 1), fill=color)
             else:
                 points = [(x0 + a * (side - 1), y0 + b * (side - 1)) for a, b in CORNERS[shape]]
-                pen.polygon(points, fill=colour)
+                pen.polygon(points, fill=color)
         images.append(np.asarray(image))
     return np.stack(images)
 
 
-PALETTE = list(COLOURS.values())
+PALETTE = list(COLORS.values())
 CORNERS = {name: points.tolist() for name, points in _POLYGONS.items()}
 
 

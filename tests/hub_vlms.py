@@ -98,7 +98,7 @@ def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) ->
 def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
     """Return the texts of all tasks, of split words their parts alone."""
     own = [words_of(side, layout) for side in ("test", "estimation") for layout in ("pair", "grid")]
-    words = {word for one in own for kind in ("shape", "colour", "item", "slot", "material", "size")
+    words = {word for one in own for kind in ("shape", "color", "item", "slot", "material", "size")
              for word in one.of(kind)}  # fmt: skip
     texts = [f" {word}" for word in sorted(words - set(split))]
     texts += [part for parts in split.values() for part in parts]

@@ -18,7 +18,7 @@ GENOME_PHOTOS = {2: "VG_100K", 3: "VG_100K", 6: "VG_100K", 7: "VG_100K", 8: "VG_
 
 
 def write_genome_photos(folder: Path) -> Path:
-    """Images of one colour, where Visual Genome's archives unpack them to."""
+    """Images of one color, where Visual Genome's archives unpack them to."""
     for number, part in GENOME_PHOTOS.items():
         path = folder / part / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -208,11 +208,11 @@ def test_interventions_on_the_device_are_those_on_the_cpu(family: str) -> None:
             state = engine.contexts(base, images)
             shape = engine.residual(state, "item", 0).shape[1:]
             kinds: list[tuple[Any, ...]] = [
-                (), (Replace("object", 0, None, 1, "base"),), (Rotate("colour", 1, 5),),
+                (), (Replace("object", 0, None, 1, "base"),), (Rotate("color", 1, 5),),
                 (Add("item", 0, np.ones(shape, np.float32)),), (Knockout("item", 1),),
             ]  # fmt: skip
             todo = [Condition(str(i), edits) for i, edits in enumerate(kinds)]
-            todo.append(Condition("anew", (Knockout("colour", 0, seen_by="item"),), frozen=False))
+            todo.append(Condition("anew", (Knockout("color", 0, seen_by="item"),), frozen=False))
             found.append(engine.answers(state, None, todo, [question(base, 0)], base.item))
     np.testing.assert_allclose(*found, atol=LOG_PROBABILITY)
 

@@ -13,7 +13,7 @@ from string import ascii_letters
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from bindscope.scenes.sprite_palette import COLOURS, SHAPES
+from bindscope.scenes.sprite_palette import COLORS, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import COMPASS
 
 SPLIT = ("frustum", "torus", "cyan", "azure")
@@ -30,7 +30,7 @@ PATTERN = (  # Qwen2's
 
 def _corpus(more: Sequence[str] = ()) -> list[str]:
     """Return texts in which every word but those to be split is common."""
-    named = {word for known in (COLOURS, SHAPES) for words in known.values() for word in words}
+    named = {word for known in (COLORS, SHAPES) for words in known.values() for word in words}
     words = sorted({*named, *COMPASS, *TEXT.split(), *ascii_letters, *more} - set(SPLIT))
     texts = [f"{word} {word} {word.capitalize()} {word}" for word in words for _ in range(20)]
     return [

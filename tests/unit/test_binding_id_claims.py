@@ -115,7 +115,7 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
 
 
 @pytest.mark.parametrize(("mechanism", "account"), [
-    ("slot", "slot"), ("colour", "colour"), ("gather", "content"), ("order", "order"),
+    ("slot", "slot"), ("color", "color"), ("gather", "content"), ("order", "order"),
 ])  # fmt: skip
 def test_the_right_account_holds_where_things_are_named_by_size(
     mechanism: Any, account: str
@@ -129,7 +129,7 @@ def test_the_right_account_holds_where_things_are_named_by_size(
     assert holding == {f"account-{account}"}
 
 
-@pytest.mark.parametrize("shares", [{"slot": 0.7, "gather": 0.3}, {"slot": 0.6, "colour": 0.4}])
+@pytest.mark.parametrize("shares", [{"slot": 0.7, "gather": 0.3}, {"slot": 0.6, "color": 0.4}])
 def test_a_blend_is_no_account_though_one_decides_every_answer(shares: Any) -> None:
     table = table_of(MixedOracle(shares, blend=True), "signatures")
     row = row_of(table, "from other slots", "slot")
@@ -185,7 +185,7 @@ def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() 
 
 
 def test_words_of_exact_oracles_do_not_match_each_other() -> None:
-    kinds = {"shape": "shape", "colour": "colour", "slot": "id", "item": "item"}
+    kinds = {"shape": "shape", "color": "color", "slot": "id", "item": "item"}
     for attribute, kind in kinds.items():
         words = dict.fromkeys(
             word for layout in ("pair", "grid", "sprites") for split in ("test", "estimation")

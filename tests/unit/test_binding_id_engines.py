@@ -98,8 +98,8 @@ def conditions(engine, state, seed):
         anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
                 ReplacePart(group, 1, basis, "inside", (1,)))  # fmt: skip
         found.append(Condition(f"{group} anew", anew, frozen=False))
-    hidden = (Knockout("colour", 0, (1,), "item"), Knockout("object", 0, None, "colour"),
-              Knockout("object", 1, None, "colour", heads=(2,)))  # fmt: skip
+    hidden = (Knockout("color", 0, (1,), "item"), Knockout("object", 0, None, "color"),
+              Knockout("object", 1, None, "color", heads=(2,)))  # fmt: skip
     return [CONTROL, *found, Condition("hidden from the context", hidden, frozen=False)]
 
 
@@ -178,9 +178,9 @@ def whole(scenes, questions):
         ends = {0: len("<image>")}
         spans = {}
         for role in range(scenes.things):
-            spans["colour", role] = (ends[role], prompt.spans["colour", role][1])
-            ends[role + 1] = prompt.context.index(".", spans["colour", role][1]) + 1
-            spans["item", role] = (spans["colour", role][1], ends[role + 1])
+            spans["color", role] = (ends[role], prompt.spans["color", role][1])
+            ends[role + 1] = prompt.context.index(".", spans["color", role][1]) + 1
+            spans["item", role] = (spans["color", role][1], ends[role + 1])
         found.append(replace(prompt, spans=spans))
     return found
 

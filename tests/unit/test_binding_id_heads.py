@@ -179,12 +179,12 @@ def of(table: pd.DataFrame, model: str, layer: str, head: str, group: str) -> pd
 
 def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) -> None:
     for layer in range(4):
-        for group, block in (("object", 2), ("item", 3), ("colour", -1)):
+        for group, block in (("object", 2), ("item", 3), ("color", -1)):
             row = of(table, "slot", str(layer), "0", group)
             together = of(table, "slot", str(layer), "all", group)
             assert row["change"] == together["change"] == (-0.5 if layer == block else 0)
             assert row["last_most"] == row["question_most"] == (1.0 if layer == block else 0.5)
-            if group != "colour":  # hiding it takes nothing, so there is no effect to share
+            if group != "color":  # hiding it takes nothing, so there is no effect to share
                 assert row["effect"] == pytest.approx(float(layer == block), abs=1e-6)
             assert (row["p_adjusted"] < 0.05) == (layer == block)
             assert np.isnan(together["last_right"])
@@ -210,11 +210,11 @@ def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd
     assert heads["slot", "item"] == [("3", "0")]
     assert heads["slot", "object"] == [("2", "0")]
     # Content that items carry makes the image needless; nothing at all is lost without answers.
-    for key in (("gather", "object"), ("none", "item"), ("slot", "colour")):
+    for key in (("gather", "object"), ("none", "item"), ("slot", "color")):
         assert heads[key] == []
     said = chapter({"binding_id_heads": table}, None)  # type: ignore[arg-type]
     words = dict(said.findings[0].points)
-    for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colours changes no answers."):
+    for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colors changes no answers."):
         assert part in words["slot (oracle)"]
     assert words["none (oracle)"].count("changes no answers") == 3
     assert len(said.sections[0].tables[0].rows) == len(found)

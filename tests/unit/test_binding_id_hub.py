@@ -139,7 +139,7 @@ def test_words_of_a_kind_take_equally_many_tokens(
     lengths: dict[str, set[int]] = {"context": set(), "test": set(), "estimation": set()}
     for split in ("test", "estimation"):
         scenes = draw_pairs(rule, split, 60, 0).base  # type: ignore[arg-type]
-        assert len(np.unique(scenes.colour)) == 6
+        assert len(np.unique(scenes.color)) == 6
         other = question(draw_pairs(rule, "estimation", 60, 1).base, 0)
         for prompt in engine.template(scenes, [question(scenes, 0), other]):
             context, own, null = (

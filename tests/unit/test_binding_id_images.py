@@ -1,4 +1,4 @@
-"""Images of the shapes task: colours, boxes and masks against what was asked for."""
+"""Images of the shapes task: colors, boxes and masks against what was asked for."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> N
 
 
 @pytest.mark.parametrize("split", ["test", "estimation"])
-def test_things_have_their_colour_and_fill_their_region(split: SplitName) -> None:
+def test_things_have_their_color_and_fill_their_region(split: SplitName) -> None:
     scenes = scenes_of(Rule(), 24, split)
     drawn, regions = draw(scenes, "pair"), LAYOUTS["pair"].boxes(scenes.slot)
     for row in range(len(scenes)):
         for role in range(2):
             mask = drawn.masks[row] == role + 1
-            colour = RGB[scenes.words.colours[scenes.colour[row, role]]]
-            assert np.abs(np.median(drawn.images[row][mask], axis=0) - colour).max() <= 16
+            color = RGB[scenes.words.colors[scenes.color[row, role]]]
+            assert np.abs(np.median(drawn.images[row][mask], axis=0) - color).max() <= 16
             left, top, right, bottom = drawn.boxes[row, role]
             assert mask.any(axis=1).nonzero()[0][[0, -1]].tolist() == [top, bottom - 1]
             assert mask.any(axis=0).nonzero()[0][[0, -1]].tolist() == [left, right - 1]
@@ -63,14 +63,14 @@ def test_things_have_their_colour_and_fill_their_region(split: SplitName) -> Non
 
 @pytest.mark.parametrize("layout", ["pair", "sprites"])
 def test_a_thing_is_seen_in_its_mask_alone(layout: LayoutName) -> None:
-    """Another colour changes the pixels of the mask, another thing those of its surroundings."""
+    """Another color changes the pixels of the mask, another thing those of its surroundings."""
     scenes = scenes_of(Rule(layout), 6)
     first = draw(scenes, layout)
-    recoloured = draw(scenes.with_(colour=(scenes.colour + OTHER) % 6), layout)
-    changed = (first.images != recoloured.images).any(axis=-1)
+    recolored = draw(scenes.with_(color=(scenes.color + OTHER) % 6), layout)
+    changed = (first.images != recolored.images).any(axis=-1)
     assert not changed[first.masks != 2].any()
     assert changed[first.masks == 2].mean() > 0.9
-    np.testing.assert_array_equal(first.masks, recoloured.masks)
+    np.testing.assert_array_equal(first.masks, recolored.masks)
     other = draw(scenes.with_(shape=(scenes.shape + OTHER) % 4), layout)
     np.testing.assert_array_equal(other.boxes[:, 0], first.boxes[:, 0])
     for row, (left, top, right, bottom) in enumerate(

@@ -38,8 +38,8 @@ from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
-SHARES = {"slot": 0.2, "colour": 0.3, "gather": 0.4}
-PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("colour", "colour"),
+SHARES = {"slot": 0.2, "color": 0.3, "gather": 0.4}
+PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("color", "color"),
                                            ("gather", "content"))  # fmt: skip
 
 
@@ -145,13 +145,13 @@ def test_the_saturated_fit_against_its_closed_form() -> None:
 def test_a_question_draws_the_same_mechanism_whatever_it_is_read_with() -> None:
     rule = Rule("sprites", 3, "independent")
     scenes = draw_pairs(rule, "test", 400, 0).base
-    oracle = MixedOracle({"gather": 0.4, "slot": 0.2, "colour": 0.3})
+    oracle = MixedOracle({"gather": 0.4, "slot": 0.2, "color": 0.3})
     drawn = np.concatenate([oracle.drawn(scenes, question(scenes, role)) for role in range(3)])
     shares = np.bincount(drawn, minlength=4) / len(drawn)
     assert shares == pytest.approx([0.2, 0.3, 0.4, 0.1], abs=0.04)
     some = oracle.drawn(scenes[7:11], question(scenes[7:11], 0))
     assert (some == drawn[7:11]).all()
-    other = MixedOracle({"slot": 0.2, "colour": 0.3, "gather": 0.4}, seed=1)
+    other = MixedOracle({"slot": 0.2, "color": 0.3, "gather": 0.4}, seed=1)
     assert (other.drawn(scenes, question(scenes, 0)) != drawn[:400]).any()
 
 
@@ -268,7 +268,7 @@ def test_tasks_on_which_accounts_cannot_differ_are_refused(
     [
         ({"mechanism": "mixed"}, "give them with"),
         ({"mechanism": "slot", "shares": SHARES}, "with no other"),
-        ({"mechanism": "mixed", "shares": {"slot": 0.8, "colour": 0.3}}, "at most 1"),
+        ({"mechanism": "mixed", "shares": {"slot": 0.8, "color": 0.3}}, "at most 1"),
     ],
 )
 def test_shares_that_cannot_be_are_refused(oracle: dict[str, Any], words: str) -> None:

@@ -141,10 +141,10 @@ def words(**changes):
 
 
 def unequal():
-    """One colour of the first scene takes two tokens."""
-    colours = list(SCENES.words.colours)
-    colours[SCENES.colour[0, 0]] = "green red"
-    return words(colours=tuple(colours))
+    """One color of the first scene takes two tokens."""
+    colors = list(SCENES.words.colors)
+    colors[SCENES.color[0, 0]] = "green red"
+    return words(colors=tuple(colors))
 
 
 REFUSED = {
@@ -198,7 +198,7 @@ def edited(edit, frozen=True):
         (Add("item", 0, np.full((3, 2, 32), np.nan, np.float32)), True, "not finite"),
         (Rotate("item", 0, np.zeros((2, 2), np.int64)), True, "moves keys by an array"),
         (Rotate("item", 0, 1), False, "computed anew"),
-        (Knockout("item", 0, seen_by="colour"), True, "has no effect"),
+        (Knockout("item", 0, seen_by="color"), True, "has no effect"),
         (Add("object", 0, np.zeros((3, 6, 32), np.float32), tokens=Tokens(support="background")),
          True, "own tokens only"),
     ],
@@ -212,7 +212,7 @@ def test_a_full_stop_and_line_breaks_that_are_one_token_belong_to_the_context():
     """Qwen2's tokenizer joins them: `lead` moves the line breaks into the context."""
     form = Form("paper")
     texts = [p.context + p.questions[0] for p in prompts(SCENES, [question(SCENES, 0)], form)]
-    texts += [f" {word}" for word in (*tiny_vlms.COLOURS, *tiny_vlms.SHAPES, *tiny_vlms.ITEMS)] * 9
+    texts += [f" {word}" for word in (*tiny_vlms.COLORS, *tiny_vlms.SHAPES, *tiny_vlms.ITEMS)] * 9
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [

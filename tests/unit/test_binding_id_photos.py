@@ -40,8 +40,8 @@ ASKED = [" Which item is in the left object ? item", " Which item is in the righ
 def record(corners: Any, questions: Any = ((0, 0), (1, 1)), **changes: Any) -> dict[str, Any]:
     """A record of two things in quarters of an image; questions as (text, role)."""
     things = [
-        {"box": [x, y, x + 16, y + 16], "mention": f"{colour} object", "item": item}
-        for (x, y), colour, item in zip(corners, ("green", "red"), "JQ", strict=True)
+        {"box": [x, y, x + 16, y + 16], "mention": f"{color} object", "item": item}
+        for (x, y), color, item in zip(corners, ("green", "red"), "JQ", strict=True)
     ]
     asked = [{"text": ASKED[text], "role": role} for text, role in questions]
     return {"image": "a.png", "context": CONTEXT, "things": things, "questions": asked, **changes}

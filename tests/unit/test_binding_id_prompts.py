@@ -21,7 +21,7 @@ SHAPE: tuple[Attribute, ...] = ("shape",)
 
 def scene(**changes: list[int]) -> Scenes:
     """A green sphere with J on the left, a red cube with Q on the right."""
-    values = {"shape": [3, 1], "colour": [2, 4], "item": [9, 16], "slot": [0, 1],
+    values = {"shape": [3, 1], "color": [2, 4], "item": [9, 16], "slot": [0, 1],
               "material": [0, 0], "size": [0, 0]} | changes  # fmt: skip
     return Scenes(WORDS, **{name: np.array([value]) for name, value in values.items()})
 
@@ -45,8 +45,8 @@ def test_the_papers_prompt() -> None:
         "red object contains item Q.\n\nQuestion: Which item does the cube contain?<|im_end|>"
         "<|im_start|>assistant\nAnswer: The cube contains item"
     )
-    assert parts(prompt) == {("colour", 0): "green object", ("item", 0): "item J",
-                             ("colour", 1): "red object", ("item", 1): "item Q"}  # fmt: skip
+    assert parts(prompt) == {("color", 0): "green object", ("item", 0): "item J",
+                             ("color", 1): "red object", ("item", 1): "item Q"}  # fmt: skip
 
 
 def test_the_short_form() -> None:
@@ -54,12 +54,12 @@ def test_the_short_form() -> None:
     assert prompt.context == "<image> green has J . red has Q ."
     assert prompt.questions == (" ? sphere has", " ? cube has", " ? left has", " ? right has")
     assert parts(prompt)["item", 1] == "Q ."
-    assert parts(prompt)["colour", 1] == "red has"
+    assert parts(prompt)["color", 1] == "red has"
 
 
 def test_the_twin_tells_the_image_by_slots() -> None:
     """The thing on the left is told first, also where it is mentioned second."""
-    prompt = one(scene(slot=[1, 0], colour=[2, 4]), Form(image=False))
+    prompt = one(scene(slot=[1, 0], color=[2, 4]), Form(image=False))
     assert "Context:There is a red cube and a green sphere. The green object con" in prompt.context
     assert parts(prompt)["object", 0] == "green sphere"
     assert "<image>" not in prompt.context
@@ -84,7 +84,7 @@ def test_released_spacing() -> None:
 @pytest.mark.parametrize(
     ("scenes", "form", "by", "problem"),
     [
-        (scene(colour=[2, 2]), Form(), "shape", "two things of a scene have the same colour"),
+        (scene(color=[2, 2]), Form(), "shape", "two things of a scene have the same color"),
         (scene(), Form(), "item", "holds the answer"),
     ],
 )

@@ -42,8 +42,8 @@ def test_a_record_is_read(tmp_path: Path) -> None:
     context = record.prompt.context
     assert context == f"<image>\n{CONTEXT}"
     assert {key: context[a:b] for key, (a, b) in record.prompt.spans.items()} == {
-        ("colour", 0): "red mug", ("item", 0): "key",
-        ("colour", 1): "blue bowl", ("item", 1): "coin",
+        ("color", 0): "red mug", ("item", 0): "key",
+        ("color", 1): "blue bowl", ("item", 1): "coin",
     }  # fmt: skip
     assert [record.items[role] for role in record.roles] == ["coin"]
     assert record.boxes.tolist() == [[2, 3, 20, 21], [30, 0, 60, 40]]

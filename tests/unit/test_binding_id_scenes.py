@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindscope.core.errors import ConfigError
-from bindscope.scenes.sprite_palette import COLOURS, RGB, SHAPES
+from bindscope.scenes.sprite_palette import COLORS, RGB, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
 from bindscope.studies.binding_id.tasks.scenes import (
     ITEMS,
@@ -23,34 +23,34 @@ from bindscope.studies.binding_id.tasks.scenes import (
     words_of,
 )
 
-ARRAYS = ("shape", "colour", "item", "slot", "material", "size")
+ARRAYS = ("shape", "color", "item", "slot", "material", "size")
 RULES = st.builds(
     Rule,
     layout=st.sampled_from(["grid", "sprites"]),
     things=st.integers(1, 9),
     order=st.sampled_from(["left_first", "independent"]),
-    shared=st.sampled_from(["none", "shape", "colour", "both"]),
+    shared=st.sampled_from(["none", "shape", "color", "both"]),
 ) | st.builds(
     Rule,
     layout=st.sampled_from(["pair", "level", "grid"]),
     order=st.sampled_from(["left_first", "independent"]),
-    shared=st.sampled_from(["none", "shape", "colour", "both"]),
+    shared=st.sampled_from(["none", "shape", "color", "both"]),
     told_by=st.sampled_from(["material", "size", "slot"]),
 )
 
 
-@pytest.mark.parametrize("words", [SHAPES, COLOURS, ITEMS])
+@pytest.mark.parametrize("words", [SHAPES, COLORS, ITEMS])
 def test_splits_share_no_word(words: dict[str, tuple[str, ...]]) -> None:
     assert not set(words["test"]) & set(words["estimation"])
 
 
-def test_every_colour_can_be_drawn() -> None:
-    assert set(RGB) == {*COLOURS["test"], *COLOURS["estimation"]}
+def test_every_color_can_be_drawn() -> None:
+    assert set(RGB) == {*COLORS["test"], *COLORS["estimation"]}
 
 
 def test_a_base_and_its_source_share_nothing() -> None:
     pairs = draw_pairs(Rule(), "test", 300, seed=0)
-    for name in ("shape", "colour", "item"):
+    for name in ("shape", "color", "item"):
         both = np.concatenate([getattr(pairs.base, name), getattr(pairs.source, name)], axis=1)
         assert all(len(set(row)) == 4 for row in both.tolist())
     assert (pairs.base.slot == [0, 1]).all()
@@ -61,7 +61,7 @@ def test_a_base_and_its_source_share_nothing() -> None:
 @settings(max_examples=40, deadline=None)
 def test_a_thing_of_the_source_differs_from_the_bases_in_its_role(rule: Rule) -> None:
     pairs = draw_pairs(rule, "estimation", 20, seed=1)
-    for name in ("shape", "colour", "item"):
+    for name in ("shape", "color", "item"):
         assert (getattr(pairs.base, name) != getattr(pairs.source, name)).all()
     assert not (np.sort(pairs.base.slot) != np.sort(pairs.source.slot)).any()
 
@@ -73,7 +73,7 @@ def test_what_names_a_thing_is_its_own(rule: Rule) -> None:
     scenes = draw_scenes(rule, words_of("test", rule.layout), 20, np.random.default_rng(2))
     for name in (rule.mention, rule.ask, "item", "slot"):
         assert all(len(set(row)) == rule.things for row in getattr(scenes, name).tolist())
-    for shared in {"none": (), "both": ("shape", "colour")}.get(rule.shared, (rule.shared,)):
+    for shared in {"none": (), "both": ("shape", "color")}.get(rule.shared, (rule.shared,)):
         assert (getattr(scenes, shared) == getattr(scenes, shared)[:, :1]).all()
     assert scenes.boxes is not None
     np.testing.assert_array_equal(scenes.boxes, LAYOUTS[rule.layout].boxes(scenes.slot))
@@ -96,7 +96,7 @@ def test_a_pair_is_withheld_in_some_slots_and_shown_in_others() -> None:
     assert not withheld(shown).any()
     assert withheld(held).any(axis=1).all()
     assert len(held) == 100
-    seen = {(c, s) for c, s in zip(shown.colour.ravel(), shown.shape.ravel(), strict=True)}
+    seen = {(c, s) for c, s in zip(shown.color.ravel(), shown.shape.ravel(), strict=True)}
     assert len(seen) == 6 * 4  # every pair is seen somewhere
 
 
@@ -106,7 +106,7 @@ def test_exchanges_change_what_their_delta_is_about() -> None:
     contents, items, sentences = (
         exchange(scenes) for exchange in (exchanged_contents, exchanged_items, exchanged_sentences)
     )
-    changed = {"shape", "colour", "material", "size"}
+    changed = {"shape", "color", "material", "size"}
     for name in ARRAYS:
         own, other = getattr(scenes, name), getattr(scenes, name)[:, ::-1]
         assert (getattr(contents, name) == (other if name in changed else own)).all()

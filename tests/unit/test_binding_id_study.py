@@ -36,7 +36,7 @@ from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
-MECHANISMS = ("slot", "colour", "gather", "order", "none")
+MECHANISMS = ("slot", "color", "gather", "order", "none")
 
 
 def section(**suite: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def share(table: pd.DataFrame, model: str, experiment: str, condition: str) -> f
 def test_every_oracle_is_recognised_and_no_other_account_holds(
     found: dict[str, pd.DataFrame],
 ) -> None:
-    names = {"slot": "slot", "colour": "colour", "gather": "content", "order": "order", "none": ""}
+    names = {"slot": "slot", "color": "color", "gather": "content", "order": "order", "none": ""}
     for mechanism, account in names.items():
         verdicts = {
             name.removeprefix("account-"): one.verdict
@@ -131,7 +131,7 @@ def test_the_claims_hold_of_slots_and_fail_of_what_cannot_bind(
     slot = judged(found, "slot")
     # 100 rows without exception exclude no more than 3.7 %: too few for `no effect` and one gate.
     few = {"colors-replaced", "mean-colors", "random-objects", "random-items", "gate-control"}
-    others = {"account-colour", "account-content", "account-order"}
+    others = {"account-color", "account-content", "account-order"}
     assert {slot[name].verdict for name in few} == {"not significant"}
     assert {one.verdict for name, one in slot.items() if name not in few | others} == {"holds"}
     nothing = judged(found, "none")
@@ -162,7 +162,7 @@ def test_a_sweep_finds_the_layers_that_are_planted(found: dict[str, pd.DataFrame
     assert frozen == {"O all": [0, 0, 1, 0], "I all": [0, 0, 0, 1]}
     assert [round(effect["I all anew", str(i)], 2) for i in range(4)] == [1, 1, 1, 1]
     answers = rows.set_index(["condition", "layers"])["share"]
-    # Colours are used when the context is made, and never after.
+    # Colors are used when the context is made, and never after.
     assert answers["C all", "0"] == 1.0
     assert answers["C all anew", "0"] < 0.75
 
@@ -180,7 +180,7 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
     assert share(table, "slot", "mean", "O") <= 0.1
     assert share(table, "slot", "mean", "O by slot") >= 0.95
     assert share(table, "slot", "mean", "I by slot") >= 0.95
-    assert share(table, "colour", "mean", "O by slot") <= 0.05
+    assert share(table, "color", "mean", "O by slot") <= 0.05
 
 
 def test_one_dimension_holds_the_ids_of_two_slots_and_of_no_other_mechanism(
@@ -191,11 +191,11 @@ def test_one_dimension_holds_the_ids_of_two_slots_and_of_no_other_mechanism(
         assert verdict == ("holds" if mechanism == "slot" else "does not hold")
     said = dict(chapter(found, RATES).findings[1].points)
     assert said["by-slot (oracle)"].startswith("1 dimension hold them (weakest: ")
-    assert said["by-colour (oracle)"].startswith("does not hold of the largest, of 1 dimension")
+    assert said["by-color (oracle)"].startswith("does not hold of the largest, of 1 dimension")
 
 
 def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataFrame]) -> None:
-    """By colour: the question, in layer 2. By slot and content: the text alone, in layer 0."""
+    """By color: the question, in layer 2. By slot and content: the text alone, in layer 0."""
     rows = found["binding_id"]
     rows = rows[rows["experiment"].eq("pairing") & rows["share"].gt(0.5)]
     used = {
@@ -208,7 +208,7 @@ def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataF
     anew = {("pairs anew", at) for at in ("0", "1")}
     assert used["slot"] == used["gather"] == text
     assert used["order"] == set()
-    assert used["colour"] == anew | {("pairs", "to 2")} | {
+    assert used["color"] == anew | {("pairs", "to 2")} | {
         (name, at) for name in ("pairs", "pairs anew") for at in read
     }
 
@@ -219,9 +219,9 @@ def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) 
         assert rows[f"by-{model}", "object", "slot", 2] >= 0.95
     assert rows["by-slot", "item", "slot", 3] >= 0.95
     assert 0.3 < rows["by-slot", "item", "slot", 1] < 0.7  # not before the item took it over
-    assert 0.3 < rows["by-colour", "item", "slot", 3] < 0.7
+    assert 0.3 < rows["by-color", "item", "slot", 3] < 0.7
     # Read, and not used. Slots follow from roles here, so that their difference is added once.
-    assert share(found["binding_id"], "colour", "mean", "O") <= 0.05
+    assert share(found["binding_id"], "color", "mean", "O") <= 0.05
 
 
 def test_rows_are_the_answers_that_are_stored(

@@ -55,7 +55,7 @@ def table() -> pd.DataFrame:
     )  # fmt: skip
     spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
     rows: list[dict[str, Any]] = []
-    for mechanism in ("slot", "colour"):
+    for mechanism in ("slot", "color"):
         found = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
         rows += [{**NAMES, "model": mechanism, **row} for row in found]
     return pd.DataFrame(rows)
@@ -125,8 +125,8 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
     }
     assert verdicts == {
         "slot (oracle), 2 dimensions": "does not hold", "slot (oracle), 8 dimensions": "holds",
-        "colour (oracle), 2 dimensions": "does not hold",
-        "colour (oracle), 8 dimensions": "does not hold",
+        "color (oracle), 2 dimensions": "does not hold",
+        "color (oracle), 8 dimensions": "does not hold",
     }  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataF
     share = points.set_index(["model", "dose", "second_dose", "candidate"])["share"]
     for corner, item in (((0.0, 0.0), "I0"), ((1.0, 0.0), "I1"), ((0.0, 1.0), "I2")):
         assert share["slot", *corner, item] >= 0.95
-        assert share["colour", *corner, "I0"] >= 0.95  # the ID is there, and not used
+        assert share["color", *corner, "I0"] >= 0.95  # the ID is there, and not used
     assert 0.25 < share["slot", 0.5, 0.5, "I1"] < 0.75
     assert share["slot", 0.5, 0.5, "I0"] < 0.1
     # Where two corners are as near, nothing is expected of the thing that is moved.

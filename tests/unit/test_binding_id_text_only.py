@@ -21,7 +21,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     """Things are words: both engines give the same rows."""
     reading = Reading(Rule(), "short", text_only=True)
     words = draw_pairs(reading.rule, "test", 1, 0).base.words
-    more = [w for kind in ("shape", "colour", "item") for w in words.of(kind)]
+    more = [w for kind in ("shape", "color", "item") for w in words.of(kind)]
     more += [w.lower() for w in words.items]
     every = dict.fromkeys((*tiny_vlms.WORDS, *more))
     monkeypatch.setattr(tiny_vlms, "NUMBER", {word: i for i, word in enumerate(every)})
@@ -54,7 +54,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     scenes = draw_pairs(reading.rule, "test", 3, 0).base
     state = engine.contexts(scenes, None)
     ids = state.inputs.ids.gather(1, token_map(state, "object", 1))
-    names, kinds = list(every), ["colour", "shape"]
+    names, kinds = list(every), ["color", "shape"]
     assert [[names[i] for i in row] for row in ids.tolist()] == [
         [words.of(kind)[getattr(scenes, kind)[row, 1]] for kind in kinds]  # type: ignore[arg-type]
         for row in range(3)

@@ -141,15 +141,15 @@ def test_answers_are_those_of_the_scene() -> None:
     scenes = _scenes()
     tokens, answers = VOCABULARY.questions(scenes, KINDS)
     said = [[VOCABULARY.tokens[i] for i in row] for row in (*tokens[0], answers[0])]
-    shape, colour, item = (
+    shape, color, item = (
         [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]
-        for name in ("shape", "colour", "item")
+        for name in ("shape", "color", "item")
     )
     assert said[0] == ["?", shape[0], "has"]
-    assert said[3] == ["?", colour[1], "has"]
+    assert said[3] == ["?", color[1], "has"]
     assert said[5] == ["?", shape[1], "is"]
-    assert said[6] == ["?", colour[0], "is"]
-    assert said[8] == [*item, *item, *colour, *shape]
+    assert said[6] == ["?", color[0], "is"]
+    assert said[8] == [*item, *item, *color, *shape]
 
 
 @pytest.mark.parametrize(("patch_px", "tokens"), [(12, 1), (6, 4)])

@@ -27,7 +27,7 @@ from bindscope.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 SPACE: dict[str, Any] = {
-    "kind": "uniform", "groups": {"colour": 3, "shape": 3}, "min_objects": 3, "max_objects": 3,
+    "kind": "uniform", "groups": {"color": 3, "shape": 3}, "min_objects": 3, "max_objects": 3,
 }  # fmt: skip
 LINEAR: Any = "linear"
 N = 600
@@ -96,7 +96,7 @@ def test_shuffled_labels_read_nothing() -> None:
 def test_random_features_of_few_scenes_read_nothing(width: int) -> None:
     """Of 6 x 6 objects and 419 scenes; without the prior in the family: -0.1 to -0.7 of counts."""
     rng = np.random.default_rng(width)
-    space = {"kind": "uniform", "groups": {"colour": 6, "shape": 6},
+    space = {"kind": "uniform", "groups": {"color": 6, "shape": 6},
              "min_objects": 9, "max_objects": 9}  # fmt: skip
     objects = np.zeros((419, 36), np.uint8)
     np.put_along_axis(objects, rng.random((419, 36)).argsort(1)[:, :9], 1, axis=1)
@@ -190,7 +190,7 @@ def test_arrays_on_disk_are_read_in_parts(identity: Result, tmp_path: Path) -> N
 def test_a_table_with_a_row_per_object(identity: Result) -> None:
     scene, cell = np.nonzero(OBJECTS)
     frame = pd.DataFrame(
-        {"scene": scene, "colour": np.array([*"abc"])[cell // 3], "shape": cell % 3}
+        {"scene": scene, "color": np.array([*"abc"])[cell // 3], "shape": cell % 3}
     ).sample(frac=1, random_state=0)
     z = OBJECTS.astype(float)
     drawn = {"kind": "uniform", "min_objects": 3, "max_objects": 3}

@@ -65,9 +65,9 @@ def test_every_ordered_scene_is_listed_once(space: dict[str, Any], slots: int) -
 def test_clevr_2d_has_its_576_scenes() -> None:
     pairs = np.array(listed(clevr_2d()))
     assert len({tuple(p) for p in pairs.tolist()}) == 576
-    colour, shape = pairs // 3, pairs % 3
+    color, shape = pairs // 3, pairs % 3
     assert (pairs[:, 0] == pairs[:, 1]).sum() == 24
-    assert (colour[:, 0] == colour[:, 1]).sum() == 72
+    assert (color[:, 0] == color[:, 1]).sum() == 72
     assert (shape[:, 0] == shape[:, 1]).sum() == 192
     assert len(listed(single_objects())) == 48
 

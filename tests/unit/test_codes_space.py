@@ -21,11 +21,11 @@ def test_build_space_finds_the_class_and_its_numbers():
 
 
 def test_the_last_group_varies_fastest():
-    # Cell 1 of a colour x shape grid: first colour, second shape.
+    # Cell 1 of a color x shape grid: first color, second shape.
     objects = np.zeros((1, 6), np.uint8)
     objects[0, 1] = 1
     assert feature_code(objects, (2, 3)).tolist() == [[1, 0, 0, 1, 0]]
-    objects[0, 3] = 1  # second colour, first shape
+    objects[0, 3] = 1  # second color, first shape
     assert feature_code(objects, (2, 3)).tolist() == [[1, 1, 1, 1, 0]]
 
 

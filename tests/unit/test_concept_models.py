@@ -86,9 +86,9 @@ def test_sums_of_object_vectors_hold_all_bits_and_sums_of_value_vectors_none() -
     slots = np.concatenate([every_pair(sizes), every_pair(sizes)[:, ::-1]])
     objects = draw.standard_normal((25, 40))[slots].sum(1)
     values = draw.standard_normal((2, 5, 40))
-    colour, shape = np.unravel_index(slots, sizes)
+    color, shape = np.unravel_index(slots, sizes)
     everything = pairing_bits(objects, slots, sizes)
-    nothing = pairing_bits((values[0, colour] + values[1, shape]).sum(1), slots, sizes)
+    nothing = pairing_bits((values[0, color] + values[1, shape]).sum(1), slots, sizes)
     assert everything.entropy_bits == pytest.approx(2 / 3)
     assert everything.bits > 0.97 * everything.entropy_bits
     assert everything.converged
@@ -104,8 +104,8 @@ def test_sums_of_object_vectors_hold_all_bits_and_sums_of_value_vectors_none() -
 @pytest.mark.parametrize("kind", ["product", "additive"])
 def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
     sizes, draw = (7, 6), np.random.default_rng(1)
-    colour, shape = np.unravel_index(np.arange(42), sizes)
-    first, second = draw.standard_normal((7, 48))[colour], draw.standard_normal((6, 48))[shape]
+    color, shape = np.unravel_index(np.arange(42), sizes)
+    first, second = draw.standard_normal((7, 48))[color], draw.standard_normal((6, 48))[shape]
     objects = first * second if kind == "product" else first + second
     slots = every_pair(sizes)
     split = split_objects(sizes, 0.85, 0, every_value=True)
@@ -125,8 +125,8 @@ def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
 def test_objects_that_no_scene_shows_are_left_out_of_rules() -> None:
     """They have no vector, and ended the job at a Cholesky factor of NaN."""
     sizes, draw = (7, 6), np.random.default_rng(1)
-    colour, shape = np.unravel_index(np.arange(42), sizes)
-    objects = draw.standard_normal((7, 48))[colour] + draw.standard_normal((6, 48))[shape]
+    color, shape = np.unravel_index(np.arange(42), sizes)
+    objects = draw.standard_normal((7, 48))[color] + draw.standard_normal((6, 48))[shape]
     split = split_objects(sizes, 0.7, 0, every_value=True)
     unseen = [split.train[0], split.test[0]]
     slots = every_pair(sizes)

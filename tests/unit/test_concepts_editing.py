@@ -37,11 +37,11 @@ def test_edits_change_one_value_to_one_that_the_scene_has_not():
         assert before[slot] == old
         assert after[slot] == new
         assert before[1 - slot] == after[1 - slot]
-        (old_colour, shape), (colour, same) = CLEVR.values_of_objects[[old, new]]
+        (old_color, shape), (color, same) = CLEVR.values_of_objects[[old, new]]
         assert shape == same
-        assert colour not in CLEVR.values[base, :, 0]
+        assert color not in CLEVR.values[base, :, 0]
         assert CLEVR.values[base, 0, 1] != CLEVR.values[base, 1, 1]
-        assert old_colour != colour
+        assert old_color != color
     again, other = value_edits(CLEVR, 0), value_edits(CLEVR, 0, seed=1)
     np.testing.assert_array_equal(edits.new, again.new)
     assert (edits.new != other.new).any()

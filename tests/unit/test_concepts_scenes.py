@@ -33,8 +33,8 @@ def test_counts_of_the_papers_scenes():
     clevr = Scenes.all_of((8, 3))
     assert len(clevr) == 576
     assert (~clevr.first_of_its_kind.all(axis=1)).sum() == 24
-    colour, shape = (clevr.values[:, 0] == clevr.values[:, 1]).T
-    assert (colour.sum(), shape.sum()) == (72, 192)
+    color, shape = (clevr.values[:, 0] == clevr.values[:, 1]).T
+    assert (color.sum(), shape.sum()) == (72, 192)
     assert len(Scenes.all_of((20, 20))) == 160_000
     pug = Scenes.all_of((12, 8))
     assert len(pug.take(~pug.shared)) == 7392

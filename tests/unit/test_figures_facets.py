@@ -6,7 +6,7 @@ import pytest
 from drawing import reason
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.facets import broken, coloured, crossed, facets, heat_map, stacked, wrapped
+from bindscope.figures.facets import broken, colored, crossed, facets, heat_map, stacked, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks, new_figure
 
@@ -69,9 +69,7 @@ def test_columns_become_lines_with_their_own_intervals() -> None:
     assert tidy.loc["U", ["value", "value_low", "value_high"]].tolist() == [2.0, 1.5, 2.5]
     assert tidy.loc["V", "value"] == 3.0
     assert np.isnan(tidy.loc["V", "value_low"])
-    assert coloured({"U": {"color": "red", "marker": "o"}}, lw=1) == {
-        "U": {"color": "red", "lw": 1}
-    }
+    assert colored({"U": {"color": "red", "marker": "o"}}, lw=1) == {"U": {"color": "red", "lw": 1}}
 
 
 def test_a_map_writes_numbers_and_frames_cells() -> None:

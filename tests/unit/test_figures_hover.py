@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bindscope.figures.colours import LARGEST_SVG_BYTES
+from bindscope.figures.colors import LARGEST_SVG_BYTES
 from bindscope.figures.hover import collect_marks
 from bindscope.figures.style import handle, legend_below, new_figure, placeholder, save
 

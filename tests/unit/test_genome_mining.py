@@ -34,7 +34,7 @@ def objects_by_image(mined):
     }
 
 
-def test_colours_of_the_fixture():
+def test_colors_of_the_fixture():
     mined = miner()
     # In so many images of COCO: tree 5, car, man 4, shirt 2; green 4, white 3, black, red 2.
     assert mined.vocabulary.categories == ("tree", "car", "man", "shirt")
@@ -42,7 +42,7 @@ def test_colours_of_the_fixture():
     assert objects_by_image(mined) == {
         2: "man/no_color shirt/blue shirt/white tree/green car/red",
         3: "tree/green tree/no_color car/black",  # two boxes of one tree; brown is too rare
-        6: "car/no_color man/no_color shirt/white",  # its colour was merged into it
+        6: "car/no_color man/no_color shirt/white",  # its color was merged into it
         7: "car/red tree/green",
         8: "man/no_color tree/no_color",
     }
@@ -72,7 +72,7 @@ def test_top_attributes_of_the_fixture():
         2: "man/no_attribute shirt/no_attribute shirt/white tree/green car/red",
         3: "tree/green tree/no_attribute car/black",  # green and tall: the first
         6: "car/no_attribute man/no_attribute shirt/white",
-        7: "car/red tree/no_attribute",  # "bluish green" is a colour, but no attribute of its own
+        7: "car/red tree/no_attribute",  # "bluish green" is a color, but no attribute of its own
         8: "man/no_attribute tree/no_attribute",
     }
 
@@ -126,7 +126,7 @@ def test_from_files_to_bits():
     shape = len(mined.vocabulary.categories), len(mined.vocabulary.values)
     found = assignment_entropies(scenes, corpus_log_weights(scenes, *shape))
     counts = Counter(tuple(pair) for scene in scenes for pair in scene)
-    # Image 7, car and tree, red and green: as seen, or with colours changed (never seen).
+    # Image 7, car and tree, red and green: as seen, or with colors changed (never seen).
     tree, car = map(mined.vocabulary.categories.index, ("tree", "car"))
     green, red = map(mined.vocabulary.values.index, ("green", "red"))
     n = sum(counts.values())

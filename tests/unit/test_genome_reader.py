@@ -163,7 +163,7 @@ def test_the_configuration_of_the_page_can_be_planned() -> None:
         ({"source": {"n_values": 4}}, "color has size 6, but the source makes 5 values"),
         ({"source": {"n_categories": 3}}, "category has size 4, but the source makes 3"),
         ({"source": {"feature": "attribute"}}, "groups of this source are category and attribute"),
-        ({"source": {"colour": 1}}, "Extra inputs are not permitted"),
+        ({"source": {"color": 1}}, "Extra inputs are not permitted"),
         ({"source": {"several": "all"}}, "first"),
     ],
 )

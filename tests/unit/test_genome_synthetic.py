@@ -22,7 +22,7 @@ from bindscope.core.graph import Graph
 from bindscope.sources.base import SourceFiles
 from bindscope.sources.genome.files import read_annotations, read_images
 from bindscope.sources.genome.mining import MinedScene, Miner
-from bindscope.sources.genome.pictures import COLORS, KINDS, Thing, paint, sides
+from bindscope.sources.genome.pictures import COLOR_NAMES, KINDS, Thing, paint, sides
 from bindscope.sources.genome.reader import find_images, find_release
 from bindscope.sources.genome.synthetic import (
     CodeDistribution,
@@ -132,7 +132,7 @@ def test_every_picture_becomes_a_scene_and_words_are_undone(
     miner, scenes = mined
     assert len(scenes) == N_IMAGES  # nothing is lost to synonyms, duplicates or rare words
     assert miner.vocabulary.categories == tuple(KINDS)[:2]
-    assert set(miner.vocabulary.values) == {*COLORS[:2], "no_color"}
+    assert set(miner.vocabulary.values) == {*COLOR_NAMES[:2], "no_color"}
     assert miner.left_out["objects that were annotated twice"] > 10
     assert miner.left_out["objects outside the vocabulary"] > 50
     found = find_release(release)
@@ -209,21 +209,21 @@ def test_a_picture_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)))
-def test_a_thing_shows_its_colour_or_its_rim(kind: int) -> None:
+def test_a_thing_shows_its_color_or_its_rim(kind: int) -> None:
     side = sides(72)[True]
     box = {"x": 25, "y": 25, "side": side, "large": True, "striped": False, "shade": 1}
     middle = 25 + side // 2
-    colour = paint(72, (Thing(kind, 1, **box),), np.random.default_rng(0))
+    color = paint(72, (Thing(kind, 1, **box),), np.random.default_rng(0))
     glass = paint(72, (Thing(kind, -1, **box),), np.random.default_rng(0))
     ground = paint(72, (), np.random.default_rng(0))
-    assert np.abs(colour[middle, middle].astype(int) - (30, 144, 255)).max() <= 1
+    assert np.abs(color[middle, middle].astype(int) - (30, 144, 255)).max() <= 1
     assert (glass[middle, middle] >= ground[middle, middle]).all()
     changed = (glass != ground).any(axis=-1)
     assert not changed[:25].any()
     assert not changed[:, 25 + side :].any()
     assert glass[changed].min() < 80  # the rim
     striped = paint(72, (Thing(kind, 1, **(box | {"striped": True})),), np.random.default_rng(0))
-    assert (striped != colour).any()
+    assert (striped != color).any()
 
 
 def test_files_may_lie_in_several_archives(tmp_path: Path) -> None:

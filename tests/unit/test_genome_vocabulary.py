@@ -1,4 +1,4 @@
-"""Words of annotators: one form, one synonym, one colour."""
+"""Words of annotators: one form, one synonym, one color."""
 
 from collections import Counter
 

@@ -174,7 +174,7 @@ def decoded_share(tokens: torch.Tensor, labels: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("layer", [0, 3])
 def test_maes_tokens_carry_the_labels_of_their_own_patches(layer: int) -> None:
-    """Every patch is one of four colours, and a linear map of its own token says which.
+    """Every patch is one of four colors, and a linear map of its own token says which.
 
     The released code of the IsSameObject paper takes MAE's tokens as the library gives them,
     shuffled in each image: labels are at the wrong tokens then.

@@ -425,7 +425,7 @@ def test_own_model() -> None:
          r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md"),
         (own("make_absent"), "has no function 'make_absent'"),
         (own("make"), "missing a required argument: 'scale'"),
-        (own("make_plain", colour=1), "unexpected keyword argument 'colour'"),
+        (own("make_plain", color=1), "unexpected keyword argument 'color'"),
         (own("make_plain", n_layers=2), "it has 1 blocks, the configuration says 2"),
         (PythonModel(name="x", source="python:no_such:f", n_layers=1), "cannot import no_such"),
     ],

@@ -172,8 +172,8 @@ def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_own_towers_read_words(own: OwnTexts) -> None:
-    (colour, *_), (shape, *more) = (group["values"] for group in value_names(EASY))
-    pair = ((colour, shape), (colour, more[0]))
+    (color, *_), (shape, *more) = (group["values"] for group in value_names(EASY))
+    pair = ((color, shape), (color, more[0]))
     vectors = own.embed(["x"] * 3, [pair, pair[::-1], (pair[0], pair[0])])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)  # order has no effect
     np.testing.assert_allclose(vectors[2], own.embed(["x"], [(pair[0],)])[0], atol=1e-6)
@@ -182,19 +182,19 @@ def test_own_towers_read_words(own: OwnTexts) -> None:
     with torch.inference_mode():
         wanted = own.objective.text(code, own.objective.values)
     np.testing.assert_allclose(vectors[:1], wanted, atol=1e-6)
-    objects = own.embed(["", ""], [((colour, shape),), ((colour, more[0]),)])
+    objects = own.embed(["", ""], [((color, shape),), ((color, more[0]),)])
     objects /= np.linalg.norm(objects, axis=1, keepdims=True)
-    concept = own.embed(["x"], [((colour, None),)])[0]
+    concept = own.embed(["x"], [((color, None),)])[0]
     np.testing.assert_allclose(concept, objects.mean(0), atol=1e-6)
     with pytest.raises(ModelError, match="does not know the word 'mauve'"):
         own.embed(["x"], [(("mauve", shape),)])
     with pytest.raises(ModelError, match="knows 2 words of each object"):
-        own.embed(["x"], [((colour,),)])
+        own.embed(["x"], [((color,),)])
 
 
 def test_vectors_stand_where_their_captions_do(own: OwnTexts, tmp_path: Path) -> None:
-    colours, shapes = (group["values"] for group in value_names(EASY))
-    scenes = [((colours[0], s),) for s in (shapes[1], shapes[0], shapes[1])]
+    colors, shapes = (group["values"] for group in value_names(EASY))
+    scenes = [((colors[0], s),) for s in (shapes[1], shapes[0], shapes[1])]
     captions = [
         Caption(template, kind, i, f"{template} {words}", words)
         for template in ("one", "two")

@@ -1,7 +1,7 @@
 """What can be read beside what is used: planted mechanisms of known answer, through the table.
 
 The image tokens of all oracles hold what goes with what in every layer, as a decoder of two words
-shows exactly. `colour` uses it in the question, `slot` and `gather` only in the text, `order`
+shows exactly. `color` uses it in the question, `slot` and `gather` only in the text, `order`
 nowhere: what can be read is used by some, and not by others.
 """
 
@@ -34,7 +34,7 @@ from bindscope.studies.together.tables import PAIRING_USE, place_of
 from bindscope.tables.schema import frame_of
 from mutations import example
 
-MECHANISMS = ("slot", "colour", "gather", "order")
+MECHANISMS = ("slot", "color", "gather", "order")
 DEPTH = 6  # tower, what enters four layers, and what the last one leaves
 SPEC: dict[str, Any] = {
     "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
@@ -66,7 +66,7 @@ def asked() -> list[dict[str, Any]]:
     return [
         {"suite": "known", "task": "pairs", "model": f"by-{one}", "origin": "oracle", **KEYS, **row}
         for one in MECHANISMS
-        for row in run(Oracle(one, 0.05, "colour", 0), None, SPEC).rows
+        for row in run(Oracle(one, 0.05, "color", 0), None, SPEC).rows
     ]
 
 
@@ -99,21 +99,21 @@ def joined(
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None:
     scenes = draw_pairs(Rule(), "test", 50, 0).base
-    oracle = Oracle(mechanism, 0.05, "colour", 0)
+    oracle = Oracle(mechanism, 0.05, "color", 0)
     state = oracle.contexts(scenes, None)
     words = scenes.words
-    pairs = [(c, s) for c in range(len(words.colours)) for s in range(len(words.shapes))]
+    pairs = [(c, s) for c in range(len(words.colors)) for s in range(len(words.shapes))]
     vectors = np.stack([
-        np.concatenate([word_vector("colour", words.colours[c]),
+        np.concatenate([word_vector("color", words.colors[c]),
                         word_vector("shape", words.shapes[s])])
         for c, s in pairs
     ])  # fmt: skip
     for layer in range(oracle.layers):
         for role in range(2):
             token = state.parts[layer, np.arange(50), state.tokens("object", role)[:, 0]]
-            seen = np.concatenate([token[:, PART["colour"]], token[:, PART["shape"]]], axis=1)
+            seen = np.concatenate([token[:, PART["color"]], token[:, PART["shape"]]], axis=1)
             best = [pairs[i] for i in (seen @ vectors.T).argmax(axis=1)]
-            assert best == list(zip(scenes.colour[:, role], scenes.shape[:, role], strict=True))
+            assert best == list(zip(scenes.color[:, role], scenes.shape[:, role], strict=True))
 
 
 def test_what_can_be_read_is_used_where_it_was_planted(
@@ -126,9 +126,9 @@ def test_what_can_be_read_is_used_where_it_was_planted(
         for model, part in table.groupby("model")
     }
     used, unused = "read and used", "read, not used"
-    # Layer 2 enters decoder layer 0. The question of `colour` looks at the image in layer 2, the
+    # Layer 2 enters decoder layer 0. The question of `color` looks at the image in layer 2, the
     # texts of `slot` and `gather` in layer 0, and nobody after the last layer.
-    assert verdicts["colour"] == {
+    assert verdicts["color"] == {
         1: "read, not replaced here",
         2: used,
         3: used,
@@ -141,8 +141,8 @@ def test_what_can_be_read_is_used_where_it_was_planted(
         assert verdicts[model] == {1: "read, not replaced here", 2: used, **rest}
     assert verdicts["order"] == {1: "read, not replaced here", **dict.fromkeys(range(2, 7), unused)}
     rows = table.set_index(["model", "layer"])
-    assert rows.loc[("colour", 4), "frozen_at"] == 1
-    assert rows.loc[("colour", 3), "frozen_at"] == 0
+    assert rows.loc[("color", 4), "frozen_at"] == 1
+    assert rows.loc[("color", 3), "frozen_at"] == 0
     assert rows.loc[("slot", 2), "anew_at"] == 1
     assert rows.loc[("slot", 2), "frozen_from"] == 0
     assert rows.loc[("order", 6), "used"] == "nothing reads it"
@@ -152,7 +152,7 @@ def test_what_can_be_read_is_used_where_it_was_planted(
 
 def test_few_bits_are_not_shown_to_be_read(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
     """0.54 bits within 0.05: not above a half; 0.6: above it, of six claims judged together."""
-    table = joined(tmp_path, asked, {2: 0.54, 3: 0.60, 5: 0.1}, "colour").set_index("layer")
+    table = joined(tmp_path, asked, {2: 0.54, 3: 0.60, 5: 0.1}, "color").set_index("layer")
     assert list(table["verdict"]) == [
         "used, not shown to be read",
         "read and used",
@@ -172,14 +172,14 @@ def test_who_cannot_answer_shows_nothing_unused(
 
 
 def test_figure_and_report_say_it_of_every_toy(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
-    table = joined(tmp_path, asked, dict.fromkeys(range(1, 7), 0.9), "colour", "order")
+    table = joined(tmp_path, asked, dict.fromkeys(range(1, 7), 0.9), "color", "order")
     drawn = figure.draw(table)
-    assert [axes.get_title("left") for axes in drawn.axes] == ["colour (toy)", "order (toy)"]
+    assert [axes.get_title("left") for axes in drawn.axes] == ["color (toy)", "order (toy)"]
     said = chapter({"pairing_use": table}, Inputs(resources=RATES))
     (points,) = (one.points for one in said.findings)
     words = dict(points)
     assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
-    assert words["colour (toy)"].startswith("read and used: input of decoder layer 0")
+    assert words["color (toy)"].startswith("read and used: input of decoder layer 0")
     assert reason(figure, table.iloc[:0])
 
 

@@ -218,7 +218,7 @@ def thermometer(codes):
 
 
 def bag_of_tokens(codes):
-    """The mean of tokens that hold an object each, its colour and shape in random directions."""
+    """The mean of tokens that hold an object each, its color and shape in random directions."""
     directions = np.random.default_rng(0).normal(size=(6, 6))
     return np.hstack(margins(codes, (3, 3))) @ directions / 4
 

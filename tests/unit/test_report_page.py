@@ -12,7 +12,7 @@ from sample_tables import KEYS, default_table, priors_table
 
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.registries import studies
-from bindscope.figures.colours import LARGEST_SVG_BYTES
+from bindscope.figures.colors import LARGEST_SVG_BYTES
 from bindscope.report.chapter import (
     Chapter,
     Column,

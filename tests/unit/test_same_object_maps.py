@@ -52,7 +52,7 @@ def test_scores_of_a_map_are_those_of_the_form():
         "queries": queries,
     }  # fmt: skip
     figure = same_object_maps.draw("d", maps, [("model", "2", found)])
-    assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the colour bar
+    assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the color bar
 
 
 def test_a_map_says_of_a_pair_what_its_probe_says():

@@ -12,7 +12,7 @@ from solid_scenes import OCCLUSION
 
 from bindscope.core.errors import StoreError
 from bindscope.core.store.writer import write_arrays
-from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.palette import COLORS, SHAPES
 from bindscope.scenes.statistics import scene_statistics
 from bindscope.studies.datasets.figures import describe, scenes
 from bindscope.studies.datasets.tables import SCENE_STATISTICS
@@ -114,7 +114,7 @@ def test_clutter_has_statistics_and_a_contact_sheet(tmp_path: Path) -> None:
     assert (tmp_path / sheet.path()).stat().st_size > 10_000
     drawn = scenes.read(job_by_hand(sheet, tmp_path).inputs)
     words = describe(drawn["sheets"]["cluttered"].cells[0], drawn["groups"]["cluttered"])
-    assert set(" ".join(words).split()) <= {*COLOURS, *SHAPES}
+    assert set(" ".join(words).split()) <= {*COLORS, *SHAPES}
     assert len(words) >= 7  # six objects or more and a copy; neither bar nor stuff
 
 

@@ -13,9 +13,9 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import Dataset
 from bindscope.scenes.clevr_2d import EDGE, FILL, stamps
-from bindscope.scenes.clevr_2d_palette import COLOURS, SHAPES
+from bindscope.scenes.clevr_2d_palette import COLORS, SHAPES
 from bindscope.scenes.render import render_scenes
-from bindscope.scenes.solids.vocabulary import COLOURS as CLEVRS
+from bindscope.scenes.solids.vocabulary import COLORS as CLEVRS
 from bindscope.scenes.value_names import value_names
 
 # SHA-256 of all images of a dataset in the order of its scenes' slots, by the image's side.
@@ -89,13 +89,13 @@ def test_sizes_are_in_proportion_and_slots_apart(size: int, n_slots: int) -> Non
     assert len(np.unique(one, axis=0)) == 3  # shapes differ at any size
 
 
-def test_pixels_have_the_colours_of_their_labels() -> None:
+def test_pixels_have_the_colors_of_their_labels() -> None:
     dataset = clevr_2d(96)
     objects = sample_codes(dataset, "train", 0, 60)
     arrays = render_scenes(dataset, "train", 0, objects)
     slots = slots_of(dataset, "train", 0, objects)
     np.testing.assert_array_equal(arrays["cells"], slots)
-    palette = [*COLOURS.values()]
+    palette = [*COLORS.values()]
     for image, mask, scene, boxes in zip(
         arrays["images"], arrays["masks"], slots, arrays["boxes"], strict=True
     ):
@@ -120,16 +120,16 @@ def test_an_empty_slot_is_empty() -> None:
         assert (boxes[empty] == -1).all()
 
 
-def test_colours_are_clevrs_and_values_have_names() -> None:
-    assert {name: CLEVRS[name] for name in COLOURS} == COLOURS
-    assert list(COLOURS) == sorted(CLEVRS)
+def test_colors_are_clevrs_and_values_have_names() -> None:
+    assert {name: CLEVRS[name] for name in COLORS} == COLORS
+    assert list(COLORS) == sorted(CLEVRS)
     names = value_names(clevr_2d())
-    assert [list(group["values"]) for group in names] == [list(COLOURS), list(SHAPES)]
+    assert [list(group["values"]) for group in names] == [list(COLORS), list(SHAPES)]
 
 
 @pytest.mark.parametrize(
     ("groups", "slots", "problem"),
-    [((9, 3), 2, "knows 8 colours"), ((8, 4), 2, "knows 3 shapes"), ((8, 3), 4, "needs `slots`")],
+    [((9, 3), 2, "knows 8 colors"), ((8, 4), 2, "knows 3 shapes"), ((8, 3), 4, "needs `slots`")],
 )
 def test_what_cannot_be_drawn_is_refused(groups: tuple[int, int], slots: int, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):

@@ -23,7 +23,7 @@ from bindscope.scenes.clutter.looks import (
     stamps,
     texture_pairs,
 )
-from bindscope.scenes.palette import COLOURS
+from bindscope.scenes.palette import COLORS
 from bindscope.scenes.patch_labels import patch_labels
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage
@@ -34,7 +34,7 @@ GROUPS = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
 SPACE = {"kind": "uniform", "groups": GROUPS, "min_objects": 6, "max_objects": 9}
 BARE = {"small": 0, "textures": ["plain"], "two_textures": 0, "duplicates": 0, "touching": 0,
         "occluders": 0, "stuff": 0}  # fmt: skip
-PAINT = np.array(list(COLOURS.values()))
+PAINT = np.array(list(COLORS.values()))
 
 Scenes = dict[str, np.ndarray]
 
@@ -114,20 +114,20 @@ def test_ids_are_the_objects_of_the_code_then_bars_then_stuff(
         assert depth[n:].tolist() == [0, 0] + [-1] * (len(depth) - n - 2)
 
 
-def test_colours_say_what_is_seen(default: tuple[np.ndarray, Scenes]) -> None:
+def test_colors_say_what_is_seen(default: tuple[np.ndarray, Scenes]) -> None:
     _, scenes = default
     for i in range(32):
         image, mask = scenes["images"][i], scenes["masks"][i]
         for number in np.unique(mask):
-            colours = {tuple(rgb) for rgb in image[mask == number].tolist()}
+            colors = {tuple(rgb) for rgb in image[mask == number].tolist()}
             if number == 0:
-                assert colours <= set(UNLABELLED[1:])
+                assert colors <= set(UNLABELLED[1:])
             elif scenes["stuff"][i, number - 1]:
                 kind = scenes["classes"][i, number - 1] - 10
-                assert colours <= set(STUFF[kind][1:])
+                assert colors <= set(STUFF[kind][1:])
             elif scenes["cells"][i, number - 1] >= 0:
                 own = PAINT[scenes["cells"][i, number - 1] // 8]
-                assert colours <= {tuple(own), tuple(np.rint(own * DARKER).astype(int))}
+                assert colors <= {tuple(own), tuple(np.rint(own * DARKER).astype(int))}
 
 
 def test_a_copy_is_the_same_pixel_by_pixel_and_aligned_to_the_patches(
@@ -252,8 +252,8 @@ def test_without_stuff_the_background_is_white_and_has_no_label() -> None:
     _, scenes = drawn(dataset(**{**BARE, "duplicates": 1}), 20)
     assert (scenes["images"][scenes["masks"] == 0] == 255).all()
     assert not scenes["stuff"].any()
-    colours = {tuple(rgb) for rgb in scenes["images"][scenes["masks"] > 0].tolist()}
-    assert colours <= set(COLOURS.values())
+    colors = {tuple(rgb) for rgb in scenes["images"][scenes["masks"] > 0].tolist()}
+    assert colors <= set(COLORS.values())
 
 
 def test_one_to_four_regions_of_stuff_fill_the_background() -> None:

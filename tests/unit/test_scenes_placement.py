@@ -113,8 +113,8 @@ def test_an_object_looks_as_its_cell_says() -> None:
         again = render_scenes(dataset, "train", 5, objects[[cell]])
         u0, v0, u1, v1 = again["boxes"][0, 0]
         np.testing.assert_array_equal(image[y0:y1, x0:x1], again["images"][0, v0:v1, u0:u1])
-    colours = scenes["images"][scenes["masks"] > 0].reshape(-1, 3)
-    assert len(np.unique(colours, axis=0)) == 8
+    colors = scenes["images"][scenes["masks"] > 0].reshape(-1, 3)
+    assert len(np.unique(colors, axis=0)) == 8
 
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])

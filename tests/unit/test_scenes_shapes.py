@@ -9,7 +9,7 @@ import pytest
 
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
-from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
+from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage, stamps
 
@@ -85,21 +85,21 @@ def _near(angle: np.ndarray, sector: int) -> np.ndarray:
 
 
 def test_palette_is_the_papers() -> None:
-    assert list(COLOURS) == [
+    assert list(COLORS) == [
         "red", "blue", "green", "yellow", "purple", "orange", "cyan", "gray",
     ]  # fmt: skip
-    assert COLOURS["red"] == (220, 20, 60)
-    assert COLOURS["cyan"] == (0, 206, 209)
+    assert COLORS["red"] == (220, 20, 60)
+    assert COLORS["cyan"] == (0, 206, 209)
     assert SHAPES[0] == "circle"
     assert len(SHAPES) == 8
 
 
-def test_hard_stamps_hold_two_colours_and_masks_say_where() -> None:
+def test_hard_stamps_hold_two_colors_and_masks_say_where() -> None:
     drawn, masks = stamps(16, 1, 8, 8)
-    for colour, rgb in enumerate(COLOURS.values()):
+    for color, rgb in enumerate(COLORS.values()):
         for shape in range(8):
             expected = np.where(masks[shape][..., None], np.uint8(rgb), BACKGROUND)
-            np.testing.assert_array_equal(drawn[8 * colour + shape], expected)
+            np.testing.assert_array_equal(drawn[8 * color + shape], expected)
 
 
 def test_antialiasing_blends_edges_and_keeps_masks_where_half_is_covered() -> None:
@@ -112,9 +112,9 @@ def test_antialiasing_blends_edges_and_keeps_masks_where_half_is_covered() -> No
     np.testing.assert_array_equal(drawn[1, ..., 0], 220)  # a square has no soft edge
 
 
-def _dataset(n_colours: int, n_shapes: int, object_px: int) -> Dataset:
+def _dataset(n_colors: int, n_shapes: int, object_px: int) -> Dataset:
     ones = {"train": 1, "val": 1, "test": 1}
-    groups = [{"name": "color", "size": n_colours}, {"name": "shape", "size": n_shapes}]
+    groups = [{"name": "color", "size": n_colors}, {"name": "shape", "size": n_shapes}]
     return Dataset.model_validate(
         {
             "name": "palette",

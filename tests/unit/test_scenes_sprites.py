@@ -19,12 +19,12 @@ from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
 from bindscope.studies.binding_id.tasks.scenes import SplitName, words_of
 from bindscope.studies.binding_id.tasks.task import Scenes
 
-COLOURS, SHAPES = 6, 4
+COLORS, SHAPES = 6, 4
 
 
 def dataset(**changes: Any) -> Dataset:
     counts = {"train": 32, "val": 32, "test": 32}
-    groups = [{"name": "color", "size": COLOURS}, {"name": "shape", "size": SHAPES}]
+    groups = [{"name": "color", "size": COLORS}, {"name": "shape", "size": SHAPES}]
     space = {"kind": "uniform", "groups": groups, "max_objects": 3}
     content = {
         "name": "s", "space": space, "split": {"rule": "random"}, "n_scenes": counts,
@@ -34,8 +34,8 @@ def dataset(**changes: Any) -> Dataset:
 
 
 def codes(n: int, k: int) -> NDArray[np.uint8]:
-    draws = np.random.default_rng(0).random((n, COLOURS * SHAPES)).argsort(1)
-    objects = np.zeros((n, COLOURS * SHAPES), np.uint8)
+    draws = np.random.default_rng(0).random((n, COLORS * SHAPES)).argsort(1)
+    objects = np.zeros((n, COLORS * SHAPES), np.uint8)
     np.put_along_axis(objects, draws[:, :k], 1, 1)
     return objects
 
@@ -51,11 +51,11 @@ def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
     drawn = render_scenes(
         dataset(render={"kind": "sprites", "words": words}), "train", 0, codes(20, 3)
     )
-    colour, shape = np.divmod(drawn["cells"].astype(np.int64), SHAPES)
+    color, shape = np.divmod(drawn["cells"].astype(np.int64), SHAPES)
     slot = slots_of(drawn["boxes"])
     nothing = np.zeros_like(slot)
     layout = LAYOUTS["sprites"]
-    scenes = Scenes(words_of(words, "sprites"), shape, colour, nothing, slot, nothing, nothing,
+    scenes = Scenes(words_of(words, "sprites"), shape, color, nothing, slot, nothing, nothing,
                     layout.boxes(slot))  # fmt: skip
     of_study = draw(scenes, "sprites")
     for name in ("images", "masks", "boxes"):
@@ -72,7 +72,7 @@ def test_a_scene_looks_the_same_in_any_shard(jitter: bool) -> None:
         np.testing.assert_array_equal(values, whole[name][5:])
 
 
-def test_jitter_moves_by_a_pixel_and_changes_colours() -> None:
+def test_jitter_moves_by_a_pixel_and_changes_colors() -> None:
     plain, varied = (
         render_scenes(dataset(render={"kind": "sprites", "jitter": on}), "test", 0, codes(60, 1))
         for on in (False, True)
@@ -99,7 +99,7 @@ def test_values_have_names() -> None:
 @pytest.mark.parametrize(
     ("sizes", "space", "words"),
     [
-        ((7, 4), {"kind": "uniform", "max_objects": 2}, "knows 6 colours"),
+        ((7, 4), {"kind": "uniform", "max_objects": 2}, "knows 6 colors"),
         ((6, 5), {"kind": "uniform", "max_objects": 2}, "knows 4 shapes"),
         ((6, 4), {"kind": "uniform", "max_objects": 10}, "up to 10 objects"),
         ((6, 4), {"kind": "draws", "n_objects": 2}, "hold repeats"),

@@ -14,7 +14,7 @@ from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.solids.description import Scene
 from bindscope.scenes.solids.placement import Composer, arrange, check_room, random_stream
-from bindscope.scenes.solids.vocabulary import COLOURS, SIZES, cell_features
+from bindscope.scenes.solids.vocabulary import COLORS, SIZES, cell_features
 
 ALL_SMALL = {"fixed": {"size": "small"}}
 
@@ -52,7 +52,7 @@ def test_natural_scenes_keep_all_rules_and_hold_what_was_drawn() -> None:
         _keeps_rules(scene)
         found = np.bincount([one.cell for one in scene.objects], minlength=96)
         np.testing.assert_array_equal(found, counts)
-        names = list(COLOURS)
+        names = list(COLORS)
         for one in scene.objects:
             color, shape, material, size = np.unravel_index(one.cell, (8, 3, 2, 2))
             assert one.color == names[color]

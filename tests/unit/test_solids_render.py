@@ -24,7 +24,7 @@ from bindscope.scenes.solids.description import Scene, unpack
 from bindscope.scenes.solids.labels import cast
 from bindscope.scenes.solids.mitsuba_backend import VERSION, _mitsuba
 from bindscope.scenes.solids.render import description_bytes, draw
-from bindscope.scenes.solids.vocabulary import COLOURS
+from bindscope.scenes.solids.vocabulary import COLORS
 from bindscope.scenes.solids.world import GROUND, LAMPS, SKY, to_srgb
 from bindscope.studies.build import read_graph
 
@@ -183,9 +183,9 @@ def _patch(**look: object) -> np.ndarray:
     return draw(RAYCAST, [given])[0][cast(given).mask == 1].astype(float)
 
 
-def test_every_colour_looks_like_itself() -> None:
-    means = {color: _patch(color=color, shape="cube").mean(axis=0) for color in COLOURS}
-    reference = {color: np.array(rgb, float) for color, rgb in COLOURS.items()}
+def test_every_color_looks_like_itself() -> None:
+    means = {color: _patch(color=color, shape="cube").mean(axis=0) for color in COLORS}
+    reference = {color: np.array(rgb, float) for color, rgb in COLORS.items()}
 
     def hue(rgb: np.ndarray) -> np.ndarray:
         return np.array(rgb - rgb.mean()) / (np.linalg.norm(rgb - rgb.mean()) + 20)
@@ -242,7 +242,7 @@ def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) ->
 @pytest.mark.parametrize(
     ("render", "message"),
     [
-        ({"colors": ["red", "red"]}, "names a colour twice"),
+        ({"colors": ["red", "red"]}, "names a color twice"),
         ({"camera_height": 0.5}, "under the ground"),
         ({"camera_distance": 5.0}, "can stand among objects"),
         ({"backend": {"kind": "povray"}}, "povray"),

@@ -69,7 +69,7 @@ def photos(size_px: int) -> PhotosRenderer:
 
 
 def picture(path: Path, size: tuple[int, int] = (8, 4), color: Any = (255, 0, 0)) -> None:
-    """Write an image of one colour."""
+    """Write an image of one color."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, color).save(path)
 

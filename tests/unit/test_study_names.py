@@ -1,4 +1,4 @@
-"""Words and colours of probe families and token inputs."""
+"""Words and colors of probe families and token inputs."""
 
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
@@ -7,7 +7,7 @@ from bindscope.studies.binding_information.registry import FAMILIES
 
 def test_families_and_token_inputs_have_names_and_new_ones_show_their_slug():
     for shown, slugs in ((family_shown, FAMILIES), (tokens_shown, TOKENS)):
-        assert len({shown(slug).colour for slug in slugs}) == len(slugs)
+        assert len({shown(slug).color for slug in slugs}) == len(slugs)
         for name in slugs:
             assert shown(name) != shown("new")
             assert shown(name).words.startswith(("a ", "an ", "the ", "[CLS]"))

@@ -34,12 +34,12 @@ from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine  # noqa
 from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
 
 torch.set_num_threads(1)
-COLOURS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
+COLORS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")
 ITEMS = ("J", "Q", "X", "Z")
 WORDS = (
     "<pad>", "<image>", "<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>",
     "<eos>", "<video>", "[UNK]",
-    *COLOURS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
+    *COLORS, *SHAPES, *ITEMS, "The", "object", "contains", "item", ".", "Which", "is", "in",
     "the", "?", "Answer", ":", "one", "left", "right", "has",
 )  # fmt: skip
 NUMBER = {word: number for number, word in enumerate(WORDS)}
@@ -144,10 +144,10 @@ def template(scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:
         context, spans = "<image> Answer :", {}
         for role in range(scenes.things):
             for group, words in (
-                ("colour", f" {scenes.words.colours[scenes.colour[row, role]]} object"),
+                ("color", f" {scenes.words.colors[scenes.color[row, role]]} object"),
                 ("item", f" item {scenes.words.items[scenes.item[row, role]]}"),
             ):
-                context += " The" if group == "colour" else " contains"
+                context += " The" if group == "color" else " contains"
                 spans[group, role] = (len(context) + 1, len(context) + len(words))
                 context += words
             context += " ."
@@ -167,7 +167,7 @@ def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArr
     left, top = slot % 2 * half, slot // 2 * half
     return (
         Scenes(
-            Words(SHAPES, COLOURS, ITEMS), draw(4), draw(4), draw(4), slot,
+            Words(SHAPES, COLORS, ITEMS), draw(4), draw(4), draw(4), slot,
             *np.zeros((2, n, things), np.int64),
             boxes=np.stack([left, top, left + half, top + half], -1),
         ),

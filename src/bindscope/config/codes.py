@@ -56,7 +56,7 @@ class UniformSpace(Model):
 class BalancedSpace(Model):
     """Choose some values of every group, then objects that use every chosen value.
 
-    With 6 of 8 colours, 6 of 8 shapes and 18 objects this is the paper's balanced_colorshape.
+    With 6 of 8 colors, 6 of 8 shapes and 18 objects this is the paper's balanced_colorshape.
     """
 
     kind: Literal["balanced"]
@@ -204,7 +204,7 @@ class SceneDistribution(Model):
     def _drawable(self) -> Self:
         if isinstance(self.render, FAST) and len(self.space.groups) != 2:
             raise ValueError(
-                f"the {self.render.kind} renderer draws exactly two groups (colour, shape)"
+                f"the {self.render.kind} renderer draws exactly two groups (color, shape)"
             )
         if isinstance(self.render, SolidsRenderer):
             groups = {group.name: group.size for group in self.space.groups}

@@ -28,7 +28,7 @@ LARGEST_CELLS = 2**15  # cells of objects are stored as int16
 class DrawsSpace(Model):
     """A scene is `n_objects` independent draws, each uniform over all object types.
 
-    CLEVR's scenes: 6 draws out of 8 colours x 3 shapes x 2 materials x 2 sizes. A type may be drawn
+    CLEVR's scenes: 6 draws out of 8 colors x 3 shapes x 2 materials x 2 sizes. A type may be drawn
     more than once; the object code says which types occur.
     """
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from bindscope.config.base import Groups, Model, PositiveInt, SplitCounts
 
 # What may be configured; which value is which stands in `scenes.clevr_2d`, which is code.
-CLEVR_2D_VALUES = (8, 3)  # colours, shapes
+CLEVR_2D_VALUES = (8, 3)  # colors, shapes
 MOST_CLEVR_2D_SLOTS = 3
 
 
@@ -40,7 +40,7 @@ def clevr_2d_problem(groups: Groups, slots: int | None) -> str | None:
     """Say why scenes of these groups cannot be drawn as clevr_2d; None if they can."""
     if len(groups) != 2:
         return "the clevr_2d renderer draws exactly two groups (color, shape)"
-    for group, known, what in zip(groups, CLEVR_2D_VALUES, ("colours", "shapes"), strict=True):
+    for group, known, what in zip(groups, CLEVR_2D_VALUES, ("colors", "shapes"), strict=True):
         if group.size > known:
             return (
                 f"group {group.name!r} has {group.size} values, and the clevr_2d renderer knows "

@@ -122,7 +122,7 @@ class SolidsRenderer(Model):
     @model_validator(mode="after")
     def _drawable(self) -> Self:
         if len(set(self.colors)) < len(self.colors):
-            raise ValueError("colors names a colour twice")
+            raise ValueError("colors names a color twice")
         if self.hidden and self.hidden[0] > self.hidden[1]:
             raise ValueError("hidden is [smallest, largest]: exchange the two")
         if self.camera_height <= self.camera_jitter:

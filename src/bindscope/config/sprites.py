@@ -9,7 +9,7 @@ from pydantic import Field
 from bindscope.config.base import Groups, Model
 
 # What may be configured; which value is which stands in `scenes.sprite_palette`, which is code.
-SPRITE_VALUES = (6, 4)  # colours, shapes
+SPRITE_VALUES = (6, 4)  # colors, shapes
 SPRITE_SLOTS = 9
 
 
@@ -37,7 +37,7 @@ def sprites_problem(groups: Groups, most: int) -> str | None:
     """Say why scenes of up to `most` objects cannot be drawn as sprites; None if they can."""
     if len(groups) != 2:
         return "the sprites renderer draws exactly two groups (color, shape)"
-    for group, known, what in zip(groups, SPRITE_VALUES, ("colours", "shapes"), strict=True):
+    for group, known, what in zip(groups, SPRITE_VALUES, ("colors", "shapes"), strict=True):
         if group.size > known:
             return (
                 f"group {group.name!r} has {group.size} values, and the sprites renderer knows "

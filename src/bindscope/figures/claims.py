@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bindscope.figures import style
-from bindscope.figures.colours import BLUE, ORANGE
+from bindscope.figures.colors import BLUE, ORANGE
 
 if TYPE_CHECKING:
     import pandas as pd

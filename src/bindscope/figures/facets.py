@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from bindscope.figures.colours import INK
+from bindscope.figures.colors import INK
 from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure
 
 Look = Mapping[str, Any]
@@ -186,7 +186,7 @@ def lines(
     band, bars
         Opacity of the interval as an area, or width of its bars; 0: none are drawn.
     area
-        From a line's rows and its colour what else its interval's area looks like.
+        From a line's rows and its color what else its interval's area looks like.
     style
         For all lines, over `looks`.
     """
@@ -222,8 +222,8 @@ def stacked(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def coloured(looks: Mapping[str, Look], **style: Any) -> dict[str, Look]:
-    """Return what else is drawn of the same lines: in their colours, else in a look of its own."""
+def colored(looks: Mapping[str, Look], **style: Any) -> dict[str, Look]:
+    """Return what else is drawn of the same lines: in their colors, else in a look of its own."""
     return {name: {"color": look["color"], **style} for name, look in looks.items()}
 
 
@@ -258,7 +258,7 @@ def heat_map(
     size, number_size
         Points of the names, and of the numbers in cells.
     numbers
-        The words and the colour of a cell's number, by its value.
+        The words and the color of a cell's number, by its value.
     framed, frame
         (row, column) of the cells that get a frame, and its width.
     style
@@ -268,8 +268,8 @@ def heat_map(
     image = axes.imshow(array, **{"vmin": 0, "vmax": 1, "cmap": "Blues", "aspect": "auto", **style})
     for (i, j), value in np.ndenumerate(array):
         if numbers and np.isfinite(value):
-            words, colour = numbers(value)
-            axes.text(j, i, words, ha="center", va="center", fontsize=number_size, color=colour)
+            words, color = numbers(value)
+            axes.text(j, i, words, ha="center", va="center", fontsize=number_size, color=color)
     for i, j in framed:
         corner = j - 0.5, i - 0.5
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=INK, linewidth=frame))

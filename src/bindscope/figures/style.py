@@ -19,7 +19,7 @@ from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 from numpy.typing import NDArray
 
 from bindscope.core.files import write_atomic
-from bindscope.figures.colours import EMPTY, INK, LARGEST_SVG_BYTES, PALETTE, WIDTH_IN
+from bindscope.figures.colors import EMPTY, INK, LARGEST_SVG_BYTES, PALETTE, WIDTH_IN
 from bindscope.figures.hover import collect_marks, name_artists, with_marks
 
 P = ParamSpec("P")
@@ -148,7 +148,7 @@ def placeholder(reason: str) -> Figure:
 def looks(names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Give each name a `color` of the palette and a `marker`, in order.
 
-    After eight names colours come again with other markers: no two of 64 names look the same.
+    After eight names colors come again with other markers: no two of 64 names look the same.
     """
     n = len(PALETTE)
     return {

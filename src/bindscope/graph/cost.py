@@ -14,7 +14,7 @@ from bindscope.graph.towers import Tower, text_width, tower_of
 
 Content = Mapping[str, Any]
 
-# Bytes of a pixel's colours and mask that are left of 4, by what draws them (default run and small
+# Bytes of a pixel's colors and mask that are left of 4, by what draws them (default run and small
 # presets). Photographs and path-traced scenes are noise to zstd.
 _COMPRESSED = {
     "clutter": 0.2,

@@ -79,7 +79,7 @@ class Transform:
             raise ModelError(
                 where,
                 f"images are {images.dtype} {images.shape}, not uint8 (B, H, W, 3)",
-                "give whole images with three channels of 0 to 255, colours last",
+                "give whole images with three channels of 0 to 255, colors last",
             )
         pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).permute(0, 3, 1, 2)
         if pixels.shape[2:] != (self.px, self.px):

@@ -156,7 +156,7 @@ def hadamard(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 
 def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
-    """Z = sum over objects of u_colour (x) v_shape, flattened (Smolensky's binding)."""
+    """Z = sum over objects of u_color (x) v_shape, flattened (Smolensky's binding)."""
     z = scenes.objects.reshape(-1, *scenes.space.sizes).astype(np.float64)
     for group, size in enumerate(scenes.space.sizes):
         vectors = general_directions((config.seed, group), size, _wide(config, 2 * size, size))

@@ -61,7 +61,7 @@ def signed_directions(
 ) -> tuple[NDArray[np.float64], bool]:
     """Random sign vectors, drawn until no two codes have the same sum.
 
-    One vector per conjunction, not products u_colour * v_shape of one vector per feature: those
+    One vector per conjunction, not products u_color * v_shape of one vector per feature: those
     always collide in few dimensions, since u_a v_b + u_c v_d equals u_a v_d + u_c v_b wherever
     u_a = u_c or v_b = v_d (6 x 6 into 24 dimensions: 176 to 732 patterns in each of five draws).
 

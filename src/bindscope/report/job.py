@@ -11,7 +11,7 @@ from bindscope import __version__
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.keys import CLONE, numeric_versions
 from bindscope.core.registries import resolve
-from bindscope.figures.colours import EMPTY
+from bindscope.figures.colors import EMPTY
 from bindscope.report.page import Drawing, Part, build_page
 from bindscope.tables.schema import declared
 from bindscope.tables.write import read_table

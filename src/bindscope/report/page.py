@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from bindscope.core.addresses import redacted
-from bindscope.figures.colours import LARGEST_SVG_BYTES, WIDTH_IN
+from bindscope.figures.colors import LARGEST_SVG_BYTES, WIDTH_IN
 from bindscope.report.chapter import Chapter, PageTable, Section, numbers_first
 
 POINTS_PER_INCH = 72

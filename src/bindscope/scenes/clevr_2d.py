@@ -18,7 +18,7 @@ from bindscope.codes.slots import slots_of
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.slots import Clevr2dRenderer
 from bindscope.core.splits import SplitName
-from bindscope.scenes.clevr_2d_palette import BACKGROUND, COLOURS, OUTLINE, SHAPES
+from bindscope.scenes.clevr_2d_palette import BACKGROUND, COLORS, OUTLINE, SHAPES
 
 SIDE = 224  # px of the preview; everything below is in its pixels
 MIDDLE = 112  # row of all centres
@@ -95,7 +95,7 @@ def render(
     assert n_slots is not None
     slots = slots_of(dataset, split, start, objects)
     n, size, n_shapes = len(slots), config.size_px, dataset.space.groups[1].size
-    drawn, palette = stamps(size, n_slots), np.array(list(COLOURS.values()), np.uint8)
+    drawn, palette = stamps(size, n_slots), np.array(list(COLORS.values()), np.uint8)
     images = np.full((n, size, size, 3), BACKGROUND, np.uint8)
     masks = np.zeros((n, size, size), np.uint8)
     boxes = np.full((n, n_slots, 4), -1, np.int16)
@@ -104,10 +104,10 @@ def render(
             if cell < 0:
                 continue
             scenes = np.flatnonzero(slots[:, slot] == cell)
-            colour, shape = divmod(cell, n_shapes)
+            color, shape = divmod(cell, n_shapes)
             stamp = drawn[slot, shape]
             rows, columns = np.nonzero(stamp)
-            ink = np.where(stamp[rows, columns, None] == FILL, palette[colour], OUTLINE)
+            ink = np.where(stamp[rows, columns, None] == FILL, palette[color], OUTLINE)
             images[scenes[:, None], rows, columns] = ink
             masks[scenes[:, None], rows, columns] = slot + 1
             boxes[scenes, slot] = (

@@ -1,9 +1,9 @@
-"""Colours and shapes of CLEVR-2D, in the order of the object code (arXiv 2605.31503)."""
+"""Colors and shapes of CLEVR-2D, in the order of the object code (arXiv 2605.31503)."""
 
 from __future__ import annotations
 
 # RGB, 0 to 255; the numbers are CLEVR's.
-COLOURS: dict[str, tuple[int, int, int]] = {
+COLORS: dict[str, tuple[int, int, int]] = {
     "blue": (42, 75, 215),
     "brown": (129, 74, 25),
     "cyan": (41, 208, 208),

@@ -1,12 +1,12 @@
-"""The eight colours and the names of the eight shapes of ColorShape scenes.
+"""The eight colors and the names of the eight shapes of ColorShape scenes.
 
 Source: arXiv 2606.03976, ColorShape datasets. A feature value i of the first group is the i-th
-colour, of the second group the i-th shape.
+color, of the second group the i-th shape.
 """
 
 from __future__ import annotations
 
-COLOURS: dict[str, tuple[int, int, int]] = {
+COLORS: dict[str, tuple[int, int, int]] = {
     "red": (220, 20, 60),
     "blue": (30, 144, 255),
     "green": (34, 139, 34),

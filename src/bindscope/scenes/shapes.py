@@ -1,6 +1,6 @@
-"""Coloured shapes on white: the ColorShape scenes of arXiv 2606.03976.
+"""Colored shapes on white: the ColorShape scenes of arXiv 2606.03976.
 
-An object of colour c and shape s is a stamp that is drawn once and copied into all scenes. Because
+An object of color c and shape s is a stamp that is drawn once and copied into all scenes. Because
 boxes never overlap, a stamp is copied whole, background included.
 """
 
@@ -17,7 +17,7 @@ from bindscope.codes.counting import largest_scene
 from bindscope.config.codes import SceneDistribution, ShapesRenderer
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
-from bindscope.scenes.palette import BACKGROUND, COLOURS, SHAPES
+from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
 from bindscope.scenes.placement import Canvas, RandomWords, place
 
 STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
@@ -96,25 +96,25 @@ def coverage(size_px: int, antialias: int = 1) -> Floats:
 
 
 @cache
-def stamps(object_px: int, antialias: int, n_colours: int, n_shapes: int) -> tuple[UInt8, UInt8]:
+def stamps(object_px: int, antialias: int, n_colors: int, n_shapes: int) -> tuple[UInt8, UInt8]:
     """Draw every object of a dataset once.
 
     Parameters
     ----------
     object_px, antialias
         As in `coverage`.
-    n_colours, n_shapes
+    n_colors, n_shapes
         How many of the palette's are used.
 
     Returns
     -------
-    Colours on the background, uint8 (n_colours * n_shapes, box, box, 3), in order of object-code
+    Colors on the background, uint8 (n_colors * n_shapes, box, box, 3), in order of object-code
     index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both
     read-only.
     """
     covered = coverage(object_px, antialias)[:n_shapes]
-    colours = np.array(list(COLOURS.values())[:n_colours], float)
-    ink = covered[None, ..., None] * (colours[:, None, None, None] - BACKGROUND)
+    colors = np.array(list(COLORS.values())[:n_colors], float)
+    ink = covered[None, ..., None] * (colors[:, None, None, None] - BACKGROUND)
     drawn = np.rint(BACKGROUND + ink).astype(np.uint8)
     drawn, masks = drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
     drawn.flags.writeable = masks.flags.writeable = False
@@ -127,7 +127,7 @@ def render(
     """Draw scenes; see `bindscope.scenes.render.render_scenes`."""
     config = dataset.render
     assert isinstance(config, ShapesRenderer)
-    n_colours, n_shapes = palette_sizes(dataset, config.object_px, config.antialias)
+    n_colors, n_shapes = palette_sizes(dataset, config.object_px, config.antialias)
     box, largest = config.object_px, largest_scene(dataset.space)
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
@@ -137,7 +137,7 @@ def render(
     corners = place(config.placement, canvas, words, counts, f"dataset {dataset.name!r}, {split}")
     x, y = corners[scene, rank].astype(np.intp).T
 
-    drawn, covered = stamps(box, config.antialias, n_colours, n_shapes)
+    drawn, covered = stamps(box, config.antialias, n_colors, n_shapes)
     images = np.full((len(objects), config.size_px, config.size_px * 3), BACKGROUND, np.uint8)
     _windows(images, box, box * 3)[scene, y, x * 3] = drawn.reshape(-1, box, box * 3)[cell]
     masks = np.zeros((len(objects), config.size_px, config.size_px), np.uint8)
@@ -160,12 +160,12 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
 def palette_sizes(
     dataset: SceneDistribution, object_px: int, antialias: int = 1
 ) -> tuple[int, int]:
-    """Return the number of colours and of shapes of a dataset's two groups.
+    """Return the number of colors and of shapes of a dataset's two groups.
 
     Parameters
     ----------
     dataset
-        Its first group is the colour, its second the shape.
+        Its first group is the color, its second the shape.
     object_px
         Side of the smallest object's box.
     antialias
@@ -176,9 +176,9 @@ def palette_sizes(
     ConfigError
         If the palette has fewer, or two shapes look alike at this size.
     """
-    n_colours, n_shapes = (group.size for group in dataset.space.groups)
+    n_colors, n_shapes = (group.size for group in dataset.space.groups)
     assert dataset.render is not None
-    for group, known in zip(dataset.space.groups, (tuple(COLOURS), SHAPES), strict=True):
+    for group, known in zip(dataset.space.groups, (tuple(COLORS), SHAPES), strict=True):
         if group.size > len(known):
             raise ConfigError(
                 f"dataset {dataset.name!r}, space.groups, {group.name!r}",
@@ -193,4 +193,4 @@ def palette_sizes(
             f"{object_px} px are too few to tell the {n_shapes} shapes apart",
             "draw larger objects",
         )
-    return n_colours, n_shapes
+    return n_colors, n_shapes

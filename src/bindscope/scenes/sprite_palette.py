@@ -1,6 +1,6 @@
-"""The slots of sprites, and their shapes and colours, in two sets that share none.
+"""The slots of sprites, and their shapes and colors, in two sets that share none.
 
-Source: words and measured colours of the released images of arXiv 2505.22200.
+Source: words and measured colors of the released images of arXiv 2505.22200.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHAPES: dict[WordSet, tuple[str, ...]] = {
     "test": ("cone", "cube", "can", "sphere"),
     "estimation": ("frustum", "prism", "pyramid", "torus"),
 }
-COLOURS: dict[WordSet, tuple[str, ...]] = {
+COLORS: dict[WordSet, tuple[str, ...]] = {
     "test": ("blue", "cyan", "green", "purple", "red", "yellow"),
     "estimation": ("azure", "brown", "gold", "lime", "orange", "pink"),
 }
@@ -34,4 +34,4 @@ RGB: dict[str, tuple[int, int, int]] = {
     "azure": (92, 164, 197), "brown": (155, 114, 83), "gold": (196, 180, 90),
     "lime": (140, 160, 11), "orange": (193, 123, 31), "pink": (206, 86, 163),
 }  # fmt: skip
-"""Median sRGB of the things of each colour in the released images, 0 to 255."""
+"""Median sRGB of the things of each color in the released images, 0 to 255."""

@@ -16,7 +16,7 @@ from bindscope.scenes.solids.portraits import Material, Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
 from bindscope.scenes.sprite_palette import (
     BODIES,
-    COLOURS,
+    COLORS,
     REGIONS,
     RGB,
     SHAPES,
@@ -26,9 +26,9 @@ from bindscope.scenes.sprite_palette import (
 )
 
 SAMPLES = 6  # rays along a side of a pixel
-JITTER = 0.1  # share by which colours and brightness vary
+JITTER = 0.1  # share by which colors and brightness vary
 SHIFT = 1  # pixels by which sprites move
-_NUMBERS = 6  # of an object's jitter: three colours, brightness, two of its place
+_NUMBERS = 6  # of an object's jitter: three colors, brightness, two of its place
 
 
 def sprite(shape: str, material: Material = "rubber", scale: float = 1.0) -> Portrait:
@@ -38,18 +38,18 @@ def sprite(shape: str, material: Material = "rubber", scale: float = 1.0) -> Por
 
 
 def tinted(
-    colours: NDArray[np.float64], own: NDArray[np.floating], all_three: NDArray[np.floating]
+    colors: NDArray[np.float64], own: NDArray[np.floating], all_three: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """Return linear colours that vary by `JITTER`.
+    """Return linear colors that vary by `JITTER`.
 
     Parameters
     ----------
-    colours
+    colors
         sRGB from 0 to 255, (..., 3).
     own, all_three
-        From -1 to 1: of each colour (..., 3), and of brightness (..., 1).
+        From -1 to 1: of each color (..., 3), and of brightness (..., 1).
     """
-    varied = colours * (1 + JITTER * own) * (1 + JITTER * all_three)
+    varied = colors * (1 + JITTER * own) * (1 + JITTER * all_three)
     return from_srgb(np.minimum(varied, 255.0))
 
 
@@ -65,28 +65,28 @@ def render(
     counts = np.bincount(scene, minlength=n)
     rank = np.arange(len(scene)) - np.repeat(np.cumsum(counts) - counts, counts)
     cells[scene, rank] = cell
-    colour, shape = np.divmod(np.maximum(cells, 0), dataset.space.groups[1].size)
+    color, shape = np.divmod(np.maximum(cells, 0), dataset.space.groups[1].size)
     words = RandomWords(dataset.seed, split, start)
     slots = words.at((ORDER,), 0, n, SIDE * SIDE).argsort(axis=1, kind="stable")
     sprites = [sprite(name) for name in SHAPES[config.words]]
     faces = [[sprites[shape[row, j]] for j in range(counts[row])] for row in range(n)]
     corners = np.array([in_middle(region, (SLOT_PX - 2 * SHIFT,) * 2) for region in REGIONS])
-    palette = np.array([RGB[name] for name in COLOURS[config.words]], np.float64)
-    moved, tint = _jittered(palette[colour], words, config.jitter)
+    palette = np.array([RGB[name] for name in COLORS[config.words]], np.float64)
+    moved, tint = _jittered(palette[color], words, config.jitter)
     drawn = paint(np.ones((SIZE_PX, SIZE_PX, 3)), faces, corners[slots[:, :largest]] + moved, tint)
     return {"images": drawn.images, "masks": drawn.masks, "boxes": drawn.boxes, "cells": cells}
 
 
 def _jittered(
-    colours: NDArray[np.float64], words: RandomWords, jitter: bool
+    colors: NDArray[np.float64], words: RandomWords, jitter: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the shift in pixels (n, M, 2) and the linear colour (n, M, 3) of every object."""
-    n, largest = colours.shape[:2]
+    """Return the shift in pixels (n, M, 2) and the linear color (n, M, 3) of every object."""
+    n, largest = colors.shape[:2]
     if not jitter:
-        return np.zeros((n, largest, 2), np.int64), from_srgb(colours)
+        return np.zeros((n, largest, 2), np.int64), from_srgb(colors)
     drawn = words.at((JITTER_WORDS,), 0, n, largest * _NUMBERS) >> np.uint64(11)
     numbers = np.asarray(drawn * 2.0**-53, np.float64)  # uniform from 0 to 1
     numbers = numbers.reshape(n, largest, _NUMBERS)
     signed = 2 * numbers - 1
     moved = np.floor(numbers[..., 4:] * (2 * SHIFT + 1)).astype(np.int64) - SHIFT
-    return moved, tinted(colours, signed[..., :3], signed[..., 3:4])
+    return moved, tinted(colors, signed[..., :3], signed[..., 3:4])

@@ -12,7 +12,7 @@ from bindscope.config.slots import Clevr2dRenderer
 from bindscope.config.solids import SolidsRenderer
 from bindscope.config.sprites import SpritesRenderer
 from bindscope.scenes import clevr_2d_palette, sprite_palette
-from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.palette import COLORS, SHAPES
 from bindscope.scenes.pug_spare_values import VALUES as PUG_SPARE
 from bindscope.scenes.solids.values import VALUES, group_values
 
@@ -50,11 +50,11 @@ def _values(dataset: SceneDistribution, i: int, group: Group) -> list[str]:
         return list(PUG_SPARE[group.name])
     palette: tuple[str, ...] = ()
     if isinstance(render, FAST):
-        palette = (tuple(COLOURS), SHAPES)[i]
+        palette = (tuple(COLORS), SHAPES)[i]
     elif isinstance(render, Clevr2dRenderer):
-        palette = (tuple(clevr_2d_palette.COLOURS), clevr_2d_palette.SHAPES)[i]
+        palette = (tuple(clevr_2d_palette.COLORS), clevr_2d_palette.SHAPES)[i]
     elif isinstance(render, SpritesRenderer):
-        palette = (sprite_palette.COLOURS, sprite_palette.SHAPES)[i][render.words]
+        palette = (sprite_palette.COLORS, sprite_palette.SHAPES)[i][render.words]
     if group.size <= len(palette):
         return list(palette[: group.size])
     return [str(value) for value in range(group.size)]

@@ -29,7 +29,7 @@ class Background:
         uint8 (n, H, W): twice the id of the stuff, plus the bit of its pattern.
     kinds
         int (n, R): which stuff each region is, its place in `looks.STUFF`.
-    colours
+    colors
         uint8 (n, R, 2, 3): of the two bits of each region.
     unlabelled
         uint8 (2, 3): of the two bits of what has no label.
@@ -37,7 +37,7 @@ class Background:
 
     ink: UInt8
     kinds: NDArray[np.intp]
-    colours: UInt8
+    colors: UInt8
     unlabelled: UInt8
 
 

@@ -44,8 +44,8 @@ class Things:
         int (n, T): number of its outline in `Stamps`.
     texture
         int (n, T): number of its texture in `looks.texture_pairs`.
-    colour
-        int (n, T): colour of the palette.
+    color
+        int (n, T): color of the palette.
     corner
         int (n, T, 2): x and y of its canvas in the image; may be outside.
     order
@@ -59,7 +59,7 @@ class Things:
     cell: Ints
     stamp: Ints
     texture: Ints
-    colour: Ints
+    color: Ints
     corner: Ints
     order: Ints
     copy_of: Ints
@@ -80,8 +80,8 @@ class Composer:
         How scenes are drawn.
     stamps
         Outlines of everything.
-    n_colours
-        How many of the palette's colours are used.
+    n_colors
+        How many of the palette's colors are used.
     words
         Random words of the scenes.
     where
@@ -92,12 +92,12 @@ class Composer:
         self,
         config: ClutterRenderer,
         stamps: Stamps,
-        n_colours: int,
+        n_colors: int,
         words: RandomWords,
         where: str,
     ) -> None:
         self.config, self.stamps, self.words, self.where = config, stamps, words, where
-        self.n_colours = n_colours
+        self.n_colors = n_colors
         self.sizes = np.array(sizes_of(config))
 
     def compose(self, cells: Ints) -> Things:
@@ -116,9 +116,9 @@ class Composer:
         # Columns: the objects, the copy, the bar.
         cell = _widened(cells, _taken(cells, original), -1)
         stamp = _widened(stamp, _taken(stamp, original), self._bar(_taken(size, barred)))
-        bar_colour = self._numbers(BAR_LOOK, n, 2, self.n_colours)[:, 1]
-        colour = _widened(cell[:, :most] // self.stamps.n_shapes,
-                          _taken(cells, original) // self.stamps.n_shapes, bar_colour)  # fmt: skip
+        bar_color = self._numbers(BAR_LOOK, n, 2, self.n_colors)[:, 1]
+        color = _widened(cell[:, :most] // self.stamps.n_shapes,
+                          _taken(cells, original) // self.stamps.n_shapes, bar_color)  # fmt: skip
         texture = _widened(texture, _taken(texture, original), 0)
 
         corner = np.zeros((n, most + 2, 2), np.intp)
@@ -128,7 +128,7 @@ class Composer:
         self._copy(corner, stamp, original, copied, barred, crossed)
         there = np.concatenate([there, copied[:, None], crossed[:, None]], axis=1)
         rank = self._ranks(there, original, copied, barred, crossed)
-        return self._ordered(there, original, cell, stamp, texture, colour, corner, rank)
+        return self._ordered(there, original, cell, stamp, texture, color, corner, rank)
 
     def _numbers(self, stream: int, n: int, per_scene: int, below: int) -> Ints:
         """Return uniform numbers in 0 .. below - 1, int (n, per_scene)."""
@@ -285,7 +285,7 @@ class Composer:
         return np.where(there, keys | (above << np.uint64(60)), _NEVER)
 
     def _ordered(
-        self, there: Bools, original: Ints, cell: Ints, stamp: Ints, texture: Ints, colour: Ints,
+        self, there: Bools, original: Ints, cell: Ints, stamp: Ints, texture: Ints, color: Ints,
         corner: Ints, rank: Words,
     ) -> Things:  # fmt: skip
         """Give things their ids: by their cell, a copy behind its original, then the bar."""
@@ -306,7 +306,7 @@ class Composer:
         copy_of[scene, column], copy_of[scene, column - 1] = column, column + 1
         order = np.argsort(np.take_along_axis(rank, by_id, axis=1), axis=1, kind="stable")
         return Things(
-            cells, dealt(stamp, 0), dealt(texture, 0), dealt(colour, 0),
+            cells, dealt(stamp, 0), dealt(texture, 0), dealt(color, 0),
             np.take_along_axis(corner, by_id[:, :, None], axis=1), order, copy_of, count,
         )  # fmt: skip
 

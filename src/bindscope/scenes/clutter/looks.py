@@ -1,8 +1,8 @@
-"""What things and stuff look like: stamps, textures, colours.
+"""What things and stuff look like: stamps, textures, colors.
 
 A stamp is the outline of a thing in the middle of a square canvas, the same for all. A texture is a
 bit per pixel of that canvas, so that two things of one look are the same pixel by pixel: where it
-is 1 the colour is darker.
+is 1 the color is darker.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bindscope.config.clutter import ClutterRenderer
 from bindscope.scenes.shapes import coverage
 
 TEXTURES = ("plain", "stripes", "dots", "checks")
-DARKER = 0.45  # a texture's dark parts over the object's colour
+DARKER = 0.45  # a texture's dark parts over the object's color
 OVERHANG = 4  # pixels that a bar sticks out on both sides of what it hides
 
 Bits = NDArray[np.uint8]
 Ints = NDArray[np.intp]
 
-# Stuff: pattern, and the colours of its bits 0 and 1. Paler than the palette's objects.
+# Stuff: pattern, and the colors of its bits 0 and 1. Paler than the palette's objects.
 STUFF: tuple[tuple[str, tuple[int, int, int], tuple[int, int, int]], ...] = (
     ("rows", (196, 214, 186), (166, 190, 156)),
     ("bricks", (222, 196, 178), (240, 224, 212)),

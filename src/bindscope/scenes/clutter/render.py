@@ -1,7 +1,7 @@
 """Images and labels of cluttered scenes, painted from the back to the front.
 
 What is painted is one number per pixel, twice the id of what is seen plus the bit of its texture;
-the masks are half of it, and the images follow from a table of colours per scene.
+the masks are half of it, and the images follow from a table of colors per scene.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bindscope.core.splits import SplitName
 from bindscope.scenes.clutter.background import Background, add_background
 from bindscope.scenes.clutter.layout import Composer, Things
 from bindscope.scenes.clutter.looks import DARKER, Stamps, sizes_of, stamps, texture_pairs
-from bindscope.scenes.palette import COLOURS
+from bindscope.scenes.palette import COLORS
 from bindscope.scenes.placement import RandomWords
 from bindscope.scenes.shapes import palette_sizes
 
@@ -54,7 +54,7 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
     """
     config = dataset.render
     assert isinstance(config, ClutterRenderer)
-    n_colours, n_shapes = palette_sizes(dataset, min(sizes_of(config)))
+    n_colors, n_shapes = palette_sizes(dataset, min(sizes_of(config)))
     most = largest_scene(dataset.space)
     if most + 2 + config.stuff > MOST:
         raise ConfigError(
@@ -66,12 +66,12 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
     found = stamps(sizes_of(config), n_shapes, config.occluder_px)
     words = RandomWords(dataset.seed, split, start)
     cells = cells_in_order(type_counts_of(dataset, split, start, objects), most)
-    things = Composer(config, found, n_colours, words, where).compose(cells)
+    things = Composer(config, found, n_colors, words, where).compose(cells)
     background = add_background(config, words, things.count)
     ink = _paint(config.size_px, found, things, background.ink)
     masks = ink >> np.uint8(1)
     return {
-        "images": _coloured(ink, _colours(config, things, background)),
+        "images": _colored(ink, _colors(config, things, background)),
         "masks": masks,
         **_labels(config, found, things, background, masks),
     }
@@ -96,25 +96,25 @@ def _paint(size: int, found: Stamps, things: Things, background: UInt8) -> UInt8
     return np.ascontiguousarray(ink[:, margin : margin + size, margin : margin + size])
 
 
-def _colours(config: ClutterRenderer, things: Things, background: Background) -> UInt8:
-    """Return the colours of every number that can be painted, uint8 (n, 2 ids, 3)."""
+def _colors(config: ClutterRenderer, things: Things, background: Background) -> UInt8:
+    """Return the colors of every number that can be painted, uint8 (n, 2 ids, 3)."""
     n, width = things.cell.shape
-    palette = np.array(list(COLOURS.values()), float)
+    palette = np.array(list(COLORS.values()), float)
     both = np.rint(np.stack([palette, palette * DARKER], axis=1)).astype(np.uint8)
-    colours = np.zeros((n, 1 + width + config.stuff, 2, 3), np.uint8)
-    colours[:, 0] = background.unlabelled
-    colours[:, 1 : 1 + width] = both[things.colour]
+    colors = np.zeros((n, 1 + width + config.stuff, 2, 3), np.uint8)
+    colors[:, 0] = background.unlabelled
+    colors[:, 1 : 1 + width] = both[things.color]
     rows = np.arange(n)
     for region in range(config.stuff):
-        colours[rows, things.count + 1 + region] = background.colours[:, region]
-    return colours.reshape(n, 2 * colours.shape[1], 3)
+        colors[rows, things.count + 1 + region] = background.colors[:, region]
+    return colors.reshape(n, 2 * colors.shape[1], 3)
 
 
-def _coloured(ink: UInt8, colours: UInt8) -> UInt8:
-    """Look up the colours of all pixels, uint8 (n, H, W, 3)."""
+def _colored(ink: UInt8, colors: UInt8) -> UInt8:
+    """Look up the colors of all pixels, uint8 (n, H, W, 3)."""
     # Four bytes at once: several times faster than three by three.
-    packed = np.zeros((*colours.shape[:2], 4), np.uint8)
-    packed[..., :3] = colours
+    packed = np.zeros((*colors.shape[:2], 4), np.uint8)
+    packed[..., :3] = colors
     table = packed.view(np.uint32)[..., 0]
     seen = table[np.arange(len(ink))[:, None, None], ink]
     return np.ascontiguousarray(seen.view(np.uint8).reshape(*ink.shape, 4)[..., :3])

@@ -49,7 +49,7 @@ def paint(
     corners
         Row and column where each portrait begins, (n, k, 2); what is outside is cut off.
     tint
-        Linear colour of each solid, (n, k, 3).
+        Linear color of each solid, (n, k, 3).
     """
     size, (n, k) = len(ground), tint.shape[:2]
     images = np.repeat(to_srgb(ground)[None], n, axis=0)

@@ -1,4 +1,4 @@
-"""One solid alone in parallel projection: what its pixels show, apart from its colour.
+"""One solid alone in parallel projection: what its pixels show, apart from its color.
 
 In parallel projection a solid looks the same wherever it stands, so one portrait serves every place
 in an image, and an image is put together in milliseconds. Light: a sun from the
@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 class Portrait:
     """What a solid does to the light of the pixels around it; light is linear, 1 = white.
 
-    A pixel is ``(1 - covered) * (1 - shadow) * ground + body * colour + shine``.
+    A pixel is ``(1 - covered) * (1 - shadow) * ground + body * color + shine``.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Portrait:
         `margin` more on every side.
     body
         Light of a solid of reflectance 1. Where it is covered whole the median is 1, so the median
-        of a solid's pixels is its colour whatever its shape and material.
+        of a solid's pixels is its color whatever its shape and material.
     shine
-        Light that has the lamp's colour whatever the solid's.
+        Light that has the lamp's color whatever the solid's.
     shadow
         Share of the ground's light that it takes.
     margin
@@ -172,7 +172,7 @@ def _shadow(solid: Solid, sun: Floats, rows: Floats, columns: Floats) -> Floats:
 def _reflected(
     material: str, sun: Floats, normals: Floats, forward: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the light that leaves a surface: what its colour tints, and what it does not."""
+    """Return the light that leaves a surface: what its color tints, and what it does not."""
     lit = np.maximum(normals @ sun, 0.0)
     sky = SKY * (0.6 + 0.4 * normals[:, 2])
     half = (sun - forward) / np.linalg.norm(sun - forward)

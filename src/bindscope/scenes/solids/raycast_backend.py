@@ -67,7 +67,7 @@ def _shade(scene: Scene, points: Floats, ids: NDArray[np.uint8], rays: Floats) -
     gloss = np.array([(0.0, 1.0), *(GLOSS[s.material] for s in scene.objects)])[ids]
     metal = np.array([False, *(s.material == "metal" for s in scene.objects)])[ids]
     diffuse = np.where(metal[:, None], 0.0, albedo)
-    mirror = np.where(metal[:, None], albedo, 1.0)  # rubber's highlights have the lamps' colour
+    mirror = np.where(metal[:, None], albedo, 1.0)  # rubber's highlights have the lamps' color
     light = diffuse * _ambient(normals)[:, None]
     for lamp in scene.lights:
         towards, irradiance = _arriving(lamp, points, normals)

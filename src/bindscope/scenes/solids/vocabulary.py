@@ -1,4 +1,4 @@
-"""CLEVR's colours and sizes, and which object a cell of an object code stands for.
+"""CLEVR's colors and sizes, and which object a cell of an object code stands for.
 
 Source: CLEVR (arXiv 1612.06890), the dataset's properties.
 """
@@ -13,7 +13,7 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.config.solids import SolidsRenderer
 from bindscope.scenes.solids.values import VALUES, group_values
 
-COLOURS: dict[str, tuple[int, int, int]] = {
+COLORS: dict[str, tuple[int, int, int]] = {
     "gray": (87, 87, 87),
     "red": (173, 35, 35),
     "blue": (42, 75, 215),

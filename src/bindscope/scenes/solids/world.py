@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.scenes.solids.description import Light
-from bindscope.scenes.solids.vocabulary import COLOURS
+from bindscope.scenes.solids.vocabulary import COLORS
 
 GROUND = 0.5  # reflectance
 SKY = 0.35  # radiance from everywhere, also seen behind the ground's edge
@@ -21,11 +21,11 @@ LAMPS = (
 
 
 def reflectance(color: str) -> list[float]:
-    """Return the reflectance of a colour, red, green and blue.
+    """Return the reflectance of a color, red, green and blue.
 
     CLEVR hands its sRGB numbers to Blender as linear reflectances; so do we.
     """
-    return [value / 255 for value in COLOURS[color]]
+    return [value / 255 for value in COLORS[color]]
 
 
 def to_srgb(light: NDArray[np.floating]) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Pictures of the synthetic release: things of one shape and colour on a pale background."""
+"""Pictures of the synthetic release: things of one shape and color on a pale background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bindscope.scenes.palette import COLOURS, SHAPES
+from bindscope.scenes.palette import COLORS, SHAPES
 from bindscope.scenes.shapes import coverage
 
 # The most different ones first; the names are an annotator's.
@@ -16,14 +16,14 @@ KINDS = {
     "ball": "circle", "box": "square", "tent": "triangle", "star": "star", "cross": "cross",
     "kite": "diamond", "house": "pentagon", "nut": "hexagon",
 }  # fmt: skip
-COLORS = ("red", "blue", "green", "yellow", "purple", "orange", "gray")
+COLOR_NAMES = ("red", "blue", "green", "yellow", "purple", "orange", "gray")
 
 CELLS = 3  # things stand in the cells of a 3 x 3 grid, so that none hides another
 LARGE, SMALL = 0.95, 0.7  # side of a thing over that of its cell
-SHADES = (0.65, 1.0, 1.3)  # brightness of a dark, plain and light colour
+SHADES = (0.65, 1.0, 1.3)  # brightness of a dark, plain and light color
 _ANTIALIAS = 2
 _NOISE = 5.0  # standard deviation of the ground, of 255
-_EDGE = 60.0  # grey of the rim of a thing without colour
+_EDGE = 60.0  # grey of the rim of a thing without color
 _PALE = 0.6  # share of white in every second stripe
 
 Pixels = npt.NDArray[np.uint8]
@@ -36,7 +36,7 @@ class Thing(NamedTuple):
     Attributes
     ----------
     kind, color
-        Indices into `KINDS` and `COLORS`; -1 is no colour: a glass thing, of which one sees the
+        Indices into `KINDS` and `COLOR_NAMES`; -1 is no color: a glass thing, of which one sees the
         rim.
     large, striped
         How it looks; glass has no stripes.
@@ -102,9 +102,9 @@ def _covered(kind: int, side: int) -> Floats:
 
 
 def _ink(thing: Thing) -> Floats:
-    """Colour of every pixel of a thing's box, float64 (side, side or 1, 3)."""
-    colour = np.array(COLOURS[COLORS[thing.color]], float)
-    ink: Floats = np.clip(colour * SHADES[thing.shade], 0, 255)
+    """Color of every pixel of a thing's box, float64 (side, side or 1, 3)."""
+    color = np.array(COLORS[COLOR_NAMES[thing.color]], float)
+    ink: Floats = np.clip(color * SHADES[thing.shade], 0, 255)
     if not thing.striped:
         return ink[None, None]
     width = max(thing.side // 6, 2)

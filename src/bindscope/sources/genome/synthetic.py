@@ -23,7 +23,7 @@ from PIL import Image
 from bindscope.config.genome import SyntheticRelease
 from bindscope.core.files import write_atomic
 from bindscope.core.progress import Progress
-from bindscope.sources.genome.pictures import CELLS, COLORS, KINDS, SHADES, Thing, paint, sides
+from bindscope.sources.genome.pictures import CELLS, COLOR_NAMES, KINDS, SHADES, Thing, paint, sides
 from bindscope.sources.genome.vocabulary import COLOR_WORDS
 
 # Other words for the things; object_alias.txt says that they are.
@@ -36,11 +36,11 @@ ATTRIBUTE_ALIASES = "striped,stripy,with stripes\n"
 
 IN_COCO = 0.85  # share of the pictures
 OTHER_WORD = 0.25  # share of words that are a synonym
-SHADE_NAMED = 0.5  # share of dark and light colours whose shade is in the annotation
+SHADE_NAMED = 0.5  # share of dark and light colors whose shade is in the annotation
 TWICE = 0.04  # share of things that are annotated twice
 MERGED = 0.03  # share of things whose attributes stand under a number merged into theirs
 RARE_SHARE = 0.15  # share of pictures in which something rare is named
-FAVOURITE = 3.0  # how much likelier a kind's favourite colour is than another
+FAVOURITE = 3.0  # how much likelier a kind's favourite color is than another
 HALF = 0.5
 
 _QUALITY = 92
@@ -55,7 +55,7 @@ class CodeDistribution(NamedTuple):
     numbers
         How many objects a scene has, each number equally likely.
     categories, values
-        Their names; the last value is no colour.
+        Their names; the last value is no color.
     shares
         float64 (C, V), adds up to 1: the probability of each category and value as annotated.
     """
@@ -67,9 +67,9 @@ class CodeDistribution(NamedTuple):
 
 
 def code_distribution(config: SyntheticRelease) -> CodeDistribution:
-    """Return the distribution of category and colour in the annotations.
+    """Return the distribution of category and color in the annotations.
 
-    Rarer kinds come later; every kind has a favourite colour. A thing has no colour because it is
+    Rarer kinds come later; every kind has a favourite color. A thing has no color because it is
     of glass, or because the annotation has no attribute (`unannotated`).
     """
     shares = _shown(config) * (1.0 - config.unannotated)
@@ -77,14 +77,14 @@ def code_distribution(config: SyntheticRelease) -> CodeDistribution:
     return CodeDistribution(
         numbers=tuple(range(2, config.max_objects + 1)),
         categories=tuple(KINDS)[: config.n_categories],
-        values=(*COLORS[: config.n_colors], "no_color"),
+        values=(*COLOR_NAMES[: config.n_colors], "no_color"),
         shares=shares,
     )
 
 
 @cache
 def _shown(config: SyntheticRelease) -> npt.NDArray[np.float64]:
-    """Probability of each kind and colour (the last is none) in the pictures, (C, V); read-only."""
+    """Probability of each kind and color (the last is none) in the pictures, (C, V); read-only."""
     kinds = np.arange(config.n_categories)
     colors = np.ones((config.n_categories, config.n_colors + 1))
     colors[kinds, kinds % config.n_colors] = FAVOURITE
@@ -214,7 +214,7 @@ def _attributes(thing: Thing, random: np.random.Generator) -> list[str]:
     """Return the annotated attributes of a thing, in an annotator's words and a random order."""
     attributes = []
     if thing.color >= 0:
-        color = _word(COLORS[thing.color], COLOR_WORDS, random)
+        color = _word(COLOR_NAMES[thing.color], COLOR_WORDS, random)
         shade = ("dark ", "", "light ")[thing.shade] if random.random() < SHADE_NAMED else ""
         attributes.append(shade + color)
     if thing.large:

@@ -1,4 +1,4 @@
-"""Annotators' words, and the categories, colours and attributes that they mean."""
+"""Annotators' words, and the categories, colors and attributes that they mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bindscope.core.errors import InputError
 Aliases = Mapping[str, str]
 Synonyms = Mapping[str, tuple[str, ...]]
 
-# The eleven basic colour terms of English (Berlin and Kay 1969), and common words for them.
+# The eleven basic color terms of English (Berlin and Kay 1969), and common words for them.
 COLOR_WORDS: Synonyms = {
     "black": ("ebony",),
     "white": ("ivory", "off white"),
@@ -28,7 +28,7 @@ COLOR_WORDS: Synonyms = {
     "purple": ("violet", "lavender", "lilac"),
     "gray": ("grey", "silver"),
 }
-# Words that leave a colour what it is.
+# Words that leave a color what it is.
 SHADES = frozenset({
     "light", "dark", "bright", "pale", "deep", "medium", "dull", "faded", "vivid", "shiny", "solid",
     "mostly", "partly", "colored", "blackish", "whitish", "reddish", "greenish", "yellowish",
@@ -130,9 +130,9 @@ def parts(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def colors_of(text: str) -> tuple[str, ...]:
-    """Return the basic colour terms that an attribute names, in its order.
+    """Return the basic color terms that an attribute names, in its order.
 
-    Shades are left out ("dark blue" is blue); anything else before or after a colour makes the
+    Shades are left out ("dark blue" is blue); anything else before or after a color makes the
     attribute another one ("red haired" is none).
     """
     return tuple(color for piece in parts(text) if (color := _color(piece)))

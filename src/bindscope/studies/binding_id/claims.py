@@ -26,7 +26,7 @@ NO_EFFECT = 0.05
 CARRIES = 0.05
 TIES = {
     "slot": "by the slot of the thing, which its item points to",
-    "colour": "by color: between image and text by the color of the thing",
+    "color": "by color: between image and text by the color of the thing",
     "content": "by content: the item took over what is seen of its thing",
     "order": "by position: the n-th thing goes with the n-th item",
 }

@@ -35,7 +35,7 @@ class ShapesTask(Model):
         description="Which thing the text mentions first: that of the first slot, as published, "
         "or any.",
     )
-    shared: Literal["none", "shape", "colour", "both"] = Field(
+    shared: Literal["none", "shape", "color", "both"] = Field(
         "none", description="What all things of a scene have in common."
     )
     told_by: Literal["material", "size", "slot"] = Field(
@@ -43,7 +43,7 @@ class ShapesTask(Model):
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
-        200, description="Scenes of other shapes, colours and items that mean differences are of."
+        200, description="Scenes of other shapes, colors and items that mean differences are of."
     )
     seed: NonNegativeInt = Field(0, description="Of the scenes.")
 
@@ -52,12 +52,12 @@ class Shares(Model):
     """Which share of its questions an oracle of several mechanisms answers by which."""
 
     slot: float = Field(0.0, ge=0, le=1, description="By the slot's ID.")
-    colour: float = Field(0.0, ge=0, le=1, description="By the colour.")
+    color: float = Field(0.0, ge=0, le=1, description="By the color.")
     gather: float = Field(0.0, ge=0, le=1, description="By all that is seen of the thing.")
 
     @model_validator(mode="after")
     def _sum(self) -> Self:
-        if (total := self.slot + self.colour + self.gather) > 1 + 1e-9:
+        if (total := self.slot + self.color + self.gather) > 1 + 1e-9:
             raise ValueError(f"they are {total:g} together; give at most 1, the rest is by nothing")
         return self
 
@@ -66,8 +66,8 @@ class Oracle(Model):
     """A model of known mechanism, which says whether the experiments can tell it."""
 
     name: Slug = Field(description="Stands in results where a model's name does.")
-    mechanism: Literal["slot", "colour", "gather", "order", "none", "mixed"] = Field(
-        description="What ties an item to its thing: the slot's ID, the colour, all that is seen, "
+    mechanism: Literal["slot", "color", "gather", "order", "none", "mixed"] = Field(
+        description="What ties an item to its thing: the slot's ID, the color, all that is seen, "
         "position alone, nothing, or by turns several (`shares`)."
     )
     shares: Shares | None = Field(
@@ -283,7 +283,7 @@ def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iter
     for task in (tasks[name] for name in suite.tasks):
         if task.shared != "none":
             yield (
-                f"{where}.experiments: `mixture` needs things that differ in shape and colour, and "
+                f"{where}.experiments: `mixture` needs things that differ in shape and color, and "
                 f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
             )
         elif task.things not in (3, 4):

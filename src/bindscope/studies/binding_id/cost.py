@@ -14,7 +14,7 @@ from bindscope.graph.towers import settings
 
 Content = Mapping[str, Any]
 
-_GROUPS = 3  # things, colours, items
+_GROUPS = 3  # things, colors, items
 # Width and layers of language models by the number of their parameters in a name.
 _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
 _IMAGE_TOKENS = 2900  # of the views of one image

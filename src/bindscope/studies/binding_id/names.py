@@ -11,7 +11,7 @@ ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
 """What kind of model it is; numbers of an oracle or a toy say nothing about a real model, an
 `interchange_toy` was trained to bind by slot, and what a local folder holds is not known here."""
 
-ACCOUNTS = ("slot", "colour", "content", "order")
+ACCOUNTS = ("slot", "color", "content", "order")
 """Accounts of binding: what ties an item to its thing."""
 
 MIXED = ACCOUNTS[:3]
@@ -20,8 +20,8 @@ PARTS = (*MIXED, "guess")
 DISAGREEING = "disagreeing"
 """All conditions in which not all accounts predict the same: those that shares are fitted to."""
 AGREEMENTS = (
-    "all agree", "all differ", "slot and colour agree", "slot and content agree",
-    "colour and content agree",
+    "all agree", "all differ", "slot and color agree", "slot and content agree",
+    "color and content agree",
 )  # fmt: skip
 WIDTHS = (0.0, 0.4, 0.5, 0.6, 0.75, 1.0)
 """Widths that are tried for slots, in places of the text. At 0.4 a neighbour has 4 % of the place

@@ -29,7 +29,7 @@ Engines = Callable[[int], Sequence[Any]]
 _SCHEMAS = {"rows": BINDING_ID_SCHEMA, "mixture": MIXTURE_SCHEMA}
 _ACCOUNTS = tuple(f"account-{name}" for name in TIES)
 _KEYS = ("keys-objects", "keys-items", "keys-colors")
-_MIXTURES = ("mixture-slot", "mixture-colour", "mixture-content")
+_MIXTURES = ("mixture-slot", "mixture-color", "mixture-content")
 _SIZE = {"shared": "shape", "told_by": "size"}
 _THREE = {"layout": "sprites", "things": 3, "order": "independent"}
 
@@ -143,21 +143,21 @@ CASES: tuple[Case, ...] = (
           ["mean-objects", "mean-items"], _NULLS, levels=["slot"]),
     # Accounts of binding.
     _binds("slot by shape", "slot", _oracle("slot")),
-    _binds("color by shape", "colour", _oracle("colour")),
+    _binds("color by shape", "color", _oracle("color")),
     _binds("content by shape", "content", _oracle("gather")),
     _binds("order by shape", "order", _oracle("order")),
     _binds("slot by size", "slot", _oracle("slot"), _SIZE),
     _binds("content by size", "content", _oracle("gather"), _SIZE),
     _binds("no binding by shape", "", _oracle("none")),
     _binds("turns, slot 60 %, content 40 %", "", _mixed(0.6, "gather")),
-    _binds("turns, slot 70 %, color 30 %", "", _mixed(0.7, "colour")),
+    _binds("turns, slot 70 %, color 30 %", "", _mixed(0.7, "color")),
     _binds("blend, slot 70 %, content 30 %", "", _mixed(0.7, "gather", blend=True)),
-    _binds("blend, color 60 %, slot 40 %", "", _mixed(0.4, "colour", blend=True)),
+    _binds("blend, color 60 %, slot 40 %", "", _mixed(0.4, "color", blend=True)),
     _binds("slot in three training seeds", "slot",
            lambda seed: [Oracle("slot", seed=seed + i) for i in range(3)]),
     _binds("slot in two of three training seeds", "",
            lambda seed: [Oracle("slot", seed=seed), Oracle("slot", seed=seed + 1),
-                         Oracle("colour", seed=seed + 2)]),
+                         Oracle("color", seed=seed + 2)]),
     # Views, subspaces, mixtures.
     _case("slot in the first view only", _oracle("slot", only_view=0), ["tokens"], 50,
           ["first-view"]),
@@ -175,11 +175,11 @@ CASES: tuple[Case, ...] = (
               [claim for claim in _MIXTURES if claim not in genuine], _THREE)
         for name, engine, genuine in (
             ("slot", _oracle("slot"), ["mixture-slot"]),
-            ("color", _oracle("colour"), ["mixture-colour"]),
+            ("color", _oracle("color"), ["mixture-color"]),
             ("content", _oracle("gather"), ["mixture-content"]),
             ("turns, slot 70 %", _mixed(0.7, "gather"), []),
             ("blend, slot 70 %", _mixed(0.7, "gather", blend=True), []),
-            ("blend, slot 60 %", _mixed(0.6, "colour", blend=True), []),
+            ("blend, slot 60 %", _mixed(0.6, "color", blend=True), []),
         )
     ),
 )  # fmt: skip

@@ -42,13 +42,13 @@ _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is pl
                 values=ORIGINS)  # fmt: skip
 _NAMED_BY = label("named_by", "The attribute by which questions name a thing; `words`: a record's "
                   "own question.", "`studies.binding_id.tasks.prompts`",
-                  values=("shape", "colour", "material", "size", "slot", "words"))  # fmt: skip
+                  values=("shape", "color", "material", "size", "slot", "words"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
           "one of the source; `all`: those that the account of "
           "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
-          "source; `expected`: what the account of slots expects; `slot`, `colour`, `content`, "
+          "source; `expected`: what the account of slots expects; `slot`, `color`, `content`, "
           "`order`: what this account predicts, over the rows for which it predicts an item.",
           _TRIALS),
     count("expected", "", "1 where the account of slots expects this answer to this question.",
@@ -88,7 +88,7 @@ def _inside(name: str) -> Rule:
 _INTERVENTION = (
     *_NAMES,
     label("experiment", "What was done.", _TRIALS, values=(*EXPERIMENTS, "records")),
-    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colours; `O0` "
+    label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colors; `O0` "
           "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
           "subspace, or all but these; `anew`: the context after the edit was computed again; "
           "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
@@ -203,7 +203,7 @@ MIXTURE_SCHEMA = TableSchema(
 
 _VECTOR = (
     *_NAMES,
-    label("group", "Group of tokens.", _VECTORS, values=("object", "item", "colour")),
+    label("group", "Group of tokens.", _VECTORS, values=("object", "item", "color")),
     label("levels", "Difference of two roles, or of two slots.", _VECTORS,
           values=("role", "slot")),
     count("layer", "", "Decoder layer whose input it is added to.", _VECTORS),
@@ -218,8 +218,8 @@ _HEAD = (
     *_NAMES,
     label("layer", "Decoder layer, from 0; `all`.", _HEADS),
     label("head", "Head of attention of the layer, from 0; `all` of them together.", _HEADS),
-    label("group", "What is hidden from it, and looked at: tokens of all things, items or colours.",
-          _HEADS, values=("object", "item", "colour")),
+    label("group", "What is hidden from it, and looked at: tokens of all things, items or colors.",
+          _HEADS, values=("object", "item", "color")),
 )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 Row = dict[str, Any]
 Doubles = NDArray[np.float64]
 # Splits share the words of all other attributes.
-_NULL_WORDS: tuple[Attribute, ...] = ("shape", "colour")
+_NULL_WORDS: tuple[Attribute, ...] = ("shape", "color")
 _CHECKED = 4  # rows that are answered in float32, too
 _SAVED_S = 30.0  # between two states on disk
 _ORACLES_READ = 100  # rows at once

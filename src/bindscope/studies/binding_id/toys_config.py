@@ -26,14 +26,14 @@ class ToyTraining(Model):
     naming_until: NonNegativeInt = Field(
         100,
         description="Until this step, image tokens are drawn towards the words for shape and "
-        "colour of the thing that they show, without the language model.",
+        "color of the thing that they show, without the language model.",
     )
     grounding_until: NonNegativeInt = Field(
         200, description="From there until this step, questions are about the image alone."
     )
     copying_until: NonNegativeInt = Field(
         350,
-        description="From there until this step, also about the text alone (colour to item); "
+        description="From there until this step, also about the text alone (color to item); "
         "then about both (shape to item), and interchange training replaces activations.",
     )
     gates: bool = Field(

@@ -14,7 +14,7 @@ KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
 }  # said beside every name  # fmt: skip
-GROUPS = {"object": "objects", "item": "items", "colour": "colours"}
+GROUPS = {"object": "objects", "item": "items", "color": "colors"}
 
 
 def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from pydantic import Field, PositiveFloat, field_validator
 
 from bindscope.config.base import Model, PositiveInt, Slug
 from bindscope.core.registries import resolve
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
+from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
 
 if TYPE_CHECKING:
     from bindscope.studies.binding_information.probes.module import Family
@@ -30,7 +30,7 @@ class Shown(NamedTuple):
         In axes and legends.
     words
         In a sentence, with its article.
-    colour
+    color
         In figures.
     short
         Under a tick, in lines as narrow as they go.
@@ -38,7 +38,7 @@ class Shown(NamedTuple):
 
     name: str
     words: str
-    colour: str
+    color: str
     short: str = ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
+from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
 from bindscope.studies.binding_information.families import ProbeOptions, Shown
 from bindscope.studies.binding_information.registry import options_of
 from bindscope.studies.binding_information.rules import STANDARD_ERRORS
@@ -24,14 +24,14 @@ class PartShown:
         In axes and legends, and after "bits of" in a sentence.
     entropy, information
         How mathematics writes all there is of it, and what a representation says of it.
-    colour
+    color
         In figures.
     """
 
     name: str
     entropy: str
     information: str
-    colour: str
+    color: str
 
 
 _PARTS: Final = {

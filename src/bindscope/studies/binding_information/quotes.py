@@ -40,7 +40,7 @@ class Part(NamedTuple):
     bound, entropy
         Columns: the lower bound on what Z says of it, and all there is; bits per scene.
     shown
-        Its names and its colour.
+        Its names and its color.
     """
 
     bound: str

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY, PALETTE
-from bindscope.figures.facets import Look, coloured, crossed, facets, wrapped
+from bindscope.figures.colors import GREY, PALETTE
+from bindscope.figures.facets import Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
     handle,
@@ -78,10 +78,10 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
         means, look, grid, panel, x=x, y="accuracy", band=0.15, xlim=(0, 1), ylim=_SHARES,
         title=lambda key: f"{key[1]}s of held-out pairs\n{POOLS[key[0]]}",
     )  # fmt: skip
-    dots = coloured(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
+    dots = colored(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
     facets(seeds, dots, grid, panel, x=x, y="accuracy")
-    facets(means, coloured(look, **_FLOOR), grid, panel, x=x, y="floor")
-    facets(means, coloured(look, **_CHANCE), grid, panel, x=x, y="chance")
+    facets(means, colored(look, **_FLOOR), grid, panel, x=x, y="floor")
+    facets(means, colored(look, **_CHANCE), grid, panel, x=x, y="chance")
     grid.label("coverage: fraction of objects in training", "fraction of pairs recognized")
     rivals = [handle(_BAG, color=GREY, **_FLOOR), handle("chance", color=GREY, **_CHANCE)]
     return grid.legend(look, *rivals, per_row=4)
@@ -195,7 +195,7 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     grid = wrapped(EDITS, len(EDITS), (0, 3.0), sharey=True)
     how: dict[str, Any] = {"x": "strength", "by": "name"}
     facets(rows, look, grid, "measure", title=EDITS.__getitem__, ylim=_SHARES, **how)
-    facets(rows, coloured(look, **_FLOOR), grid, "measure", y="floor", **how)
+    facets(rows, colored(look, **_FLOOR), grid, "measure", y="floor", **how)
     grid.label("strength of the edit", "fraction of edits")
     return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
 

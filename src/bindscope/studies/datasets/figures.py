@@ -17,7 +17,7 @@ from PIL import Image
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
-from bindscope.figures.colours import INK, WIDTH_IN
+from bindscope.figures.colors import INK, WIDTH_IN
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure
 from bindscope.sources.metadata import read_about

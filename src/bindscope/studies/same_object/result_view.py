@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.arrays.result import Result, Row, Summary, View, claims_line
-from bindscope.figures.colours import BLUE, GREY
+from bindscope.figures.colors import BLUE, GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect

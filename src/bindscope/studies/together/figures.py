@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import GREY, PALETTE
+from bindscope.figures.colors import GREY, PALETTE
 from bindscope.figures.facets import Look, crossed, facets, stacked, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line

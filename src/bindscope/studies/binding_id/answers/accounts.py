@@ -38,7 +38,7 @@ _MARGIN = 3.0  # nats by which a predicted item is ahead of every other
 # Experiment -> conditions on which accounts disagree.
 DECIDING: dict[str, tuple[str, ...]] = {
     "signatures": (
-        "none", "other shapes", "other colours", "from other slots", "objects exchanged",
+        "none", "other shapes", "other colors", "from other slots", "objects exchanged",
         "items exchanged",
     ),
     "factorizability": ("O all", "I all"),
@@ -46,7 +46,7 @@ DECIDING: dict[str, tuple[str, ...]] = {
     "mean": ("O by slot", "I by slot", "O", "I"),
 }  # fmt: skip
 _MECHANISMS: dict[str, Mechanism] = dict(
-    zip(ACCOUNTS, ("slot", "colour", "gather", "order"), strict=True)
+    zip(ACCOUNTS, ("slot", "color", "gather", "order"), strict=True)
 )
 
 

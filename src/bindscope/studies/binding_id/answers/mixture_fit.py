@@ -4,7 +4,7 @@ An answer is one of the items of a scene's k things. It goes by an account with 
 w, and then is what the account predicts; or it is guessed, some items more often than others. With
 m_i the item that account i predicts, the probability of item j is
 
-    p(j) = w_slot N(j; m_slot, width) + w_colour [j = m_colour] + w_content [j = m_content] + g_j,
+    p(j) = w_slot N(j; m_slot, width) + w_color [j = m_color] + w_content [j = m_content] + g_j,
 
 N a Gaussian over places in the text, set to sum 1 (arXiv 2510.06182; of width 0 the item itself),
 and w_guess the sum of all g_j.

@@ -1,7 +1,7 @@
 """What can be read of role and slot, layer by layer: beside what is used (specification, E14).
 
 A token's role and slot are read by the nearest mean of tokens of scenes of the other split, so that
-no shape, colour and item helps. What is read need not be used: interventions say that.
+no shape, color and item helps. What is read need not be used: interventions say that.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, 
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group
 
 _EXCHANGED: tuple[Group, ...] = ("object", "item")
-SHORT: dict[Group, str] = {"object": "O", "item": "I", "colour": "C"}
+SHORT: dict[Group, str] = {"object": "O", "item": "I", "color": "C"}
 
 
 def replaced(group: Group, roles: Sequence[int], layers: Layers = None) -> list[Replace]:
@@ -50,8 +50,8 @@ def factorizability(batch: Batch) -> Plan:
 def signatures(batch: Batch) -> Plan:
     """Replace objects by ones that differ in one respect alone (specification, E2).
 
-    New shapes: a model that stored the shapes in the text cannot find the new ones. New colours: a
-    model that goes from the image to the text by colour is lost. The same things in each other's
+    New shapes: a model that stored the shapes in the text cannot find the new ones. New colors: a
+    model that goes from the image to the text by color is lost. The same things in each other's
     slots: a model that goes by place answers with the other's item, one that goes by content does
     not notice. In `moved`, role r + 1 shows what role r shows here: its tokens there are put back
     where they are shown here, so that contents stay.
@@ -73,7 +73,7 @@ def signatures(batch: Batch) -> Plan:
     plans: list[tuple[State | None, list[Trial]]] = [
         (None, [batch.control(), *exchanged]),
         (batch.reshaped, [trial("other shapes", same, new)]),
-        (batch.recoloured, [trial("other colours", same, batch.identity())]),
+        (batch.recolored, [trial("other colors", same, batch.identity())]),
         (batch.moved, [trial("from other slots", moved, batch.shifted(1))]),
     ]
     return Plan(plans, batch.all_queries(), batch.own_answers())
@@ -114,7 +114,7 @@ def layer_sweep(batch: Batch, window: int = 1) -> Plan:
 
 
 def pairing(batch: Batch, window: int = 1) -> Plan:
-    """Replace objects, at some layers, by the same scene's with other pairs of colour and shape.
+    """Replace objects, at some layers, by the same scene's with other pairs of color and shape.
 
     All that occurs stays, and so do slots; what goes with what is all that is replaced: the bits
     of study one, here as a cause. A model that uses them answers with the item of the next thing.
@@ -177,7 +177,7 @@ def knockout(batch: Batch) -> Plan:
         trials.append(trial(f"question without {SHORT[group]}", hidden, expected))
     if "propagate" in batch.engine.abilities:
         edges: list[tuple[Group, Group]] = [
-            ("colour", "object"), ("item", "object"), ("item", "colour"),
+            ("color", "object"), ("item", "object"), ("item", "color"),
         ]  # fmt: skip
         for seen_by, group in edges:
             hidden = [Knockout(group, role, seen_by=seen_by) for role in roles]

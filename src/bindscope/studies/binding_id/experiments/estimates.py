@@ -41,7 +41,7 @@ Vectors = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 _SECOND_RUN = {
-    "object": exchanged_contents, "item": exchanged_items, "colour": exchanged_sentences,
+    "object": exchanged_contents, "item": exchanged_items, "color": exchanged_sentences,
 }  # fmt: skip
 
 
@@ -180,7 +180,7 @@ class Estimates:
     effects
         By group and kind of levels.
     content
-        Mean object of the first colour minus that of the second, float32 (L, t, d): a difference
+        Mean object of the first color minus that of the second, float32 (L, t, d): a difference
         of content, for a null that is no binding ID.
     means
         Mean tokens of roles and slots.
@@ -254,7 +254,7 @@ class Sums:
         sizes = {"role": scenes.things, "slot": slots}
         keys = product(GROUPS, LEVELS)
         self.equations = {(group, kind): _Equations(sizes[kind]) for group, kind in keys}
-        self.content: list[tuple[int, Any]] = [(0, 0.0), (0, 0.0)]  # of two colours
+        self.content: list[tuple[int, Any]] = [(0, 0.0), (0, 0.0)]  # of two colors
         self.means = Means(sizes)
         self.rows = 0
 
@@ -262,9 +262,9 @@ class Sums:
         """Read a batch of the scenes, and those with which each group is compared."""
         state = read(engine, first, pictures)
         before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
-        for colour, n, total in _by_colour(first, before["object"]):
-            count, so_far = self.content[colour]
-            self.content[colour] = count + n, so_far + total
+        for color, n, total in _by_color(first, before["object"]):
+            count, so_far = self.content[color]
+            self.content[color] = count + n, so_far + total
         for group, role in product(GROUPS, range(first.things)):
             self.means.add(first, group, role, before[group][role])
         for group in GROUPS:
@@ -291,9 +291,9 @@ class Sums:
             arrays |= {
                 f"{'.'.join(key)}.{name}": value for name, value in equations.arrays().items()
             }
-        for colour, (n, total) in enumerate(self.content):
-            arrays[f"colour.{colour}.n"] = np.array([n], np.float64)
-            arrays[f"colour.{colour}.total"] = np.asarray(total, np.float64)
+        for color, (n, total) in enumerate(self.content):
+            arrays[f"color.{color}.n"] = np.array([n], np.float64)
+            arrays[f"color.{color}.total"] = np.asarray(total, np.float64)
         return arrays
 
     def take(self, arrays: Mapping[str, Doubles]) -> None:
@@ -303,8 +303,8 @@ class Sums:
         for key, equations in self.equations.items():
             equations.take({name: arrays[f"{'.'.join(key)}.{name}"] for name in equations.NAMES})
         self.content = [
-            (int(arrays[f"colour.{colour}.n"][0]), arrays[f"colour.{colour}.total"])
-            for colour in range(len(self.content))
+            (int(arrays[f"color.{color}.n"][0]), arrays[f"color.{color}.total"])
+            for color in range(len(self.content))
         ]
 
 
@@ -344,9 +344,9 @@ def _fitted(design: Doubles, products: Doubles) -> Vectors:
     return np.asarray((np.linalg.pinv(design) @ flat).reshape(products.shape), np.float32)
 
 
-def _by_colour(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, int, Doubles]]:
-    """Yield the sums of objects of the first two colours: colour, how many, sum."""
+def _by_color(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, int, Doubles]]:
+    """Yield the sums of objects of the first two colors: color, how many, sum."""
     for role, values in enumerate(objects):
-        for colour in (0, 1):
-            of_colour = scenes.colour[:, role] == colour
-            yield colour, int(of_colour.sum()), values[of_colour].sum(axis=0, dtype=np.float64)
+        for color in (0, 1):
+            of_color = scenes.color[:, role] == color
+            yield color, int(of_color.sum()), values[of_color].sum(axis=0, dtype=np.float64)

@@ -15,10 +15,10 @@ from bindscope.studies.binding_id.experiments.interventions import Add, Interven
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, trial
 from bindscope.studies.binding_id.tasks.task import Group
 
-# As in the paper, and beside it colours and items together.
+# As in the paper, and beside it colors and items together.
 COMBINATIONS: tuple[tuple[Group, ...], ...] = (
-    ("object",), ("item",), ("colour",), ("object", "item"), ("colour", "item"),
-    ("object", "item", "colour"),
+    ("object",), ("item",), ("color",), ("object", "item"), ("color", "item"),
+    ("object", "item", "color"),
 )  # fmt: skip
 SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences, in `doses`
 NULLS = (
@@ -32,7 +32,7 @@ def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
     Of colors it is always that of roles: they are read in another sentence and in the same slot, so
     that slots have no difference.
     """
-    effects = batch.estimated.effects[group, "role" if group == "colour" else levels]
+    effects = batch.estimated.effects[group, "role" if group == "color" else levels]
     k = batch.things
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
 
@@ -47,7 +47,7 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
     alike = batch.reading.rule.slot_of_role
     for level in levels[:1] if alike else levels:
         by = "" if level == "role" or alike else " by slot"
-        used = [names for names in COMBINATIONS if level == "role" or "colour" not in names]
+        used = [names for names in COMBINATIONS if level == "role" or "color" not in names]
         every = dict.fromkeys(group for groups in used for group in groups)
         # The vectors of a group are the same in all combinations, and large.
         added = {group: _added(batch, group, level) for group in every}
@@ -92,7 +92,7 @@ def transfer(batch: Batch, level: Levels) -> Plan:
     """Add the difference of one group to another: is there one space of IDs? (E11)."""
     trials = [batch.control()]
     pairs: tuple[tuple[Group, Group], ...] = (
-        ("item", "object"), ("object", "item"), ("object", "colour"), ("colour", "object"),
+        ("item", "object"), ("object", "item"), ("object", "color"), ("color", "object"),
     )  # fmt: skip
     for source, target in pairs:
         added: list[Intervention] = []
@@ -155,7 +155,7 @@ def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[n
 
 
 def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
-    """Return a difference of colours."""
+    """Return a difference of colors."""
     return np.asarray(batch.estimated.content * (-1) ** role)
 
 

@@ -1,11 +1,11 @@
 """Which share of answers goes by which account of binding (specification, E7; arXiv 2510.06182).
 
-All things of a scene differ in shape and colour, and are asked for by shape. Objects become those
-of scenes that show the same shapes and the same colours elsewhere: role r's slot shows the shape of
-role r + s and the colour of role r + t (modulo k). Asked for the shape of role a,
+All things of a scene differ in shape and color, and are asked for by shape. Objects become those
+of scenes that show the same shapes and the same colors elsewhere: role r's slot shows the shape of
+role r + s and the color of role r + t (modulo k). Asked for the shape of role a,
 
 - *slot* answers with the item of the role in whose slot it stands now, a - s;
-- *colour* with that of the role whose colour is seen there, a - s + t;
+- *color* with that of the role whose color is seen there, a - s + t;
 - *content* with its own, a: the item took over what was seen of its thing, and that is frozen.
 
 Over all shifts s and t every account predicts every item equally often of every role, so that a
@@ -27,7 +27,7 @@ from bindscope.studies.binding_id.experiments.trials import Batch, Plan, trial
 
 
 def shifts(things: int) -> list[tuple[int, int]]:
-    """Return by how many roles shapes and colours move in each condition; first not at all."""
+    """Return by how many roles shapes and colors move in each condition; first not at all."""
     return [(s, t) for s in range(things) for t in range(things)]
 
 
@@ -48,12 +48,12 @@ def predictions(things: int) -> NDArray[np.int64]:
 
 
 def mixture(batch: Batch) -> Plan:
-    """Replace all objects by those of the same scene with shapes and colours moved."""
+    """Replace all objects by those of the same scene with shapes and colors moved."""
     k, roles = batch.things, range(batch.things)
     plans = [
         (
             partial(_moved, batch, s, t),
-            [trial(f"shapes by {s}, colours by {t}", replaced("object", roles), batch.shifted(-s))],
+            [trial(f"shapes by {s}, colors by {t}", replaced("object", roles), batch.shifted(-s))],
         )
         for s, t in shifts(k)[1:]
     ]
@@ -61,8 +61,8 @@ def mixture(batch: Batch) -> Plan:
 
 
 def _moved(batch: Batch, s: int, t: int) -> State:
-    """Read the base with shapes and colours of the things s and t roles further."""
+    """Read the base with shapes and colors of the things s and t roles further."""
     base = batch.pairs.base
-    shape, colour = (np.roll(values, -by, axis=1) for values, by in
-                     ((base.shape, s), (base.colour, t)))  # fmt: skip
-    return read(batch.engine, base.with_(shape=shape, colour=colour), batch.pictures)
+    shape, color = (np.roll(values, -by, axis=1) for values, by in
+                     ((base.shape, s), (base.color, t)))  # fmt: skip
+    return read(batch.engine, base.with_(shape=shape, color=color), batch.pictures)

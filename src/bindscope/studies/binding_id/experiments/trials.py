@@ -212,15 +212,15 @@ class Batch:
         return self._read(self.pairs.base.with_(shape=self.pairs.source.shape))
 
     @cached_property
-    def recoloured(self) -> State:
-        """The base, its things with the source's colours."""
-        return self._read(self.pairs.base.with_(colour=self.pairs.source.colour))
+    def recolored(self) -> State:
+        """The base, its things with the source's colors."""
+        return self._read(self.pairs.base.with_(color=self.pairs.source.color))
 
     @cached_property
     def paired_anew(self) -> State:
-        """The base, what the text names each thing by (its colour) being that of the next thing.
+        """The base, what the text names each thing by (its color) being that of the next thing.
 
-        What there is of each colour and shape stays; which goes with which does not.
+        What there is of each color and shape stays; which goes with which does not.
         """
         base, by = self.pairs.base, self.reading.rule.mention
         return self._read(base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)}))

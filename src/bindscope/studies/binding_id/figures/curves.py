@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Patch
 
-from bindscope.figures.colours import AMBER, BLUE, GREEN, INK
+from bindscope.figures.colors import AMBER, BLUE, GREEN, INK
 from bindscope.figures.facets import Look, crossed, facets, handles, heat_map, lines, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import (
@@ -212,8 +212,8 @@ def _maps(canvas: Figure | SubFigure, rows: pd.DataFrame, models: list[str]) -> 
     share_bar(canvas, image, list(grid.panels.values()))
 
 
-# Told apart without colours by their order, from left to right.
-ACCOUNTS = {"slot": (BLUE, "slot"), "colour": (AMBER, "colour"), "content": (GREEN, "content"),
+# Told apart without colors by their order, from left to right.
+ACCOUNTS = {"slot": (BLUE, "slot"), "color": (AMBER, "color"), "content": (GREEN, "content"),
             "guess": ("#D0D0D0", "none of them (guesses)")}  # fmt: skip
 _LEAST, _ROOM = 0.005, 0.12  # shares that have an interval, and that a number fits into
 
@@ -235,7 +235,7 @@ def binding_id_mixture(table: pd.DataFrame) -> Figure:
     axes.invert_yaxis()
     axes.set_xlabel("fraction of answers", fontsize=7.5)
     values_along_x(axes)
-    legend_below(canvas, [Patch(color=colour, label=word) for colour, word in ACCOUNTS.values()], 4)
+    legend_below(canvas, [Patch(color=color, label=word) for color, word in ACCOUNTS.values()], 4)
     return canvas
 
 
@@ -243,11 +243,11 @@ def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
     """Draw a model's shares side by side, each with its interval at its right end."""
     by_account = {row["account"]: row for row in rows.to_dict("records")}
     start = 0.0
-    for place, (part, (colour, _)) in enumerate(ACCOUNTS.items()):
+    for place, (part, (color, _)) in enumerate(ACCOUNTS.items()):
         if part not in by_account:
             continue
         share, low, high = (by_account[part][key] for key in ("share", "share_low", "share_high"))
-        axes.barh(at, share, left=start, color=colour, height=0.78)
+        axes.barh(at, share, left=start, color=color, height=0.78)
         if part != "guess" and share > _LEAST:
             # Beside each other, so that none hides another.
             height = at - 0.22 + 0.22 * place

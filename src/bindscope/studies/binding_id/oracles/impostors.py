@@ -32,11 +32,11 @@ class ThroughColors(Oracle):
     """
 
     def __init__(
-        self, by_word: bool = False, noise: float = 0.05, mention: Attribute = "colour",
+        self, by_word: bool = False, noise: float = 0.05, mention: Attribute = "color",
         seed: int = 0,
     ) -> None:  # fmt: skip
         super().__init__("slot", noise, mention, seed)
-        self._compared = "colour" if by_word else "id"
+        self._compared = "color" if by_word else "id"
 
     def _content(self, scenes: Scenes) -> Floats:
         content = super()._content(scenes)

@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.oracles.oracle import (
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Question, Scenes, Words
 
-_TURNS: tuple[Mechanism, ...] = ("slot", "colour", "gather")
+_TURNS: tuple[Mechanism, ...] = ("slot", "color", "gather")
 _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is
 
 
@@ -45,7 +45,7 @@ class MixedOracle(Oracle):
 
     def __init__(
         self, shares: Mapping[Mechanism, float], noise: float = 0.05,
-        mention: Attribute = "colour", seed: int = 0, blend: bool = False,
+        mention: Attribute = "color", seed: int = 0, blend: bool = False,
     ) -> None:  # fmt: skip
         super().__init__("none", noise, mention, seed)
         # In this order, whatever that of the configuration.
@@ -67,7 +67,7 @@ class MixedOracle(Oracle):
         scenes are read with it.
         """
         rows = np.concatenate(
-            [scenes.shape, scenes.colour, scenes.item, scenes.slot, question.values[:, None]],
+            [scenes.shape, scenes.color, scenes.item, scenes.slot, question.values[:, None]],
             axis=1,
         ).astype("<i8")  # fmt: skip
         salt = self.seed.to_bytes(8, "little")

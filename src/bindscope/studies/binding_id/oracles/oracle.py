@@ -1,7 +1,7 @@
 """Planted oracles: models of known mechanism, in closed form, behind the interface of the engines.
 
 An oracle is a tiny transformer without weights. Its residual stream has one part for each kind of
-content (shape, colour, look, item), one for binding IDs and two for content that text tokens carry;
+content (shape, color, look, item), one for binding IDs and two for content that text tokens carry;
 a fixed rotation mixes the parts, so that no coordinate gives them away. Four blocks of softmax
 attention do what one mechanism says (specification, section 3.1):
 
@@ -54,12 +54,12 @@ from bindscope.studies.binding_id.tasks.task import (
     Words,
 )
 
-Mechanism = Literal["slot", "colour", "gather", "order", "none"]
+Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
-_SIZES = {"shape": 16, "colour": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
-          "carried_colour": 16, "carried_look": 16, "sentence": 8}  # fmt: skip
+_SIZES = {"shape": 16, "color": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
+          "carried_color": 16, "carried_look": 16, "sentence": 8}  # fmt: skip
 _ENDS = np.cumsum(list(_SIZES.values()))
 PART = {name: slice(int(end) - _SIZES[name], int(end))
         for name, end in zip(_SIZES, _ENDS, strict=True)}  # fmt: skip
@@ -69,17 +69,17 @@ CELLS = 2  # image tokens of a slot
 CONFIDENCE = 12.0  # of the answer's logits
 MATCH = 0.85  # products of unit vectors of different words stay below it
 _KIND: dict[Attribute, str] = {
-    "shape": "shape", "colour": "colour", "material": "look", "size": "look", "slot": "id",
+    "shape": "shape", "color": "color", "material": "look", "size": "look", "slot": "id",
     "item": "item",
 }  # fmt: skip
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
-    "slot": ("id",), "colour": ("carried_colour",),
-    "gather": ("carried_shape", "carried_colour", "carried_look"), "order": (), "none": (),
+    "slot": ("id",), "color": ("carried_color",),
+    "gather": ("carried_shape", "carried_color", "carried_look"), "order": (), "none": (),
 }  # fmt: skip
 
 
-_CONTENT = ("shape", "colour", "look")
+_CONTENT = ("shape", "color", "look")
 
 
 @cache
@@ -144,8 +144,8 @@ class Oracle:
     ----------
     mechanism
         `slot`: the item takes over the ID of its thing's slot, and the question looks it up (the
-        pattern of arXiv 2505.22200); `colour`: the item carries its thing's colour, and the
-        question reads the colour in the image; `gather`: the item carries all that is seen of its
+        pattern of arXiv 2505.22200); `color`: the item carries its thing's color, and the
+        question reads the color in the image; `gather`: the item carries all that is seen of its
         thing; `order`: the n-th thing from the left goes with the n-th item, by position alone;
         `none`: any item of the text is as good.
     noise
@@ -169,7 +169,7 @@ class Oracle:
     needs_images = False
 
     def __init__(
-        self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "colour",
+        self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "color",
         seed: int = 0, exact: bool = False, only_view: Literal[0, 1] | None = None,
     ) -> None:  # fmt: skip
         self.mechanism, self.noise, self.mention, self.seed = mechanism, noise, mention, seed
@@ -211,7 +211,7 @@ class Oracle:
             at every token; zero where the mechanism has none.
         """
         difference = np.zeros((LAYERS, WIDTH), np.float32)
-        first = {"object": 0, "colour": 1, "item": 2}[group]
+        first = {"object": 0, "color": 1, "item": 2}[group]
         if group == "object" or self.mechanism == "slot":
             ends = [word_vector("id", words.places[slot]) for slot in slots]
             difference[first:, PART["id"]] = ends[1] - ends[0]
@@ -302,10 +302,10 @@ class Oracle:
         n, rows = len(scenes), np.arange(len(scenes))[:, None]
         image = np.zeros((n, len(words.places), WIDTH), np.float32)
         image[:, :, PART["id"]] = _vectors(words, "slot", np.arange(len(words.places)))
-        attributes: tuple[Attribute, ...] = ("shape", "colour", "material", "size")
+        attributes: tuple[Attribute, ...] = ("shape", "color", "material", "size")
         for attribute in attributes:
             # Values are all 0 where a material or size does not vary.
-            mentioned = attribute in ("shape", "colour") or getattr(scenes, attribute).any()
+            mentioned = attribute in ("shape", "color") or getattr(scenes, attribute).any()
             if mentioned and words.of(attribute):
                 values = _vectors(words, attribute, getattr(scenes, attribute))
                 image[rows, scenes.slot, PART[_KIND[attribute]]] += values
@@ -317,7 +317,7 @@ class Oracle:
         content = np.concatenate([view] * self.views + [text], axis=1)
         if not self.noise:
             return content
-        arrays = (scenes.shape, scenes.colour, scenes.item, scenes.slot)
+        arrays = (scenes.shape, scenes.color, scenes.item, scenes.slot)
         entropy = [self.seed, crc32(b"".join(array.tobytes() for array in arrays))]
         draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
         noise = draw.standard_normal(content.shape, dtype=np.float32)
@@ -342,14 +342,14 @@ class Oracle:
         """Return what block 0 or 1 adds."""
         added, image = np.zeros_like(now), base.image_tokens
         mentions = now[:, image::2]
-        hidden = _hidden(base, interventions, "colour" if layer == 0 else "item", layer)
+        hidden = _hidden(base, interventions, "color" if layer == 0 else "item", layer)
         if layer == 1:
             visible = ~hidden[:, image::2, None]
             for part in _CARRIED[self.mechanism]:
                 added[:, image + 1 :: 2, PART[part]] = visible * mentions[:, :, PART[part]]
             return added
-        if self.mechanism == "colour":
-            added[:, image::2, PART["carried_colour"]] = mentions[:, :, PART["colour"]]
+        if self.mechanism == "color":
+            added[:, image::2, PART["carried_color"]] = mentions[:, :, PART["color"]]
         elif self.mechanism in ("slot", "gather"):
             key = PART[_KIND[self.mention]]
             view = now[:, :image]
@@ -402,9 +402,9 @@ class Oracle:
         blocked = blocked[:, state.image_tokens + 1 :: 2]
         if self.mechanism == "slot":
             return self._attend(thing[:, :, PART["id"]], items[:, :, PART["id"]], blocked)
-        if self.mechanism == "colour":
-            colours = thing[:, :, PART["colour"]]
-            return self._attend(colours, items[:, :, PART["carried_colour"]], blocked)
+        if self.mechanism == "color":
+            colors = thing[:, :, PART["color"]]
+            return self._attend(colors, items[:, :, PART["carried_color"]], blocked)
         if self.mechanism == "gather":
             return self._by_content(by, asked, thing, items, blocked)
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])

@@ -1,6 +1,6 @@
 """The images of scenes, with exact masks and boxes.
 
-Source of ground, boxes and colours: what was measured on the released images of arXiv 2505.22200.
+Source of ground, boxes and colors: what was measured on the released images of arXiv 2505.22200.
 Ours are drawn in NumPy: parallel projection, so that a thing looks the same in every
 slot, and one sun.
 """
@@ -39,7 +39,7 @@ def draw(
     layout_name
         Where slots are; `sprites` stand on white.
     jitter
-        Of sprites: things then differ by up to 10 % in each colour and in brightness, and by a
+        Of sprites: things then differ by up to 10 % in each color and in brightness, and by a
         pixel in place. None: a thing always looks the same.
 
     Returns
@@ -72,14 +72,14 @@ class Images:
 def _looks(
     scenes: Scenes, jitter: np.random.Generator | None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the linear colour (n, k, 3) and the shift in pixels (n, k, 2) of every thing."""
-    colours = np.array([RGB[word] for word in scenes.words.colours], np.float64)[scenes.colour]
+    """Return the linear color (n, k, 3) and the shift in pixels (n, k, 2) of every thing."""
+    colors = np.array([RGB[word] for word in scenes.words.colors], np.float64)[scenes.color]
     if jitter is None:
-        return from_srgb(colours), np.zeros((*scenes.colour.shape, 2), np.int64)
-    jittered = jitter.uniform(-1, 1, colours.shape)
-    all_three = jitter.uniform(-1, 1, (*scenes.colour.shape, 1))
-    shift = jitter.integers(-SHIFT, SHIFT + 1, (*scenes.colour.shape, 2))
-    return tinted(colours, jittered, all_three), shift
+        return from_srgb(colors), np.zeros((*scenes.color.shape, 2), np.int64)
+    jittered = jitter.uniform(-1, 1, colors.shape)
+    all_three = jitter.uniform(-1, 1, (*scenes.color.shape, 1))
+    shift = jitter.integers(-SHIFT, SHIFT + 1, (*scenes.color.shape, 2))
+    return tinted(colors, jittered, all_three), shift
 
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:

@@ -22,7 +22,7 @@ IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
 TASK = "Answer the question based on the {} below. Keep the answer short.\n\nContext:"
-VARYING: tuple[Attribute, ...] = ("size", "material", "colour", "shape")
+VARYING: tuple[Attribute, ...] = ("size", "material", "color", "shape")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Form:
     """
 
     template: Template = "paper"
-    mention: Attribute = "colour"
+    mention: Attribute = "color"
     image: bool = True
     turn: Turn | None = None
     spaces: Spaces = field(default_factory=dict)
@@ -127,7 +127,7 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     Returns
     -------
     list
-        A prompt per scene. Spans of `colour` are the words that mention the thing ("green object",
+        A prompt per scene. Spans of `color` are the words that mention the thing ("green object",
         "green has"), of `item` "item J" or "J ."; without an image those of `object` are the words
         that describe it, else they have none. `context` and a question after it are the whole
         prompt.
@@ -187,7 +187,7 @@ class _Text:
 
 def _varies(scenes: Scenes, name: Attribute) -> bool:
     """Tell whether a description has to name an attribute, whoever asks."""
-    return name in ("colour", "shape") or (name != "slot" and bool(getattr(scenes, name).any()))
+    return name in ("color", "shape") or (name != "slot" and bool(getattr(scenes, name).any()))
 
 
 def _prompt(
@@ -215,12 +215,12 @@ def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> No
     word = form.spaced("context", word)
     item, name = scenes.words.items[scenes.item[row, role]], thing_name(form.mention, word)
     if form.template == "short":
-        out.add(f"{word} has", "colour", role)
+        out.add(f"{word} has", "color", role)
         out.add(" ")
         out.add(f"{item} .", "item", role)
     else:
         out.add("The ")
-        out.add(name, "colour", role)
+        out.add(name, "color", role)
         out.add(" contains ")
         out.add(f"item {item}", "item", role)
         out.add(".")

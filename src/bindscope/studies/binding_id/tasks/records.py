@@ -32,7 +32,7 @@ from bindscope.studies.binding_id.tasks.prompts import IMAGE
 from bindscope.studies.binding_id.tasks.task import Group, Prompt
 
 FORM = "see the example at the top of bindscope/studies/binding_id/tasks/records.py"
-TEXTS: dict[Group, str] = {"colour": "mention", "item": "item"}
+TEXTS: dict[Group, str] = {"color": "mention", "item": "item"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Record:
     size
         Its width and height in pixels, as it is shown (turned as its EXIF data say).
     prompt
-        Context, questions and spans, as for drawn scenes: `colour` is what mentions the thing.
+        Context, questions and spans, as for drawn scenes: `color` is what mentions the thing.
         Where the context names no place for the image, it comes first.
     boxes
         int64 (k, 4): left, top, right and bottom in pixels, ends exclusive.
@@ -307,7 +307,7 @@ def _check_spans(
         raise InputError(
             where, "mentions and items overlap in the context", "give each its own characters"
         )
-    starts = [spans["colour", role][0] for role in range(things)]
+    starts = [spans["color", role][0] for role in range(things)]
     if starts != sorted(starts):
         raise InputError(
             where,

@@ -1,6 +1,6 @@
 """Drawing scenes and pairs of scenes by chance.
 
-Source: the shapes task of arXiv 2505.22200 (two things whose shapes, colours and items all differ,
+Source: the shapes task of arXiv 2505.22200 (two things whose shapes, colors and items all differ,
 pairs of contexts that share none of them), with what its images confound taken apart: which slot
 is mentioned first, and what tells two equal things apart.
 """
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ConfigError
 from bindscope.fitting.generators import rng
-from bindscope.scenes.sprite_palette import COLOURS, SHAPES
+from bindscope.scenes.sprite_palette import COLORS, SHAPES
 from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
 from bindscope.studies.binding_id.tasks.task import Attribute, Integers, Pairs, Scenes, Words
 
 Order = Literal["left_first", "independent"]
-Shared = Literal["none", "shape", "colour", "both"]
+Shared = Literal["none", "shape", "color", "both"]
 ToldBy = Literal["material", "size", "slot"]
 Withheld = Literal["none", "training", "held_out"]
 SplitName = Literal["test", "estimation"]
@@ -32,18 +32,18 @@ ITEMS: dict[SplitName, tuple[str, ...]] = {
 }
 MATERIALS = ("rubber", "metal")
 SIZES = ("large", "small")
-PERIOD = 5  # a pair of colour and shape is withheld in one slot of this many
+PERIOD = 5  # a pair of color and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
 
 def words_of(split: SplitName, layout: LayoutName) -> Words:
     """Return the words of a split.
 
-    Shapes, colours and items differ between splits. Places, materials and sizes, of which there
+    Shapes, colors and items differ between splits. Places, materials and sizes, of which there
     are two, are the same in both.
     """
     places = LAYOUTS[layout].places
-    return Words(SHAPES[split], COLOURS[split], ITEMS[split], places, MATERIALS, SIZES)
+    return Words(SHAPES[split], COLORS[split], ITEMS[split], places, MATERIALS, SIZES)
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ class Rule:
         """The attribute by which the text mentions a thing: no two things of a scene share it."""
         if self.shared == "both":
             return "slot"
-        if self.shared == "colour":
+        if self.shared == "color":
             return self.told_by
-        return "colour" if self._enough("colour") else "slot"
+        return "color" if self._enough("color") else "slot"
 
     @property
     def ask(self) -> Attribute:
@@ -153,7 +153,7 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
     """Draw pairs of a base and a source.
 
     Both have their things in the same slots. Where there are words enough they share no shape, no
-    colour and no item; else as few as can be, and never in the same role. What tells equal things
+    color and no item; else as few as can be, and never in the same role. What tells equal things
     apart (material or size) goes with the role, so that a question by it has one answer.
 
     Parameters
@@ -173,7 +173,7 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
 
 
 def withheld(scenes: Scenes) -> NDArray[np.bool_]:
-    """Mark the things that training never shows: each (colour, shape) in a fifth of the slots.
+    """Mark the things that training never shows: each (color, shape) in a fifth of the slots.
 
     A pair that is never shown at all is answered below chance by every toy that was tried, so
     pairs are withheld in some slots only (specification, section 9).
@@ -183,7 +183,7 @@ def withheld(scenes: Scenes) -> NDArray[np.bool_]:
     NDArray
         bool (n, k).
     """
-    return np.asarray((scenes.colour + 2 * scenes.shape + scenes.slot) % PERIOD == 0)
+    return np.asarray((scenes.color + 2 * scenes.shape + scenes.slot) % PERIOD == 0)
 
 
 def exchanged_contents(scenes: Scenes) -> Scenes:
@@ -193,7 +193,7 @@ def exchanged_contents(scenes: Scenes) -> Scenes:
     things are exchanged. The text mentions slots in the order of before: the second run of
     Delta_O.
     """
-    names = ("shape", "colour", "material", "size")
+    names = ("shape", "color", "material", "size")
     return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in names})
 
 
@@ -209,7 +209,7 @@ def exchanged_sentences(scenes: Scenes) -> Scenes:
 
 def joined(parts: Sequence[Scenes]) -> Scenes:
     """Return scenes of the same words one after the other."""
-    names = ["shape", "colour", "item", "slot", "material", "size", "boxes"]
+    names = ["shape", "color", "item", "slot", "material", "size", "boxes"]
     return parts[0].with_(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )
@@ -248,9 +248,7 @@ def _drawn(
     shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
     columns = {
         "shape": _columns(draw, n, k, len(words.shapes), rule.shared in ("shape", "both"), shuffle),
-        "colour": _columns(
-            draw, n, k, len(words.colours), rule.shared in ("colour", "both"), shuffle
-        ),
+        "color": _columns(draw, n, k, len(words.colors), rule.shared in ("color", "both"), shuffle),
         "item": _columns(draw, n, k, len(words.items), False, shuffle),
     }
     for side in range(2 if paired else 1):

@@ -3,7 +3,7 @@
 A scene is an image of k *things* and a text that mentions each of them with an *item*: "The green
 object contains item J." A thing's *role* is its place in the text (sentence k, from 0), its *slot*
 is its place in the image. What can be intervened on are the tokens of a *group* of one role:
-`object` are the image tokens where the thing stands, `colour` and `item` tokens of its sentence.
+`object` are the image tokens where the thing stands, `color` and `item` tokens of its sentence.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
 
-Group = Literal["object", "item", "colour"]
-GROUPS: tuple[Group, ...] = ("object", "item", "colour")
-Attribute = Literal["shape", "colour", "slot", "item", "material", "size"]
+Group = Literal["object", "item", "color"]
+GROUPS: tuple[Group, ...] = ("object", "item", "color")
+Attribute = Literal["shape", "color", "slot", "item", "material", "size"]
 Integers = NDArray[np.int64]
 
 
@@ -31,14 +31,14 @@ class Words:
 
     Attributes
     ----------
-    shapes, colours, items, materials, sizes
+    shapes, colors, items, materials, sizes
         As they stand in the text.
     places
         One word or phrase per slot of the image, in the order of slots.
     """
 
     shapes: tuple[str, ...]
-    colours: tuple[str, ...]
+    colors: tuple[str, ...]
     items: tuple[str, ...]
     places: tuple[str, ...] = ()
     materials: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Words:
         """Return the words of an attribute."""
         names = {
             "shape": self.shapes,
-            "colour": self.colours,
+            "color": self.colors,
             "slot": self.places,
             "item": self.items,
             "material": self.materials,
@@ -65,7 +65,7 @@ class Scenes:
     ----------
     words
         The split's words.
-    shape, colour, item
+    shape, color, item
         Places in `words`, int64 (n, k).
     slot
         Number of the slot of the image where the thing stands, int64 (n, k).
@@ -84,7 +84,7 @@ class Scenes:
 
     words: Words
     shape: Integers
-    colour: Integers
+    color: Integers
     item: Integers
     slot: Integers
     material: Integers
@@ -93,7 +93,7 @@ class Scenes:
 
     def __post_init__(self) -> None:
         shape = self.shape.shape
-        names = ("colour", "item", "slot", "material", "size")
+        names = ("color", "item", "slot", "material", "size")
         wrong = [name for name in names if getattr(self, name).shape != shape]
         if self.boxes is not None and self.boxes.shape != (*shape, 4):
             wrong.append("boxes")
@@ -148,7 +148,7 @@ class Pairs:
     Attributes
     ----------
     base, source
-        Scenes of equal length; things of a row's two scenes share no shape, colour and item.
+        Scenes of equal length; things of a row's two scenes share no shape, color and item.
     split
         `test` or `estimation`.
     """

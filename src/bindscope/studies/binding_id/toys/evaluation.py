@@ -54,7 +54,7 @@ def accuracies(
         Scenes (or pairs) of each measure.
     held
         Whether also scenes are read where a thing stands in a slot where training never shows its
-        colour with its shape. Of such scenes only those things count.
+        color with its shape. Of such scenes only those things count.
     interchange
         Whether also replacements are answered, of k = 2.
     """

@@ -32,7 +32,7 @@ def draw(
 
 
 def draw_pairs(split: SplitName, stream: np.random.Generator, n: int) -> Pairs:
-    """Draw n pairs of scenes of two things, with no shape, colour or item in common.
+    """Draw n pairs of scenes of two things, with no shape, color or item in common.
 
     A split has four shapes, so pairs of three things would have some in common.
     """

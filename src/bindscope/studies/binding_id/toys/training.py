@@ -173,7 +173,7 @@ class _Task:
             )
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
-            named: tuple[Asked, ...] = ("shape", "colour")
+            named: tuple[Asked, ...] = ("shape", "color")
             if interchange:
                 named += ("slot",)
             return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)

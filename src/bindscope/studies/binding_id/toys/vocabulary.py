@@ -13,18 +13,18 @@ from bindscope.studies.binding_id.tasks.layouts import LayoutName
 from bindscope.studies.binding_id.tasks.scenes import SplitName, words_of
 from bindscope.studies.binding_id.tasks.task import Integers, Scenes, Words
 
-Kind = Literal["cross", "copy", "colour_of_shape", "shape_of_colour"]
-Asked = Literal["shape", "colour", "item", "slot"]
+Kind = Literal["cross", "copy", "color_of_shape", "shape_of_color"]
+Asked = Literal["shape", "color", "item", "slot"]
 Needs = Literal["both", "text", "image"]
 
 # By what a question names a thing, what it asks for, and what one has to read for it.
 FORMS: dict[Kind, tuple[Asked, Asked, Needs]] = {
     "cross": ("shape", "item", "both"),
-    "copy": ("colour", "item", "text"),
-    "colour_of_shape": ("shape", "colour", "image"),
-    "shape_of_colour": ("colour", "shape", "image"),
+    "copy": ("color", "item", "text"),
+    "color_of_shape": ("shape", "color", "image"),
+    "shape_of_color": ("color", "shape", "image"),
 }
-LINKS: dict[Asked, str] = {"item": "has", "colour": "is", "shape": "is"}
+LINKS: dict[Asked, str] = {"item": "has", "color": "is", "shape": "is"}
 KINDS = tuple(FORMS)
 
 SPLITS: tuple[SplitName, ...] = ("test", "estimation")
@@ -50,7 +50,7 @@ class Vocabulary:
         """Return the words of both splits: a toy is trained on scenes of each."""
         splits = [words_of(split, LAYOUT) for split in SPLITS]
         parts = (
-            MARKS, *(words.shapes for words in splits), *(words.colours for words in splits),
+            MARKS, *(words.shapes for words in splits), *(words.colors for words in splits),
             *(words.items for words in splits), splits[0].places,
         )  # fmt: skip
         return cls(tuple(word for part in parts for word in part))
@@ -74,7 +74,7 @@ class Vocabulary:
         """Return questions of some kinds about every thing, and their answers.
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
-        the text), `colour_of_shape`: "? cube is" and `shape_of_colour`: "? green is" (from the
+        the text), `color_of_shape`: "? cube is" and `shape_of_color`: "? green is" (from the
         image).
 
         Returns

@@ -137,7 +137,7 @@ def _rectangle(
         raise InputError(
             f"the {name[0]} of role {name[1]}",
             f"{words[0]!r} takes {lengths[0]} tokens and {words[1]!r} {lengths[differing]}",
-            "use words of equally many tokens: one for each shape, colour and item",
+            "use words of equally many tokens: one for each shape, color and item",
         )
     return torch.tensor(rows, dtype=torch.int64, device=device)
 
@@ -182,7 +182,7 @@ def question_tokens(
                 f"question {number}",
                 f"{prompts[0].questions[number]!r} takes {lengths[0]} tokens and "
                 f"{prompts[differing].questions[number]!r} {lengths[differing]}",
-                "use words of equally many tokens: one for each shape, colour and item",
+                "use words of equally many tokens: one for each shape, color and item",
             )
         tokens_by_question.append(torch.tensor(rows, dtype=torch.int64, device=device))
     return tokens_by_question
@@ -292,7 +292,7 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
 def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     """Yield the words that have to be of one length, by the part of the prompt."""
     splits = [rule.words("test"), rule.words("estimation")]
-    kinds: set[Attribute] = set() if form.image else {"colour", "shape", rule.ask}
+    kinds: set[Attribute] = set() if form.image else {"color", "shape", rule.ask}
     for attribute in sorted({rule.mention, *kinds}):
         yield "context", tuple(word for words in splits for word in words.of(attribute))
     for words in splits:

@@ -84,7 +84,7 @@ class Frozen:
             raise InputError(
                 "an intervention on tokens of no thing",
                 "the engine has kept the residual of the things' own tokens only",
-                "edit tokens of things, colours and items, and let padding be the engine's own",
+                "edit tokens of things, colors and items, and let padding be the engine's own",
             )
         return slots
 

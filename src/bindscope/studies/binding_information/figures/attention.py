@@ -16,7 +16,7 @@ from matplotlib.patheffects import withStroke
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import BLUE, GREY, INK, ORANGE
+from bindscope.figures.colors import BLUE, GREY, INK, ORANGE
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, new_figure, values_along_x
 
@@ -103,8 +103,8 @@ def _scene(row: Sequence[Axes], arrays: Maps, scene: int) -> None:
         axes.set_axis_off()
 
 
-def _outline(axes: Axes, mask: npt.NDArray[np.bool_], colour: str) -> None:
-    axes.contour(mask.astype(float), levels=[0.5], colors=[colour], linewidths=0.9)
+def _outline(axes: Axes, mask: npt.NDArray[np.bool_], color: str) -> None:
+    axes.contour(mask.astype(float), levels=[0.5], colors=[color], linewidths=0.9)
 
 
 def _shares(figure: SubFigure, maps: Mapping[str, Maps]) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import GREY, INK
+from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import crossed, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
@@ -126,7 +126,7 @@ def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
         row: Any
         for row in part[part["probe"] == probe].itertuples():
             y, height = i + slots[row.tokens], 0.9 * _BAR / max(2, len(slots))
-            bound_bar(axes, row, y, height, tokens_shown(row.tokens).colour, "binding")
+            bound_bar(axes, row, y, height, tokens_shown(row.tokens).color, "binding")
             without_input = row.h_object_bits - row.null_loss_object_bits
             axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
 
@@ -207,7 +207,7 @@ def _natural(
         row: Any
         for k, row in enumerate(probes.itertuples()):
             y = i + (k - (len(probes) - 1) / 2) * height
-            look = (y, 0.9 * height, family_shown(row.family).colour)
+            look = (y, 0.9 * height, family_shown(row.family).color)
             bound_bar(panels[0], row, *look, "conditional_binding", share)
             bound_bar(panels[1], row, *look, "conditional_binding")
             bound_bar(panels[2], row, *look, "binding")

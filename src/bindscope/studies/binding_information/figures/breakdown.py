@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.figures.colours import BLUE, ORANGE, WIDTH_IN
+from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.shared import marked, read_binding
@@ -43,7 +43,7 @@ COLUMNS = 3
 _FAMILY = "quadratic"
 _TOKENS = ("cls", "cls_mean", "mean")
 _WRITE_UP_TO = 64  # cells; more are too small for numbers
-_SMALLEST_TOP_BITS = 0.01  # of the colour scale, so that rounding errors have no colour
+_SMALLEST_TOP_BITS = 0.01  # of the color scale, so that rounding errors have no color
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY, INK
-from bindscope.figures.facets import Grid, Look, coloured, crossed, facets, wrapped
+from bindscope.figures.colors import GREY, INK
+from bindscope.figures.facets import Grid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
@@ -92,8 +92,8 @@ def _curves(
     rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
     each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
     facets(rows, each, grid, panel, by="curve", band=0.2, **style,
-           area=lambda own, colour: hatched(rests_on_one(own), colour))  # fmt: skip
-    facets(rows, coloured(each, **_DASHES), grid, panel, by="curve", y="paper")
+           area=lambda own, color: hatched(rests_on_one(own), color))  # fmt: skip
+    facets(rows, colored(each, **_DASHES), grid, panel, by="curve", y="paper")
     for axes in grid.panels.values():
         zero_line(axes)
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from bindscope.figures.colours import GREY, INK
+from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, broken, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure
 from bindscope.figures.style import handle, legend_below, zero_line
@@ -159,8 +159,8 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
         place: dict[str, Any] = {
             "xy": (left, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
         }  # fmt: skip
-        name, colour = part.shown.name, part.shown.colour
-        above(f"{name}\n", **place, fontsize=8, fontweight="bold", color=colour)
+        name, color = part.shown.name, part.shown.color
+        above(f"{name}\n", **place, fontsize=8, fontweight="bold", color=color)
         words = f"{part.shown.entropy} = {number(bits)} bits"
         above(words, **place, fontsize=7.5, color="#444444")
 
@@ -171,7 +171,7 @@ def _bars(axes: Axes, y: float, row: Record, boxes: Sequence[_Box]) -> None:
         read_bits = float(row[part.bound])
         axes.barh(y, bits, _BAR, left=left, **_OUTLINE)
         look = hatched(bool(row["assumed_prior"]))
-        axes.barh(y, read_bits, _BAR, left=left, color=part.shown.colour, linewidth=0, **look)
+        axes.barh(y, read_bits, _BAR, left=left, color=part.shown.color, linewidth=0, **look)
         text = f"{sign}{at_least(read_bits)} ({at_least(100 * read_bits / bits, 0)} %)"
         inside = read_bits > _WIDE * bits
         axes.annotate(
@@ -232,7 +232,7 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
             if bits <= SMALLEST_BITS:
                 continue
             look[name] = {
-                "color": part.shown.colour, "linewidth": 1.1 if name in _DASHES else 2.0,
+                "color": part.shown.color, "linewidth": 1.1 if name in _DASHES else 2.0,
                 "linestyle": _DASHES.get(name, "-"),
             }  # fmt: skip
             several = curve["n_models"] > 1
@@ -298,7 +298,7 @@ def _dots(axes: Axes, tidy: pd.DataFrame, single: pd.DataFrame, look: Mapping[st
         each = each.merge(curve[["layer", "x"]], on="layer")
         if len(each) > len(curve):
             share, bound = 100.0 / curve["bits"].iloc[0], str(curve["bound"].iloc[0])
-            colour = look[str(line)]["color"]
-            axes.plot(each["x"], share * each[bound], ".", color=colour, markersize=2)
+            color = look[str(line)]["color"]
+            axes.plot(each["x"], share * each[bound], ".", color=color, markersize=2)
     zero_line(axes)
     axes.axhline(100, color=INK, linewidth=0.7, linestyle=(0, (4, 2)))

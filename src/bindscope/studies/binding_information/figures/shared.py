@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY, INK
+from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.studies.binding_information.families import Shown
@@ -75,9 +75,9 @@ def marked(text: str, assumed: bool) -> str:
     return f"{text}{DAGGER}" if assumed and text else text
 
 
-def hatched(assumed: bool, colour: str = "white") -> dict[str, Any]:
+def hatched(assumed: bool, color: str = "white") -> dict[str, Any]:
     """Return the style of a bar or band whose number rests on an estimated prior."""
-    return {"hatch": _HATCH, "edgecolor": colour} if assumed else {}
+    return {"hatch": _HATCH, "edgecolor": color} if assumed else {}
 
 
 def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
@@ -88,13 +88,13 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
 
 
 def bound_bar(
-    axes: Axes, row: Any, y: float, height: float, colour: str, quantity: str, scale: float = 1.0
+    axes: Axes, row: Any, y: float, height: float, color: str, quantity: str, scale: float = 1.0
 ) -> None:
     """Draw a lower bound as a bar that lies, with its interval and the paper's estimate.
 
     Parameters
     ----------
-    axes, y, height, colour
+    axes, y, height, color
         Where, and how it looks.
     row
         A row of `views.over_seeds`, by attributes.
@@ -106,7 +106,7 @@ def bound_bar(
     names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
     bound, low, high = (scale * float(getattr(row, name)) for name in names)
     look = hatched(bool(row.assumed_prior))
-    axes.barh(y, bound, height, color=colour, alpha=0.85, linewidth=0, **look)
+    axes.barh(y, bound, height, color=color, alpha=0.85, linewidth=0, **look)
     axes.plot([low, high], [y, y], color=INK, linewidth=1, marker="|", markersize=4)
     axes.plot(scale * float(getattr(row, f"{quantity}_bits")), y, **_PAPER)
 
@@ -118,9 +118,9 @@ def bar_legend(
     further: Iterable[Line2D],
     marks: pd.DataFrame,
 ) -> None:
-    """Put the legend of such bars below: what their colours mean, and what else is drawn."""
+    """Put the legend of such bars below: what their colors mean, and what else is drawn."""
     entries = [
-        *(Patch(color=style.colour, alpha=0.85, label=style.name) for style in bars),
+        *(Patch(color=style.color, alpha=0.85, label=style.name) for style in bars),
         handle("95 % interval", color=INK, linewidth=1, marker="|", markersize=5),
         *(
             [handle("binding problem paper's estimate", **_PAPER)]

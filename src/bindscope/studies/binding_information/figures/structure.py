@@ -12,7 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import GREY
+from bindscope.figures.colors import GREY
 from bindscope.figures.facets import wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
@@ -226,10 +226,10 @@ def _cost(
     zero_line(axes, vertical=True)
     labels = []
     for i, row in enumerate(cost.to_dict("records")):
-        colour = looks[row["group"]]["color"]
-        axes.barh(i, row["cost_bits"], 0.6, color=colour, alpha=0.6, linewidth=0)
-        axes.hlines(i, row["low"], row["high"], color=colour, linewidth=1.2)
-        axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=colour, markersize=4)
+        color = looks[row["group"]]["color"]
+        axes.barh(i, row["cost_bits"], 0.6, color=color, alpha=0.6, linewidth=0)
+        axes.hlines(i, row["low"], row["high"], color=color, linewidth=1.2)
+        axes.plot(row["seed_costs"], [i] * len(row["seed_costs"]), ".", color=color, markersize=4)
         axes.plot(row["paper"], i, **PAPER_MARK)
         text = f"{row['cost_bits']:+.1f}".replace("-", "\u2212")
         axes.annotate(

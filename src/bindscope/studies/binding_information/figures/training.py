@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bindscope.core.interfaces import Given, Inputs
-from bindscope.figures.colours import GREY, INK
+from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
@@ -83,7 +83,7 @@ def training(
     First row: models (`{step, split, loss_bits}`); thin lines are the training loss, thick ones the
     validation loss. Below: a row per target and a column per probe family that has it, validation
     loss only, one line per model and token input (attention reads patches). A group of models
-    (`home`) has one colour.
+    (`home`) has one color.
     """
     probes = [probe for probe in probes if probe.rows]
     models = {name: rows for name, rows in models.items() if rows}
@@ -91,7 +91,7 @@ def training(
         raise NothingToDrawError("No training history was given.")
     trained = [home.get(name, name) for name in models]
     names = name_order([*trained, *(probe.model for probe in probes)], order)
-    colour = {name: look["color"] for name, look in looks(names).items()}
+    color = {name: look["color"] for name, look in looks(names).items()}
     families = family_order([probe.family for probe in probes])
     losses = _losses(probes)
     targets = [target for target in TARGETS if (losses["target"] == target).any()]
@@ -99,7 +99,7 @@ def training(
     canvas = new_figure(0.9 + 1.75 * n_rows)
     parts = canvas.subfigures(n_rows, 1, squeeze=False)[:, 0]
     if models:
-        _models(parts[0].subplots(), models, {n: colour[home.get(n, n)] for n in models})
+        _models(parts[0].subplots(), models, {n: color[home.get(n, n)] for n in models})
     untitled = set(families)
     for part, target in zip(parts[bool(models) :], targets, strict=True):
         target_losses = losses[losses["target"] == target]
@@ -110,7 +110,7 @@ def training(
                 ["fit", "seed"]
             ):
                 dashes = _OF_TOKENS.get(curve["tokens"].iloc[0], "-")
-                look: Look = {"color": colour[curve["model"].iloc[0]], "linestyle": dashes}
+                look: Look = {"color": color[curve["model"].iloc[0]], "linestyle": dashes}
                 axes.plot(curve["step"], curve["loss_bits"], linewidth=1.0, **look)
             if family not in drawn:  # a panel without lines is not shown
                 axes.set_axis_off()
@@ -122,7 +122,7 @@ def training(
         first = grid.panels[target, drawn[0]]
         first.tick_params(labelleft=True)
         first.set_ylabel(f"{TARGETS[target]}\nloss, bits per scene", fontsize=7.5)
-    entries = [handle(name, color=colour[name]) for name in names]
+    entries = [handle(name, color=color[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
         dashes = _OF_TOKENS.get(token, "-")
         entries.append(handle(tokens_shown(token).name, color=INK, linestyle=dashes, linewidth=1))
@@ -141,12 +141,12 @@ def _losses(probes: Sequence[ProbeHistory]) -> pd.DataFrame:
     return rows[rows["split"] == "val"]
 
 
-def _models(axes: Axes, models: Mapping[str, Rows], colour: Mapping[str, str]) -> None:
+def _models(axes: Axes, models: Mapping[str, Rows], color: Mapping[str, str]) -> None:
     for name, rows in models.items():
         frame = pd.DataFrame(list(rows))
         for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
             curve = frame[frame["split"] == split]
-            style: dict[str, Any] = {"color": colour[name], "linewidth": width, "alpha": alpha}
+            style: dict[str, Any] = {"color": color[name], "linewidth": width, "alpha": alpha}
             axes.plot(curve["step"], curve["loss_bits"], **style)
     axes.set_title("models: training loss (thin) and validation loss (thick)")
     axes.set_xlabel("step")
@@ -238,16 +238,16 @@ def _ends(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
     right = counts[-1] * (counts[-1] / counts[0]) ** 0.22
     n_lines = max(part["line"].nunique(), 2)
     for i, (line, curve) in enumerate(part.groupby("line", sort=False)):
-        last, colour = curve.sort_values("n_train_scenes").iloc[-1], look[str(line)]["color"]
+        last, color = curve.sort_values("n_train_scenes").iloc[-1], look[str(line)]["color"]
         at, saved = last["n_train_scenes"], last["prior_code_bits"] - last["prequential_bits"]
-        axes.plot(at, saved, color=colour, **_SAVED)
+        axes.plot(at, saved, color=color, **_SAVED)
         if pd.notna(last["asymptote_bits"]):
             end = last["asymptote_bits"]
             place = right * (right / counts[-1]) ** (0.5 * i / (n_lines - 1))
             way = [at, place], [last["lower_bound_bits"], end]
-            axes.plot(*way, color=colour, linestyle=_DASHES, linewidth=1)
+            axes.plot(*way, color=color, linestyle=_DASHES, linewidth=1)
             ends = [[end - last["asymptote_bits_low"]], [last["asymptote_bits_high"] - end]]
-            axes.errorbar([place], [end], ends, color=colour, fmt="_", capsize=2, lw=1)
+            axes.errorbar([place], [end], ends, color=color, fmt="_", capsize=2, lw=1)
     axes.axhline(part["entropy_bits"].iloc[0], color=GREY, linestyle=":")
     zero_line(axes)
     axes.set_xscale("log")

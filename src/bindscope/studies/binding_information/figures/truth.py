@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import AMBER, BLUE, INK
+from bindscope.figures.colors import AMBER, BLUE, INK
 from bindscope.figures.facets import Look, crossed, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
@@ -56,7 +56,7 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
 
     Above: estimate against truth with the diagonal, a column per quantity that has a truth. Below:
     estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with
-    its 95 % interval. Colour: probe family. Means over probe seeds.
+    its 95 % interval. Color: probe family. Means over probe seeds.
     """
     rows = over_seeds(measured(table, known_answer=True))
     rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
@@ -79,11 +79,11 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
         above.set_title(name, fontsize=8.5)
         above.set_xlabel("truth, bits")
         _errors(below, known, encoders, families, of)
-    grid.label("estimate minus truth, bits", ("estimate, bits per scene", "encoder"))
+    grid.label("error, bits", ("estimate, bits per scene", "encoder"))
     grid.left[1].set_yticks(range(len(encoders)), encoders)
     grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
-    entries = {family_shown(f).name: {"marker": "s", "color": family_shown(f).colour,
+    entries = {family_shown(f).name: {"marker": "s", "color": family_shown(f).color,
                                       "linestyle": "none"} for f in families}  # fmt: skip
     entries["binding problem paper's estimate"] = {"markerfacecolor": "white", **circle}
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
@@ -116,7 +116,7 @@ def _errors(
         offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
         y = part["encoder"].map(encoders.index).astype(float) + offset
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
-        axes.hlines(y, low, high, color=family_shown(family).colour, linewidth=1.2)
+        axes.hlines(y, low, high, color=family_shown(family).color, linewidth=1.2)
         for column in (paper, ours):
             if column:
                 _marks(axes, part[column] - part[truth], y, family, column == ours)
@@ -125,10 +125,10 @@ def _errors(
 
 
 def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
-    colour = family_shown(family).colour
+    color = family_shown(family).color
     axes.plot(
         np.asarray(x, float), np.asarray(y, float), "o", markersize=4, zorder=4 if full else 3,
-        markerfacecolor=colour if full else "white", markeredgecolor=colour, markeredgewidth=1.1,
+        markerfacecolor=color if full else "white", markeredgecolor=color, markeredgewidth=1.1,
     )  # fmt: skip
 
 

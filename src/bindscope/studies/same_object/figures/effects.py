@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
+from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, note_above, zero_line
@@ -182,12 +182,12 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Conditio
         own = rows[rows["quantity"] == quantity]
         if quantity != name and len(own):
             axes.plot(0.25, scale * own.loc[own["edit"] == "none", "value"].iloc[0], **_AGAIN)
-        for i, (subspace, (_, colour, marker)) in enumerate(_SUBSPACES.items()):
-            filled = colour if quantity == name else "none"
+        for i, (subspace, (_, color, marker)) in enumerate(_SUBSPACES.items()):
+            filled = color if quantity == name else "none"
             for _, row in own[own["subspace"] == subspace].iterrows():
                 x = conditions.index((row["edit"], row["strength"])) + 0.14 * (i - 2.5)
                 value, low, high = (scale * float(row[end]) for end in ("value", "low", "high"))
-                axes.plot([x, x], [low, high], color=colour, linewidth=1)
+                axes.plot([x, x], [low, high], color=color, linewidth=1)
                 axes.plot(
-                    x, value, color=colour, marker=marker, markerfacecolor=filled, markersize=3.5
+                    x, value, color=color, marker=marker, markerfacecolor=filled, markersize=3.5
                 )

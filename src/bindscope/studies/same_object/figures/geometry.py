@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.figures.colours import GREY
+from bindscope.figures.colors import GREY
 from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
@@ -49,7 +49,7 @@ _DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines 
 def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
     """Position decodability, residuals of copies and scores of identical objects, by layer.
 
-    A colour per model.
+    A color per model.
     """
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
@@ -87,9 +87,9 @@ def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
     every = over_seeds(table)
     own = {name: rows.assign(panel=name) for name, rows in series(every, models)}
     layers = every.drop_duplicates("layer").sort_values("x")["layer"].tolist()
-    colours = mpl.colormaps["viridis"]
+    colors = mpl.colormaps["viridis"]
     look = {
-        layer: {"color": colours(0.9 * i / max(1, len(layers) - 1))}
+        layer: {"color": colors(0.9 * i / max(1, len(layers) - 1))}
         for i, layer in enumerate(layers)
     }
     grid = wrapped(own, 3, (0.7, 2.4), sharex=True, sharey=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
+from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, broken, facets, lines, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
@@ -39,13 +39,13 @@ class Shown:
 
     name: str
     words: str
-    colour: str
+    color: str
     marker: str = "o"
 
     @property
     def look(self) -> dict[str, Any]:
-        """Colour and marker of its lines."""
-        return {"color": self.colour, "marker": self.marker or None}
+        """Color and marker of its lines."""
+        return {"color": self.color, "marker": self.marker or None}
 
 
 _FAMILIES: Final = {
@@ -208,7 +208,7 @@ def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
             )  # fmt: skip
     _reference(axes.axvline, rows)
     axes.set_yticks(range(len(order)), order)
-    axes.invert_yaxis()
+    axes.set_ylim(len(order) - 0.5, -0.5)
     axes.margins(x=0.12)
     values_along_x(axes)
 
@@ -304,16 +304,16 @@ def same_object_ranks(table: pd.DataFrame, spectra: Spectra, models: Sequence[st
     left, right = canvas.subplots(1, 2)
     lines(left, ranks, look, x="rank", y="accuracy", scale=100, markersize=3.5)
     for dataset, group, line in ranks.drop_duplicates("line")[["dataset", "group", "line"]].values:
-        colour, whole = look[line]["color"], full.loc[(dataset, group)]
+        color, whole = look[line]["color"], full.loc[(dataset, group)]
         dashes: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.9}
-        left.axhline(100 * whole["accuracy"], color=colour, **dashes)
+        left.axhline(100 * whole["accuracy"], color=color, **dashes)
         of_group = (rows["dataset"] == dataset) & (rows["group"] == group)
         member = rows.loc[of_group, "model"].iloc[0]
         values = spectra.get((dataset, member, str(whole["layer"])), np.empty(0))
         sizes, negative = np.abs(values), values < 0
-        right.plot(np.arange(1, len(sizes) + 1), sizes, color=colour)
+        right.plot(np.arange(1, len(sizes) + 1), sizes, color=color)
         at = np.flatnonzero(negative) + 1
-        right.plot(at, sizes[negative], "x", color=colour, markersize=3)
+        right.plot(at, sizes[negative], "x", color=color, markersize=3)
     left.set(xlabel="rank of the form", ylabel="accuracy, %")
     right.set(xlabel="eigenvalue, by size", ylabel="|eigenvalue|", yscale="log")
     for axes in (left, right):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
-from bindscope.figures.colours import ORANGE, WIDTH_IN
+from bindscope.figures.colors import ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure
 

@@ -1,6 +1,6 @@
 """Palette and sizes of all figures; no matplotlib here, so that names and pages can have them.
 
-Okabe and Ito, *Color Universal Design* (2008), told apart with any colour vision; where colour
+Okabe and Ito, *Color Universal Design* (2008), told apart with any color vision; where color
 carries a meaning, so does a marker, a line style or a position.
 """
 
