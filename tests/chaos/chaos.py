@@ -252,6 +252,7 @@ def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]
         ["bash", "-c", f"nohup {words} >run.log 2>&1 & echo $!; sleep 600"], text=True,
         cwd=clone.path, stdout=subprocess.PIPE, start_new_session=True,
         env={**os.environ, "PYTHONPATH": str(clone.path / "src")},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # ignored under nohup
     )  # fmt: skip
     assert shell.stdout
     run = int(shell.stdout.readline())
