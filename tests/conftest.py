@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bindscope.core.errors import CONFIGFILES
+from bindscope.core.files import CACHE
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = (
     "test_deaths", "test_reruns", "test_commands", "test_bad_input",
     "test_gates", "test_toy_study", "test_config_keys",
 )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep notes on files out of the user's cache; workers and subprocesses inherit the folder."""
+    if not hasattr(config, "workerinput"):
+        os.environ[CACHE] = tempfile.mkdtemp(prefix="bindscope-tests-")
+        config.add_cleanup(partial(shutil.rmtree, os.environ[CACHE], ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

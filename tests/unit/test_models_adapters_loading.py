@@ -25,6 +25,7 @@ from bindscope.core import contents, devices
 from bindscope.core.contents import content_key
 from bindscope.core.devices import hold_device
 from bindscope.core.errors import InputError, ModelError
+from bindscope.core.files import CACHE
 from bindscope.core.interfaces import Model
 from bindscope.models import weights
 from bindscope.models.base import TokenMap, ordered_layers
@@ -112,7 +113,7 @@ def test_sources(source: str, parts: tuple[Any, ...]) -> None:
 
 def test_content_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "_REMEMBER_BYTES", 5)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         (folder / "sub").mkdir(parents=True)

@@ -14,6 +14,7 @@ from PIL import Image
 from bindscope.config.codes import Dataset
 from bindscope.config.observed import PhotosRenderer
 from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.files import CACHE
 from bindscope.sources.base import SourceFiles
 from bindscope.sources.photos import load_image, load_mask
 from bindscope.sources.reading import read_source
@@ -33,7 +34,7 @@ NUMBERS[:, :4], NUMBERS[:, 6:] = 1, 7
 
 @pytest.fixture(autouse=True)
 def _no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
 
 
 @pytest.fixture

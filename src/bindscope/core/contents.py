@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from bindscope.core.errors import InputError, StoreError
-from bindscope.core.files import canonical_json, hash_file, sha256, write_json
+from bindscope.core.files import cache_folder, canonical_json, hash_file, sha256, write_json
 
 _REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
 
@@ -65,8 +64,7 @@ def file_sha256(path: Path) -> str:
     if stat.st_size < _REMEMBER_BYTES:
         return sha256(real.read_bytes())
     state = {"bytes": stat.st_size, "changed_ns": stat.st_mtime_ns, "inode": stat.st_ino}
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    note = home / "bindscope" / "sha256" / f"{sha256(str(real))}.json"
+    note = cache_folder() / "sha256" / f"{sha256(str(real))}.json"
     try:
         known = json.loads(note.read_text())
         if known["state"] == state:

@@ -14,13 +14,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bindscope.core.errors import BindscopeError, StoreError, first_line
 
+CACHE = "BINDSCOPE_CACHE"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _FREE = "free space (`bindscope gc` lists products that no configuration needs) and rerun"
+
+
+def cache_folder() -> Path:
+    """Return where notes on large files are kept, outside clones; `BINDSCOPE_CACHE` moves it."""
+    if folder := os.environ.get(CACHE):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bindscope"
 
 
 def canonical_json(value: Any) -> str:
@@ -166,6 +172,8 @@ def is_alive(process: int) -> bool:
         return False
     except PermissionError:  # another user's, on a machine that may hide it from psutil
         return True
+    import psutil  # of the workflow: functions of arrays need none
+
     with suppress(psutil.NoSuchProcess):
         return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
     return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bindscope.core.errors import InputError, StoreError
-from bindscope.core.files import canonical_json, sha256, write_json
+from bindscope.core.files import cache_folder, canonical_json, sha256, write_json
 from bindscope.core.progress import Progress
 from bindscope.sources.base import LEAVE_OUT, Roots, Scene, SourceFiles, check_name
 from bindscope.sources.masks import find_objects, image_size, read_numbers, refuse_size
@@ -68,9 +67,8 @@ class ImageChecks:
 
     def __init__(self, roots: Roots, *, boxes: bool) -> None:
         self.files, self.boxes = SourceFiles(roots), boxes
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         places = [str(Path(root).expanduser().resolve()) for root in _several(roots)]
-        self.note = home / "bindscope" / "images" / f"{sha256(canonical_json(places))}.json"
+        self.note = cache_folder() / "images" / f"{sha256(canonical_json(places))}.json"
 
     def run(self, scenes: Sequence[Scene], problems: Problems, bad_images: str) -> dict[str, str]:
         """Check scenes; note what is wrong, or return those that are left out, with the reason."""

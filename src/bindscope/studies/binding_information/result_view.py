@@ -22,9 +22,11 @@ from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
+from bindscope.studies.binding_information.names import FLAG_WORDS
 from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
     UNUSABLE,
+    Part,
     Record,
     at_least,
     between,
@@ -112,7 +114,7 @@ def summarize(result: Result) -> Summary:
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
         for bound, entropy in (_WHOLE, *((part.bound, part.entropy) for part in parts)):
             cells[f"{_WORDS[bound]}, of {row[entropy]:.2f}"] = _bits(row, bound, sign)
-        lines.append({**cells, "flags": row["flags"].replace(";", ", ")})
+        lines.append({**cells, "flags": ", ".join(_shown_flags(row, parts))})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
         f"Binding information: bits that probes decode in {rows[0]['n_test']:,} test scenes "
@@ -129,9 +131,19 @@ def summarize(result: Result) -> Summary:
         closing.append(
             "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
         )
+    shown = sorted({flag for row in rows for flag in _shown_flags(row, parts)} - {"assumed_prior"})
+    if shown:
+        closing.append("; ".join(f"{flag}: {FLAG_WORDS[flag]}" for flag in shown) + ".")
     frame = pd.DataFrame(lines)
     return Summary(heading, frame if frame["flags"].any() else frame.drop(columns="flags"),
                    tuple(closing))  # fmt: skip
+
+
+def _shown_flags(row: Record, parts: Sequence[Part]) -> list[str]:
+    """Return a row's flags, less `above_prior` where no number that is shown is negative."""
+    bits = [row[bound] for bound in (_WHOLE[0], *(part.bound for part in parts))]
+    negative = any(value < 0 for value in bits if pd.notna(value))
+    return [flag for flag in flag_list(row["flags"]) if flag != "above_prior" or negative]
 
 
 def _name(row: Record) -> str:
