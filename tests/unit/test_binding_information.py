@@ -113,13 +113,13 @@ def test_random_features_of_few_scenes_read_nothing(width: int) -> None:
 def test_noise_of_an_unknown_distribution_is_shown_as_the_prior_in_words() -> None:
     """Plain probes lose to the estimated prior: the table flags it, the print need not."""
     rng = np.random.default_rng(3)
-    found = binding_information(rng.normal(size=(N, 64)), FRAME, probes=["linear"])
-    assert found.best["flags"] == "above_prior;assumed_prior;prior"
-    low, high = (found.best[f"binding_lower_bound_bits_{end}"] for end in ("low", "high"))
+    result = binding_information(rng.normal(size=(N, 64)), FRAME, probes=["linear"])
+    assert result.best["flags"] == "above_prior;assumed_prior;prior"
+    low, high = (result.best[f"binding_lower_bound_bits_{end}"] for end in ("low", "high"))
     assert low <= 0 <= high
-    printed = str(found)
+    printed = str(result)
     assert "prior: the validation scenes prefer the distribution of the scenes alone" in printed
-    assert ("above_prior" in printed) == (found.best["binding_lower_bound_bits"] < 0)
+    assert ("above_prior" in printed) == (result.best["binding_lower_bound_bits"] < 0)
     assert len(printed.splitlines()) <= MOST_LINES
 
 

@@ -131,9 +131,9 @@ def summarize(result: Result) -> Summary:
         closing.append(
             "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
         )
-    shown = sorted({flag for row in rows for flag in _shown_flags(row, parts)} - {"assumed_prior"})
-    if shown:
-        closing.append("; ".join(f"{flag}: {FLAG_WORDS[flag]}" for flag in shown) + ".")
+    flags = sorted({flag for row in rows for flag in _shown_flags(row, parts)} - {"assumed_prior"})
+    if flags:
+        closing.append("; ".join(f"{flag}: {FLAG_WORDS[flag]}" for flag in flags) + ".")
     frame = pd.DataFrame(lines)
     return Summary(heading, frame if frame["flags"].any() else frame.drop(columns="flags"),
                    tuple(closing))  # fmt: skip
