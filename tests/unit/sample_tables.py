@@ -174,7 +174,7 @@ def vit_rows(seeds=(0,)):
 
 GIVEN = H_OBJECT - H_FEATURE
 # encoder, truth of B_O and B*, then per probe (linear, quadratic, dnn): the paper's B_O and B*,
-# and the bound on B* (spec 1, section 6b)
+# and the bound on B*
 KNOWN = (
     ("knows-nothing", 0.0, 0.0, (-0.3, -0.3, -0.07), (-2.5, -2.4, -0.01), (-0.2, -0.2, -0.01)),
     ("knows-features", 7.217, 0.0, (5.6, -1.6, -0.09), (4.0, -3.1, -0.01), (5.8, -1.4, -0.01)),
@@ -186,7 +186,7 @@ KNOWN = (
 
 
 def known_rows(dataset="known"):
-    """Rows of known-answer encoders with the numbers of spec 1, section 6b."""
+    """Rows of known-answer encoders with the numbers of docs/known_answers.md."""
     rows = []
     for model, truth, conditional_truth, *cells in KNOWN:
         for probe, cell in zip(("linear", "quadratic", "dnn"), cells, strict=True):

@@ -1,4 +1,4 @@
-"""Literal twins of the probe families, from the equations of spec 1, section 2.
+"""Literal twins of the probe families, from the equations of docs/probes.md.
 
 z is repeated for every head beside that head's masked bits, (B, heads, dim x), and every head does
 its own small products; nothing is folded or shared. The slow way, whose only virtue is that it can
@@ -187,7 +187,7 @@ def bits_lost(logits, bits):
 
 
 def released_loop(logits, parameters, z, bits, order, epochs=40):
-    """The released code's training loop, by its description (spec 1, section 2); yields per epoch.
+    """The released code's training loop, by its description; yields per epoch.
 
     Adam with L2 in the gradient, the rate times 0.2 every 8 epochs, batches of 512 with all that is
     left of an epoch as the last one, the mean over scenes and heads in nats, halved; a step after

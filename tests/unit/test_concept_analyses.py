@@ -1,6 +1,6 @@
 """Invariants of planted encoders, by the scripts and the graph that the workflow uses.
 
-Specification, section 9: what must come out where the structure is known.
+What must come out where the structure is known.
 """
 
 from __future__ import annotations

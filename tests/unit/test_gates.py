@@ -1,4 +1,4 @@
-"""Known-answer gates: the estimators against closed forms, in the setting of spec 1, section 6b.
+"""Known-answer gates: the estimators against closed forms.
 
 6 x 6 features, 9 objects, uniform, random split, 4,000 / 1,000 / 4,000 scenes. Here run the pairs
 of encoder and family that are fitted in seconds; `config/presets/calibration.yaml` runs all pairs

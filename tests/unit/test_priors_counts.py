@@ -114,7 +114,7 @@ def test_bits_that_follow_from_the_features_are_left_out():
     assert counts.count_levels(build_space(uniform((3, 3), 7, 8))) == ((2, 3), (2, 3))
 
 
-# space, H(M|F), H(O|M): spec 1, section 8
+# space, H(M|F), H(O|M)
 TABLE = {
     "6 x 6, 9 objects": (uniform((6, 6), 9, 9), 11.292, 7.979),
     "balanced_colorshape": (PAPER, 20.342, 12.566),

@@ -1,6 +1,6 @@
 """A made-up table of a zoo: seven objectives of three training seeds, two datasets, best rows.
 
-The numbers are those of the first measurements (spec 1, sections 8 and 9; spec of the zoo), with
+The numbers are those of the first measurements, with
 some spread over training seeds.
 """
 

@@ -10,8 +10,8 @@ from bindscope.config.codes import BalancedSpace
 class Balanced(CodeSpace):
     """`chosen` values of every group, and `n_objects` objects that use every chosen value.
 
-    The chosen values are uniform, and the objects are uniform given them (spec 1, section 3,
-    balanced_colorshape). Every feature code has the same number of object codes.
+    The chosen values are uniform, and the objects are uniform given them, as in the
+    binding problem paper's balanced_colorshape. Every feature code has as many object codes.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def covers(counts: tuple[int, ...], smallest: int, largest: int) -> int:
 def ways_that_use_all(counts: Sequence[int], ways: Callable[[int], int]) -> int:
     r"""Count the ways to fill a grid that use every value of every group.
 
-    Inclusion-exclusion over the values that are left out (spec 1, section 3), for w_k(n) = C(n, k):
+    Inclusion-exclusion over the values that are left out, for w_k(n) = C(n, k):
 
     .. math:: N_k(a_1..a_G) = \sum_{i_1..i_G} (-1)^{\sum i} \prod_g \binom{a_g}{i_g}
               w_k(\prod_g (a_g - i_g))

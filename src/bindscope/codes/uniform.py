@@ -8,7 +8,7 @@ from bindscope.config.codes import UniformSpace
 
 
 class Uniform(CodeSpace):
-    """All object codes with `min_objects` to `max_objects` objects (spec 1, section 3).
+    """All object codes with `min_objects` to `max_objects` objects.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Encoders whose binding information is known: they see object codes, not images.
 
 They run through the same rules as any other model, with one layer, and are what the estimators are
-held against (``docs/known_answers.md``; spec 1, sections 6 and 6b). How much they hold is computed
+held against (``docs/known_answers.md``). How much they hold is computed
 in `known_answer_truth`, which nothing here imports: a corrected closed form encodes nothing anew.
 
 All encoders are functions ``(config, scenes) -> arrays``. Notation: O object code (K bits), F

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 PROVABLE = 13
 ATTEMPTS = 20  # draws of signed directions; the last one is taken if all of them collide
 
-# Defaults of the noisy encoders (spec 1, section 6b).
+# Defaults of the noisy encoders.
 PROBABILITY = {
     "erasure": 0.5, "cell_erasure": 0.5, "swaps": 0.5, "swaps_within_counts": 0.5, "flips": 0.05,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Closed forms of what the known-answer encoders hold (spec 1, sections 6 and 6b).
+"""Closed forms of what the known-answer encoders hold.
 
 `truth` picks the one of an encoder. All return a `Truth`: I(O;Z) and its parts in bits, None where
 there is no closed form. Numbers of codes are Python integers; floats appear in the last step. Where

@@ -1,4 +1,4 @@
-"""Exact prior log-odds of every bit of a code, given the bits before it (spec 1, section 6b).
+"""Exact prior log-odds of every bit of a code, given the bits before it.
 
 A probe that starts from these anchors starts at a loss of exactly H(O), and has to learn only what
 the representation adds. The priors are those of the *space*: what a feature split holds back is

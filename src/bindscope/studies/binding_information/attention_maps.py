@@ -1,4 +1,4 @@
-"""Which patches the queries of an attention probe read (spec 1, figure F7)."""
+"""Which patches the queries of an attention probe read."""
 
 from __future__ import annotations
 

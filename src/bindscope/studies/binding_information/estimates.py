@@ -7,7 +7,7 @@ Two families of estimates stand side by side (``docs/information.md``):
   none;
 - ours: ``*_lower_bound_bits`` from probes that start at the exact prior, all of which are lower
   bounds: of what (F), how many (the counts M given F), what goes with what (O given M), and sums
-  of them (spec 1, sections 1, 6b and 8).
+  of them.
 
 Some samples of test scenes are more surprising than others, and a probe that knows little pays for
 that as the exact prior does. The prior's loss on each scene is known, and so is its expectation,

@@ -2,7 +2,7 @@
 
 The probe `quadratic_reuse` has the projections of `quadratic` in common for all objects with the
 same feature value; how much worse it predicts says how far a representation codes objects by their
-features alone (spec 1, section 5). Both probes are tested on the same scenes, so the difference is
+features alone. Both probes are tested on the same scenes, so the difference is
 paired: a scene that is hard for both does not widen its interval.
 """
 

@@ -4,7 +4,7 @@ One orthogonal map is fitted on some objects (orthogonal Procrustes), judged on 
 no map (where both have as many dimensions), and maps that are fitted to exchanged objects.
 
 Source: Schoenemann (1966), "A generalized solution of the orthogonal Procrustes problem",
-Psychometrika 31, 1-10; specification, section 11.
+Psychometrika 31, 1-10.
 """
 
 from __future__ import annotations

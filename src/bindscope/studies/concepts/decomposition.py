@@ -2,7 +2,7 @@
 
 Level I writes a scene as the mean of all plus a vector per object; level II writes these vectors as
 sums over values.  Each is judged by R2, by finding the scene again, and by frozen probes on what
-was put together (specification, section 2.5).
+was put together.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 An edit adds  strength * (vector of the new object - vector of the old one)  to the embedding of a
 scene that exists, and is judged against the real scene with the new object: does the edited
 embedding have its greatest cosine with it, and do frozen probes read what it holds?  The joint hit
-of concept probes cannot tell a swapped pairing from the right one; the hit of objects can
-(specification, sections 2.6 and 7, D11).
+of concept probes cannot tell a swapped pairing from the right one; the hit of objects can.
 """
 
 from __future__ import annotations

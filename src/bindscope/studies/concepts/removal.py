@@ -3,7 +3,7 @@
 The part is an exact least squares fit on the centred embeddings: a vector per object and slot, or
 per value and slot.  Controls take the part of *other* scenes, those with every object (or every
 value of each type) exchanged for another one by a permutation that moves all of them.  Probes are
-fitted anew on what is left, on the same training scenes (specification, section 2.6).
+fitted anew on what is left, on the same training scenes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ not. Beside an accuracy stand three numbers that need no embedding: *chance* is 
 scores; the *bag-of-concepts floor* that of scores which count a candidate's values in the scene;
 the *bag-of-concepts guess* that of one who knows how often each value occurs and picks among all
 sets of objects that agree, the most that can be had without binding.
-
-Source: specification, section 2.2.
 """
 
 from __future__ import annotations

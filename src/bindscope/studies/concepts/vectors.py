@@ -1,6 +1,6 @@
 """Vectors of objects and of values, estimated from the embeddings of scenes.
 
-Four estimators (specification, section 2.4), mu being the mean of all scenes:
+Four estimators, mu being the mean of all scenes:
 
 - `avg`: the mean over scenes that hold the object in any slot (equal objects count once);
 - `avg_pos`: over those that hold it in one slot; on all pairs, the main effects of least squares;

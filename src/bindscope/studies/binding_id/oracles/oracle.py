@@ -3,7 +3,7 @@
 An oracle is a tiny transformer without weights. Its residual stream has one part for each kind of
 content (shape, color, look, item), one for binding IDs and two for content that text tokens carry;
 a fixed rotation mixes the parts, so that no coordinate gives them away. Four blocks of softmax
-attention do what one mechanism says (specification, section 3.1):
+attention do what one mechanism says:
 
 block 0
     the tokens that mention a thing look at the image for what they mention;

@@ -176,7 +176,7 @@ def withheld(scenes: Scenes) -> NDArray[np.bool_]:
     """Mark the things that training never shows: each (color, shape) in a fifth of the slots.
 
     A pair that is never shown at all is answered below chance by every toy that was tried, so
-    pairs are withheld in some slots only (specification, section 9).
+    pairs are withheld in some slots only.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""F7: where the attention probe's object queries read, over scenes (spec 1, section 5)."""
+"""Where the attention probe's object queries read, over scenes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 
 @figure(_read)
 def attention(maps: Mapping[str, Maps]) -> Figure:
-    """F7: where the attention probe's object queries read, over scenes (spec 1, section 5).
+    """Where the attention probe's object queries read, over scenes.
 
     With one label (a model) three scenes, with several one scene each. Left: the scene and the
     outlines of five of its objects; then per object the attention of its query, its own outline

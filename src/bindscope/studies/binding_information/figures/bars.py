@@ -1,4 +1,4 @@
-"""Bounds as bars: [CLS] against the patches, and natural images (spec 1, sections 3 to 5)."""
+"""Bounds as bars: [CLS] against the patches, and natural images."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _BAR = 0.8
 def tokens(
     table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
 ) -> Figure:
-    """F1: B_O in bits by model (panels), probe (rows) and token input (bars), last layer.
+    """B_O in bits by model (panels), probe (rows) and token input (bars), last layer.
 
     Bars: the lower bound with its 95 % interval; diamonds: the paper's estimate; crosses: the
     paper's estimate of a probe with z = 0; stars: the paper's number, drawn only where dataset,
@@ -147,7 +147,7 @@ def natural(
     models: Sequence[str] = (),
     trends: pd.DataFrame | None = None,
 ) -> Figure:
-    """F5: beta*, B* and B_O of every model's last layer on natural images.
+    """Values of beta*, B* and B_O of every model's last layer on natural images.
 
     A row of three panels per dataset and token input; in each a group of bars per model, a bar per
     probe: the lower bound with its 95 % interval, hatched where the prior is estimated. Diamonds:

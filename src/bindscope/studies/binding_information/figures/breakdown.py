@@ -1,4 +1,4 @@
-"""F10: which objects and which features are known, in bits over the prior (spec 1, section 5)."""
+"""Which objects and which features are known, in bits over the prior."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _n_objects(groups: Sequence[Group]) -> int:
 
 @figure(_read)
 def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
-    """F10: which objects (heat map) and features (bars) are known, in bits over the prior.
+    """Which objects (heat map) and features (bars) are known, in bits over the prior.
 
     A column of panels per label (a model, say). The first feature group, (name, names of the
     values), makes the rows of the heat map, all others together its columns.

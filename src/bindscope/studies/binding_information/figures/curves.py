@@ -1,4 +1,4 @@
-"""Bounds against a number: layers, possible objects, pixels, and what is hidden (spec 1, sec. 5).
+"""Bounds against a number: layers, possible objects, pixels, and what is hidden.
 
 Solid: the lower bound with its 95 % interval as a band; dashed: the paper's estimate. Means over
 probe seeds.
@@ -125,7 +125,7 @@ _SHOW_WHOLE_FROM = 50.0  # per cent; below, the line at 100 would press the curv
 
 @figure(read_binding)
 def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """F2: beta* by layer, a panel per dataset, token input and probe family, a curve per model."""
+    """Value of beta* by layer, panels by dataset, tokens and probe family, a curve per model."""
     curve = ["dataset", "model", "tokens", "probe"]
     rows = over_seeds(read_alike(measured(table, known_answer=False)))
     few = "No model was measured at three layers or more."
@@ -225,7 +225,7 @@ def complexity(
     models: Sequence[str] = (),
     trends: pd.DataFrame | None = None,
 ) -> Figure:
-    """F3: binding against the size of the feature space, of models read on two sizes or more.
+    """Binding against the size of the feature space, of models read on two sizes or more.
 
     The paper reports no numbers for this curve, and is quoted in words.
     """
@@ -263,7 +263,7 @@ def resolution(
     trends: pd.DataFrame | None = None,
     **_: object,
 ) -> Figure:
-    """F6: binding against the side of the input image, the same scenes, a curve per family.
+    """Binding against the side of the input image, the same scenes, a curve per family.
 
     A model may stand in several families and is in the rows once for each. The paper's numbers are
     stars where they are comparable, words where not.
@@ -300,7 +300,7 @@ def occlusion(
     models: Sequence[str] = (),
     trends: pd.DataFrame | None = None,
 ) -> Figure:
-    """F4: beta* against the camera's height, and against how much of the objects is hidden.
+    """Value of beta* against the camera's height, and against how much of the objects is hidden.
 
     A row per token input and probe family. The paper names no model for its numbers, so that they
     are quoted in words.

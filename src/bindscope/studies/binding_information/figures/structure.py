@@ -1,4 +1,4 @@
-"""F8: test loss by probe family, which tells how the code of objects is built (spec 1, sec. 5)."""
+"""test loss by probe family, which tells how the code of objects is built."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def structure(
     models: Sequence[str] = (),
     costs: pd.DataFrame | None = None,
 ) -> Figure:
-    """F8: the test loss of O by family, from linear to neural net, and the cost of sharing.
+    """The test loss of O by family, from linear to neural net, and the cost of sharing.
 
     A panel per dataset and token input. Full markers: the probe with its 95 % interval, small ones
     its seeds; open grey ones: the same probe with z = 0; stars: the paper's numbers, where dataset,

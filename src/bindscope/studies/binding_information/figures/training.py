@@ -78,7 +78,7 @@ def training(
     order: Sequence[str] = (),
     home: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
-    """F9: training curves of the controlled models and of the probes (spec 1, section 5).
+    """Training curves of the controlled models and of the probes.
 
     First row: models (`{step, split, loss_bits}`); thin lines are the training loss, thick ones the
     validation loss. Below: a row per target and a column per probe family that has it, validation

@@ -147,7 +147,7 @@ def histogram(
     histograms: pd.DataFrame,
     **_: object,
 ) -> Figure:
-    """The paper's beta* as stars, beside what counting alone reaches on its data sets (spec 1, 8).
+    """The paper's beta* as stars, beside what counting alone reaches on its data sets.
 
     A panel per data set that the paper reports numbers of, a row per number. Circles: the paper's
     estimate in this run, where dataset, model, token input and probe agree.

@@ -2,7 +2,7 @@
 
 q_k = Wq (base_k + sum_{i<k} (o_i - 1/2) Q_i), no key or value projection; a_k = softmax over the
 patch tokens of q_k.s_i / sqrt(d); pooled s_k = sum_i a_ki s_i; logit_k = quadratic readout of
-[CLS; s_k; masked bits], without [CLS] if the model has none (spec 1, section 2).
+[CLS; s_k; masked bits], without [CLS] if the model has none.
 """
 
 from __future__ import annotations

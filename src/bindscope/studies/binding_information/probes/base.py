@@ -1,7 +1,7 @@
 """What a fit is asked for and what it returns; no torch here.
 
 A *target* is one probe of a fit: a sequence of bits, one head per bit, teacher-forced, so that
-head k sees the representation and the bits before k (spec 1, section 2).
+head k sees the representation and the bits before k.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Target:
     name
         `object` and `feature` are the paper's probes (arXiv 2606.03976) over O and F;
         `object_anchored` and `chained` add a learned term, zero at the start, to the exact prior
-        log-odds (spec 1, section 6b). `chained` predicts F, then the counts of the values given F,
-        then O given both (spec 1, section 8).
+        log-odds. `chained` predicts F, then the counts of the values given F,
+        then O given both.
     sizes
         Sizes of the feature groups; K is their product, n their sum.
     n_counts

@@ -151,7 +151,7 @@ class ProbeData:
         """Return the same codes with a representation that knows nothing: z = 0, of dimension 1.
 
         Fitted to it, a probe measures how well its family models the prior alone (the *null
-        probe* of spec 1, section 6b). Patch tokens become one token of dimension 1 per scene,
+        probe*, ``docs/probes.md``). Patch tokens become one token of dimension 1 per scene,
         with a [CLS] if there was one.
         """
         return self._map(lambda split, _: replace(split, z=_zeros(split.z)))

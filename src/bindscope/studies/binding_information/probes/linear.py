@@ -1,4 +1,4 @@
-"""Linear family: logit_k = w_k.z + sum_{i<k} a_ki (o_i - 1/2) + b_k (spec 1, section 2)."""
+"""Linear family: logit_k = w_k.z + sum_{i<k} a_ki (o_i - 1/2) + b_k."""
 
 from __future__ import annotations
 

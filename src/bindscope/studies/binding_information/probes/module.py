@@ -1,8 +1,7 @@
 """What the probe families share: head ranges, the joint projection, the anchored logit.
 
 No family expands z per head. What all heads read of z is one matrix product, and the mask "head k
-sees bit i only if i < k" is a strictly triangular weight, so what they read of the bits is another
-(spec 1, section 2).
+sees bit i only if i < k" is a strictly triangular weight, so what they read of the bits is another.
 """
 
 from __future__ import annotations

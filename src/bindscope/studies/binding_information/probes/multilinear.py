@@ -1,7 +1,7 @@
 """Families that share the projections of z between objects with a feature in common.
 
 logit_k = sum_r prod_g (W_g,k x)_r / sqrt(dim x) + b_k, where the z part of W_g,k belongs to the
-value of feature group g that object k has, and the bit part to the head (spec 1, section 2).
+value of feature group g that object k has, and the bit part to the head.
 """
 
 from __future__ import annotations

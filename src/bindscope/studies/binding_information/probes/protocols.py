@@ -47,7 +47,7 @@ def one_cycle(step: int, steps: int) -> float:
 
 
 def paper(n_train: int) -> Plan:
-    """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step (spec 1).
+    """Return the released code's protocol: 40 epochs of Adam, 2 x 512 scenes per step.
 
     An epoch reads every scene: its last batch may be smaller, and its last step of one batch. The
     loss is a mean over scenes and heads in nats, which matters: the ridge is in the gradient.
