@@ -121,7 +121,7 @@ def test_the_right_account_holds_where_things_are_named_by_size(
     mechanism: Any, account: str
 ) -> None:
     table = table_of(
-        Oracle(mechanism), "signatures", "factorizability", shared="shape", told_by="size"
+        Oracle(mechanism), "signatures", "factorizability", shared="shape", distinguished_by="size"
     )
     assert set(table["named_by"]) == {"size"}
     found = verdicts(table)

@@ -35,7 +35,7 @@ RULES = st.builds(
     layout=st.sampled_from(["pair", "level", "grid"]),
     order=st.sampled_from(["left_first", "independent"]),
     shared=st.sampled_from(["none", "shape", "color", "both"]),
-    told_by=st.sampled_from(["material", "size", "slot"]),
+    distinguished_by=st.sampled_from(["material", "size", "slot"]),
 )
 
 
@@ -126,7 +126,10 @@ def test_draws_follow_from_the_seed_alone() -> None:
     [
         (Rule("pair", 3), r"task\.things.*2 slots"),
         (Rule("grid", 10), "9 slots"),
-        (Rule("grid", 3, shared="shape", told_by="size"), r"task\.told_by.*two sizes"),
+        (
+            Rule("grid", 3, shared="shape", distinguished_by="size"),
+            r"task\.distinguished_by.*two sizes",
+        ),
     ],
 )
 def test_a_rule_that_nothing_fits_is_refused(rule: Rule, names: str) -> None:

@@ -46,7 +46,7 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "pairs", "estimation_rows": 60},
             {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
              "estimation_rows": 200},
-            {"name": "alike", "shared": "shape", "told_by": "size", "rows": 40},
+            {"name": "alike", "shared": "shape", "distinguished_by": "size", "rows": 40},
             {"name": "by-place", "layout": "sprites", "shared": "both"},
         ],
         "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],

@@ -29,7 +29,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     adapter = adapt("tiny", model, processor, "cpu")
     spec = {
         "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
-                 "told_by": "slot", "rows": 3, "estimation_rows": 2, "seed": 0},
+                 "distinguished_by": "slot", "rows": 3, "estimation_rows": 2, "seed": 0},
         "template": "short", "text_only": True, "levels": ["slot"],
         "shares": [1.0], "window": 1, "head_layers": [],
         "dimensions": [1],

@@ -38,7 +38,7 @@ MECHANISMS = ("slot", "color", "gather", "order")
 DEPTH = 6  # tower, what enters four layers, and what the last one leaves
 SPEC: dict[str, Any] = {
     "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
-             "told_by": "slot", "rows": 400, "estimation_rows": 20, "seed": 0},
+             "distinguished_by": "slot", "rows": 400, "estimation_rows": 20, "seed": 0},
     "experiments": ["pairing"], "levels": ["role"], "shares": [], "scales": [], "window": 1,
     "head_layers": [],
     "dimensions": [1], "coefficients": [], "subspaces_by": ["means"],

@@ -90,13 +90,13 @@ class SyntheticRelease(Model):
 
     n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")
     size_px: int = Field(64, ge=40, description="Side of a picture.")
-    n_categories: int = Field(5, ge=2, le=8, description="Kinds of things that are drawn.")
-    n_colors: int = Field(5, ge=2, le=7, description="Their colors; some things have none.")
+    n_categories: int = Field(5, ge=2, le=8, description="Kinds of objects that are drawn.")
+    n_colors: int = Field(5, ge=2, le=7, description="Their colors; some objects have none.")
     max_objects: int = Field(
-        4, ge=2, le=9, description="Largest number of things in a picture; the smallest is 2."
+        4, ge=2, le=9, description="Largest number of objects in a picture; the smallest is 2."
     )
     unannotated: Probability = Field(
-        0.05, description="Share of the things whose annotation has no attribute."
+        0.05, description="Share of the objects whose annotation has no attribute."
     )
     seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
 

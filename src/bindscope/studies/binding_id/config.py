@@ -21,7 +21,7 @@ Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "
 
 
 class ShapesTask(Model):
-    """Scenes whose things are named in the text by one attribute and asked for by another."""
+    """Scenes whose objects are named in the text by one attribute and asked for by another."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     layout: Literal["pair", "level", "grid", "sprites"] = Field(
@@ -29,16 +29,16 @@ class ShapesTask(Model):
         description="Slots of the image: two as published, two at one height, 3 x 3 (all 384 px), "
         "or 3 x 3 of 36 px, for toys.",
     )
-    things: int = Field(2, ge=2, le=9, description="Things of a scene.")
+    things: int = Field(2, ge=2, le=9, description="Objects of a scene.")
     order: Literal["left_first", "independent"] = Field(
         "left_first",
-        description="Which thing the text mentions first: that of the first slot, as published, "
+        description="Which object the text mentions first: that of the first slot, as published, "
         "or any.",
     )
     shared: Literal["none", "shape", "color", "both"] = Field(
-        "none", description="What all things of a scene have in common."
+        "none", description="What all objects of a scene have in common."
     )
-    told_by: Literal["material", "size", "slot"] = Field(
+    distinguished_by: Literal["material", "size", "slot"] = Field(
         "slot", description="What tells them apart then."
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
@@ -53,7 +53,7 @@ class Shares(Model):
 
     slot: float = Field(0.0, ge=0, le=1, description="By the slot's ID.")
     color: float = Field(0.0, ge=0, le=1, description="By the color.")
-    gather: float = Field(0.0, ge=0, le=1, description="By all that is seen of the thing.")
+    gather: float = Field(0.0, ge=0, le=1, description="By all that is seen of the object.")
 
     @model_validator(mode="after")
     def _sum(self) -> Self:
@@ -67,7 +67,7 @@ class Oracle(Model):
 
     name: Slug = Field(description="Stands in results where a model's name does.")
     mechanism: Literal["slot", "color", "gather", "order", "none", "mixed"] = Field(
-        description="What ties an item to its thing: the slot's ID, the color, all that is seen, "
+        description="What ties an item to its object: the slot's ID, the color, all that is seen, "
         "position alone, nothing, or by turns several (`shares`)."
     )
     shares: Shares | None = Field(
@@ -108,7 +108,7 @@ class Suite(Model):
     tasks: tuple[TaskName, ...] = Field((), description="Names of tasks.")
     records: tuple[RecordName, ...] = Field(
         (),
-        description="Names of records, which `models` are asked about with their things hidden; "
+        description="Names of records, which `models` are asked about with their objects hidden; "
         "of the other keys `resamples`, `seed`, `threads` and `device` count for them.",
     )
     oracles: tuple[OracleName, ...] = Field(
@@ -132,7 +132,7 @@ class Suite(Model):
         ("factorizability", "mean", "signatures"),
         min_length=1,
         description="Which: replacing (`factorizability`, in `layers`, of more and fewer "
-        "`tokens`, of things that differ in one respect: `signatures`, or in what goes with what: "
+        "`tokens`, of objects that differ in one respect: `signatures`, or in what goes with what: "
         "`pairing`), moving keys (`positions`), adding mean differences (`mean`, in `doses`, to "
         "other groups: `transfer`) or what must not do the same (`nulls`), hiding (`knockout`, "
         "from single `heads`), exchanging parts of tokens (`subspaces`), objects on which accounts "
@@ -147,7 +147,7 @@ class Suite(Model):
     shares: tuple[float, ...] = Field(
         (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2),
         min_length=1,
-        description="How far keys are moved, as shares of the distance of two things.",
+        description="How far keys are moved, as shares of the distance of two objects.",
     )
     dimensions: tuple[PositiveInt, ...] = Field(
         (1, 2, 4, 8),
@@ -177,7 +177,7 @@ class Suite(Model):
 
 
 class BindingIdSection(Model):
-    """Which item goes with which thing of an image, by interventions on a frozen context."""
+    """Which item goes with which object of an image, by interventions on a frozen context."""
 
     tasks: tuple[ShapesTask, ...] = Field((), description="Tasks.")
     oracles: tuple[Oracle, ...] = Field((), description="Models of known mechanism.")
@@ -232,7 +232,7 @@ def _unanswerable(where: str, suite: Suite) -> Iterator[str]:
         yield f"{where}: oracles and toys read no records; give `tasks`, or `models` alone"
     if suite.text_only and suite.oracles:
         yield (
-            f"{where}.oracles: oracles have tokens of things, be they image or words, so with "
+            f"{where}.oracles: oracles have tokens of objects, be they image or words, so with "
             "`text_only` their answers would be the same; give `models` alone"
         )
 
@@ -270,10 +270,10 @@ def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> It
     from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
 
     for task in (tasks[name] for name in suite.tasks):
-        rule = Rule(things=task.things, shared=task.shared, told_by=task.told_by)
+        rule = Rule(things=task.things, shared=task.shared, distinguished_by=task.distinguished_by)
         if rule.mention == "slot":
             yield (
-                f"{where}.experiments: `pairing` exchanges what the text names things by, and "
+                f"{where}.experiments: `pairing` exchanges what the text names objects by, and "
                 f"{task.name!r} names them by their slot; leave one of the two out"
             )
 
@@ -283,7 +283,7 @@ def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iter
     for task in (tasks[name] for name in suite.tasks):
         if task.shared != "none":
             yield (
-                f"{where}.experiments: `mixture` needs things that differ in shape and color, and "
+                f"{where}.experiments: `mixture` needs objects that differ in shape and color, and "
                 f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
             )
         elif task.things not in (3, 4):
@@ -292,7 +292,7 @@ def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iter
                 else "more than four are not supported, drawn ones are asked for by place"
             )  # fmt: skip
             yield (
-                f"{where}.experiments: `mixture` needs 3 or 4 things: of the {task.things} of "
+                f"{where}.experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
                 f"{task.name!r} {why}; give another task"
             )
 
@@ -301,5 +301,6 @@ def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
     slots = 2 if task.layout in ("pair", "level") else 9
     if task.things > slots:
         yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
-    if task.shared != "none" and task.told_by != "slot" and task.things != 2:
-        yield f"{where}.told_by: two {task.told_by}s do not tell {task.things} things apart"
+    if task.shared != "none" and task.distinguished_by != "slot" and task.things != 2:
+        by = task.distinguished_by
+        yield f"{where}.distinguished_by: two {by}s do not tell {task.things} objects apart"

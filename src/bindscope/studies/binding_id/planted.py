@@ -30,7 +30,7 @@ _SCHEMAS = {"rows": BINDING_ID_SCHEMA, "mixture": MIXTURE_SCHEMA}
 _ACCOUNTS = tuple(f"account-{name}" for name in TIES)
 _KEYS = ("keys-objects", "keys-items", "keys-colors")
 _MIXTURES = ("mixture-slot", "mixture-color", "mixture-content")
-_SIZE = {"shared": "shape", "told_by": "size"}
+_SIZE = {"shared": "shape", "distinguished_by": "size"}
 _THREE = {"layout": "sprites", "things": 3, "order": "independent"}
 
 

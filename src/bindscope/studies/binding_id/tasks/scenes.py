@@ -61,7 +61,7 @@ class Rule:
         always is); `independent`: any order of mention is as likely.
     shared
         What all things of a scene have in common.
-    told_by
+    distinguished_by
         What tells them apart then: material or size (of two things), or the slot.
     withheld
         `training`: no thing is one that `withheld` marks; `held_out`: every scene has one.
@@ -71,7 +71,7 @@ class Rule:
     things: int = 2
     order: Order = "left_first"
     shared: Shared = "none"
-    told_by: ToldBy = "slot"
+    distinguished_by: ToldBy = "slot"
     withheld: Withheld = "none"
 
     @classmethod
@@ -98,14 +98,14 @@ class Rule:
         if self.shared == "both":
             return "slot"
         if self.shared == "color":
-            return self.told_by
+            return self.distinguished_by
         return "color" if self._enough("color") else "slot"
 
     @property
     def ask(self) -> Attribute:
         """The attribute by which a question names a thing; unlike `mention` where there is one."""
         if self.shared in ("shape", "both"):
-            return self.told_by
+            return self.distinguished_by
         return "shape" if self._enough("shape") else "slot"
 
 
@@ -124,11 +124,11 @@ def check_rule(rule: Rule, where: str) -> None:
             f"{rule.things} things do not fit into the {slots} slots of `layout: {rule.layout}`",
             f"set things to at most {slots}" + (", or `layout: grid`" if slots == 2 else ""),
         )
-    if rule.shared != "none" and rule.told_by != "slot" and rule.things != 2:
+    if rule.shared != "none" and rule.distinguished_by != "slot" and rule.things != 2:
         raise ConfigError(
-            f"{where}.told_by",
-            f"there are two {rule.told_by}s, which do not tell {rule.things} things apart",
-            "set `told_by: slot`, or `things: 2`",
+            f"{where}.distinguished_by",
+            f"there are two {rule.distinguished_by}s, which do not tell {rule.things} things apart",
+            "set `distinguished_by: slot`, or `things: 2`",
         )
 
 
@@ -243,8 +243,8 @@ def _drawn(
     if rule.order == "left_first":
         slot = np.sort(slot, axis=1)
     distinguishing = {"material": np.zeros((n, k), np.int64), "size": np.zeros((n, k), np.int64)}
-    if rule.shared != "none" and rule.told_by != "slot":
-        distinguishing[rule.told_by] = _orders(draw, n, k)
+    if rule.shared != "none" and rule.distinguished_by != "slot":
+        distinguishing[rule.distinguished_by] = _orders(draw, n, k)
     shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
     columns = {
         "shape": _columns(draw, n, k, len(words.shapes), rule.shared in ("shape", "both"), shuffle),

@@ -324,6 +324,6 @@ def _spaces(
             where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {rest[0]!r}, and "
             "no spaces before the shorter word make up for it",
             "use a model with another tokenizer, or scenes without these words (`shared`, "
-            "`told_by`); in a configuration leave the model out of this task's suites",
+            "`distinguished_by`); in a configuration leave the model out of this task's suites",
         )  # fmt: skip
     return spaces
