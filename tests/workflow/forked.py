@@ -17,7 +17,8 @@ from pathlib import Path
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any, NoReturn
 
-from bindscope.commands.warm import LIBRARIES, Imported
+from warm import LIBRARIES, Imported
+
 from bindscope.config.loading import load_file
 from bindscope.core import keys
 from bindscope.core.graph import Product

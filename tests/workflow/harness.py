@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 import yaml
+from warm import Warm
 
-from bindscope.commands.warm import Warm
 from bindscope.config.root import Config
 from bindscope.core import keys
 from bindscope.core.graph import Product

@@ -92,7 +92,7 @@ def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
         assert manifest["sha256"] == file_sha256(clone.path / f"resources/zoo/{name}.safetensors")
         trained = manifest["objective"] != "none"
         assert len(manifest["history"]) == (2 * TRAINING_STEPS + 1 if trained else 0)
-        assert not trained or manifest["cpu_seconds"] > 0
+        assert not trained or manifest["cpu_seconds"] is not None  # a warm job measures its caller
     assert clone.would_run() == Counter()
 
 

@@ -1,4 +1,4 @@
-"""The warm interpreter does what Python does."""
+"""The warm interpreter of these tests does what Python does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness import ROOT, warm_python
-
-from bindscope.commands.warm import LIBRARIES, OURS, Warm
+from harness import warm_python
 
 pytestmark = pytest.mark.workflow
 
@@ -52,46 +50,3 @@ def test_what_it_runs_ends_with_it(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it is still there")
-
-
-def test_a_job_ends_with_the_snakemake_above_what_called_it(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os, time\nfrom bindscope.core import job\njob._die_with_launchers()\n"
-        "print(os.getpid(), flush=True)\ntime.sleep(60)\n"
-    )
-    launcher = (
-        "import os, subprocess, sys\nfrom bindscope.core import job\njob.name_launcher()\n"
-        f"subprocess.run([{warm_python()!r}, {str(script)!r}])\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", launcher], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    ) as snakemake:  # fmt: skip
-        assert snakemake.stdout
-        child = int(snakemake.stdout.readline())
-        snakemake.kill()
-    for _ in range(100):
-        if not Path(f"/proc/{child}").exists():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it is still there")
-
-
-def test_where_nothing_waits_python_runs(tmp_path: Path) -> None:
-    warm = Warm.start(tmp_path)
-    warm.stop()
-    script = tmp_path / "script.py"
-    script.write_text("import sys; print(sys.executable)")
-    done = subprocess.run([warm.executable, script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == sys.executable
-
-
-def test_what_is_imported_for_all_jobs_loads_no_large_library() -> None:
-    large = {name.partition(".")[0] for name in LIBRARIES}
-    line = f"import sys, {', '.join(OURS)}; print({large!r} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", line], capture_output=True, text=True, check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
-    assert done.stdout.strip() == "set()"

@@ -7,6 +7,8 @@ rule dual_encoder:
         history=output_of("dual_encoder", "history"),
     log:
         log_of("dual_encoder"),
+    benchmark:
+        benchmark_of("dual_encoder")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("dual_encoder")
@@ -28,6 +30,8 @@ rule dual_geometry:
         rows=output_of("dual_geometry", "rows"),
     log:
         log_of("dual_geometry"),
+    benchmark:
+        benchmark_of("dual_geometry")
     conda:
         "../../envs/torch.yaml"
     resources:
@@ -48,6 +52,8 @@ rule planted_embeddings:
         store=directory(output_of("planted_embeddings", "store")),
     log:
         log_of("planted_embeddings"),
+    benchmark:
+        benchmark_of("planted_embeddings")
     conda:
         "../../envs/torch.yaml"
     resources:
@@ -68,6 +74,8 @@ rule concept_geometry:
         picture=output_of("concept_geometry", "picture"),
     log:
         log_of("concept_geometry"),
+    benchmark:
+        benchmark_of("concept_geometry")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("concept_geometry")
@@ -89,6 +97,8 @@ rule concept_editing:
         rows=output_of("concept_editing", "rows"),
     log:
         log_of("concept_editing"),
+    benchmark:
+        benchmark_of("concept_editing")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("concept_editing")
@@ -110,6 +120,8 @@ rule binding_complexity:
         rows=output_of("binding_complexity", "rows"),
     log:
         log_of("binding_complexity"),
+    benchmark:
+        benchmark_of("binding_complexity")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("binding_complexity")

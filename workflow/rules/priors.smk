@@ -3,6 +3,8 @@ rule priors:
         rows=output_of("priors", "rows"),
     log:
         log_of("priors"),
+    benchmark:
+        benchmark_of("priors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -23,6 +25,8 @@ rule anchors:
         store=directory(output_of("anchors", "store")),
     log:
         log_of("anchors"),
+    benchmark:
+        benchmark_of("anchors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -42,6 +46,8 @@ rule labels:
         labels=output_of("labels", "labels"),
     log:
         log_of("labels"),
+    benchmark:
+        benchmark_of("labels")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -3,6 +3,8 @@ rule download:
         manifest=output_of("download", "manifest"),
     log:
         log_of("download"),
+    benchmark:
+        benchmark_of("download")
     # What cannot be had is known before anything is computed.
     priority: 100
     conda:
@@ -28,6 +30,8 @@ rule synthetic_release:
         images=output_of("synthetic_release", "images"),
     log:
         log_of("synthetic_release"),
+    benchmark:
+        benchmark_of("synthetic_release")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -47,6 +51,8 @@ rule records:
         rows=output_of("records", "rows"),
     log:
         log_of("records"),
+    benchmark:
+        benchmark_of("records")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -67,6 +73,8 @@ rule record_codes:
         store=directory(output_of("record_codes", "store")),
     log:
         log_of("record_codes"),
+    benchmark:
+        benchmark_of("record_codes")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -87,6 +95,8 @@ rule record_scenes:
         store=directory(output_of("record_scenes", "store")),
     log:
         log_of("record_scenes"),
+    benchmark:
+        benchmark_of("record_scenes")
     # As of `scenes`.
     priority: 6
     conda:
@@ -108,6 +118,8 @@ rule counted_priors:
         rows=output_of("counted_priors", "rows"),
     log:
         log_of("counted_priors"),
+    benchmark:
+        benchmark_of("counted_priors")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -128,6 +140,8 @@ rule counted_anchors:
         store=directory(output_of("counted_anchors", "store")),
     log:
         log_of("counted_anchors"),
+    benchmark:
+        benchmark_of("counted_anchors")
     conda:
         "../../envs/base.yaml"
     resources:

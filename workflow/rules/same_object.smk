@@ -6,6 +6,8 @@ rule patch_samples:
         store=directory(output_of("patch_samples", "store")),
     log:
         log_of("patch_samples"),
+    benchmark:
+        benchmark_of("patch_samples")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -26,6 +28,8 @@ rule sampled:
         store=directory(output_of("sampled", "store")),
     log:
         log_of("sampled"),
+    benchmark:
+        benchmark_of("sampled")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("sampled")
@@ -50,6 +54,8 @@ use rule sampled as sampled_temporary with:
         store=temp(directory(output_of("sampled_temporary", "store"))),
     log:
         log_of("sampled_temporary"),
+    benchmark:
+        benchmark_of("sampled_temporary")
     priority: one_after_another("sampled_temporary")
     threads: threads_of("sampled_temporary")
     resources:
@@ -72,6 +78,8 @@ rule same_object_fit:
         history=output_of("same_object_fit", "history"),
     log:
         log_of("same_object_fit"),
+    benchmark:
+        benchmark_of("same_object_fit")
     # Before further tokens are made: the last fit frees the disk of those that it reads.
     priority: 5
     conda:
@@ -99,6 +107,8 @@ use rule same_object_fit as same_object_baseline with:
         history=output_of("same_object_baseline", "history"),
     log:
         log_of("same_object_baseline"),
+    benchmark:
+        benchmark_of("same_object_baseline")
     threads: threads_of("same_object_baseline")
     resources:
         mem_mb=memory_of("same_object_baseline"),
@@ -116,6 +126,8 @@ rule same_object_maps:
         maps=output_of("same_object_maps", "maps"),
     log:
         log_of("same_object_maps"),
+    benchmark:
+        benchmark_of("same_object_maps")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_maps")
@@ -137,6 +149,8 @@ rule same_object_geometry:
         rows=output_of("same_object_geometry", "rows"),
     log:
         log_of("same_object_geometry"),
+    benchmark:
+        benchmark_of("same_object_geometry")
     priority: 5
     conda:
         "../../envs/torch.yaml"
@@ -158,6 +172,8 @@ rule refitted_heads:
         history=output_of("refitted_heads", "history"),
     log:
         log_of("refitted_heads"),
+    benchmark:
+        benchmark_of("refitted_heads")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("refitted_heads")
@@ -179,6 +195,8 @@ rule same_object_effects:
         rows=output_of("same_object_effects", "rows"),
     log:
         log_of("same_object_effects"),
+    benchmark:
+        benchmark_of("same_object_effects")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("same_object_effects")

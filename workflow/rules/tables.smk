@@ -12,6 +12,8 @@ rule table:
         ),
     log:
         log_of("table"),
+    benchmark:
+        benchmark_of("table")
     conda:
         "../../envs/base.yaml"
     resources:

@@ -5,6 +5,8 @@ rule captions:
         texts=output_of("captions", "texts"),
     log:
         log_of("captions"),
+    benchmark:
+        benchmark_of("captions")
     conda:
         "../../envs/base.yaml"
     resources:
@@ -25,6 +27,8 @@ rule text_embeddings:
         store=directory(output_of("text_embeddings", "store")),
     log:
         log_of("text_embeddings"),
+    benchmark:
+        benchmark_of("text_embeddings")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("text_embeddings")
@@ -47,6 +51,8 @@ rule joint:
         store=directory(output_of("joint", "store")),
     log:
         log_of("joint"),
+    benchmark:
+        benchmark_of("joint")
     conda:
         "../../envs/torch.yaml"
     threads: threads_of("joint")

@@ -15,10 +15,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -27,13 +26,10 @@ import psutil
 
 from bindscope.commands import calibration, cost
 from bindscope.commands.cost import MEMORY_MB
-from bindscope.commands.warm import Warm
 from bindscope.config.composition import join_names, read_configuration
 from bindscope.core.errors import BindscopeError
 from bindscope.core.files import is_alive, write_json
 from bindscope.core.graph import Product
-from bindscope.core.job import JOBS_PYTHON
-from bindscope.core.keys import SOURCE
 from bindscope.core.work import REFERENCE
 from bindscope.studies.build import UNAVAILABLE, read_graph, stem
 
@@ -81,10 +77,7 @@ def run(root: Path, arguments: Sequence[str]) -> int:
         environment = {**os.environ, **({UNAVAILABLE: known} if lost else {})}
         if "--resources" in defaults(arguments):
             environment.setdefault(MEMORY_MB, str(total_mb()))
-        with ExitStack() as waiting:
-            if not dry and defaults(arguments):
-                environment |= forked_jobs(waiting)
-            code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
+        code = subprocess.run(command, cwd=root, env=environment, check=False).returncode
     # Of a Snakemake that was killed alone, the record says on which machine its lock was made. A
     # second run, which Snakemake refused, has written a record of its own.
     if not is_locked(root) and Starter.read(root) == mine:
@@ -107,20 +100,6 @@ def run(root: Path, arguments: Sequence[str]) -> int:
     elif dry and not code:
         say_cost(arguments)
     return code
-
-
-def forked_jobs(waiting: ExitStack) -> dict[str, str]:
-    """Start what local jobs are forked from; return the environment that tells Snakemake of it."""
-    folder = Path(waiting.enter_context(tempfile.TemporaryDirectory(prefix="bindscope-")))
-    # A socket's path has a limit, and neither Snakemake nor a first line takes spaces.
-    unfit = len(f"{folder}/socket") > 100 or " " in f"{folder}{sys.executable}"
-    if unfit or not hasattr(os, "pidfd_open"):  # no Linux
-        return {}
-    with suppress(OSError):
-        warm = Warm.start(folder, SOURCE)
-        waiting.callback(warm.stop)
-        return {JOBS_PYTHON: str(warm.executable)}
-    return {}
 
 
 def download(

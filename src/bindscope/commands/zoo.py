@@ -58,8 +58,8 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
 
 
 def _cpu_seconds(product: Product) -> float | None:
-    """Return what the training job took, by its own account; of its last run, if resumed."""
-    path = Path("results/benchmarks") / f"{stem(product.rule).format(**product.wildcards)}.json"
+    """Return what the training job took, by Snakemake's benchmark; of its last run, if resumed."""
+    path = Path("results/benchmarks") / f"{stem(product.rule).format(**product.wildcards)}.jsonl"
     if not path.is_file():
         return None
-    return round(float(json.loads(path.read_text())["cpu_time"]), 1)
+    return round(float(json.loads(path.read_text().splitlines()[-1])["cpu_time"]), 1)

@@ -6,12 +6,10 @@ import contextlib
 import json
 import logging
 import os
-import resource
 import select
 import site
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from bindscope.core.digests import check_file, forget_digests, write_digests
 from bindscope.core.errors import BindscopeError
-from bindscope.core.files import write_json
 from bindscope.core.graph import read_inputs, roots
 from bindscope.core.keys import SOURCE, own_code, spec_key
 
@@ -35,11 +32,6 @@ log = logging.getLogger(__name__)
 MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
 # Process numbers of the Snakemakes above a job, the outermost first.
 LAUNCHERS = "BINDSCOPE_LAUNCHERS"
-# The interpreter of local jobs, where it is not Snakemake's (`commands.warm`).
-JOBS_PYTHON = "BINDSCOPE_JOBS_PYTHON"
-# The process below Snakemake that waits for a job which was forked elsewhere.
-CALLED_BY = "BINDSCOPE_CALLED_BY"
-LOGS = ("results", "logs")
 
 
 @dataclass(frozen=True)
@@ -86,11 +78,6 @@ def give_jobs_path(source: str) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, given]))
 
 
-def choose_python() -> None:
-    """Let Snakemake, which is this process, start jobs by the interpreter that it was told of."""
-    sys.executable = os.environ.get(JOBS_PYTHON, sys.executable)
-
-
 def name_launcher() -> None:
     """Tell the jobs below this process that it is a Snakemake, without which they must not go on.
 
@@ -110,7 +97,6 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     BindscopeError
         As `start` does, or if an input is not as its job wrote it.
     """
-    started = time.monotonic()
     job = start(snakemake)
     for role, paths in _paths(job.input).items():
         for path in paths if not role.startswith("resource_") else ():
@@ -120,23 +106,6 @@ def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     forget_digests(outputs)
     main(job)
     write_digests(outputs)
-    log_path = Path(str(snakemake.log[0])) if len(snakemake.log) else Path()
-    if log_path.parts[:2] == LOGS:
-        _write_usage(log_path, time.monotonic() - started)
-
-
-def _write_usage(log_path: Path, seconds: float) -> None:
-    """Write what this process used, beside its log: seconds, CPU seconds and MiB at most.
-
-    Snakemake's benchmarks would measure the process that waits for a forked job.
-    """
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    record = {
-        "s": round(seconds, 3),
-        "cpu_time": round(sum(of.ru_utime + of.ru_stime for of in used), 2),
-        "max_rss": round(max(of.ru_maxrss for of in used) / 2**10, 1),
-    }
-    write_json(Path("results/benchmarks", *log_path.parts[2:]).with_suffix(".json"), record)
 
 
 def _paths(files: Any) -> dict[str, list[str]]:
@@ -226,7 +195,7 @@ def _die_with_launchers() -> None:
         return
     poll = select.poll()
     watched = 0
-    pid = int(os.environ.get(CALLED_BY, os.getpid()))
+    pid = os.getpid()
     while (pid := _parent(pid)) > 1:
         if pid in named:
             with contextlib.suppress(OSError):

@@ -5,6 +5,8 @@ rule lengths:
         rows=output_of("lengths", "rows"),
     log:
         log_of("lengths"),
+    benchmark:
+        benchmark_of("lengths")
     conda:
         "../../envs/base.yaml"
     resources:

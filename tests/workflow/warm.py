@@ -3,10 +3,10 @@
 It is called as Python is, with ``-m module`` or a script. The process that runs it is forked from
 one that waits, with the caller's folder, environment and files; its own `sys.executable` is this
 one, so that Snakemake starts its jobs in the same way. An interpreter per job imports torch and
-pandas for longer than most jobs of the default run compute.
+pandas for longer than most jobs of the tests compute.
 
-What waits imports nothing before the first call, so that a run without jobs pays nothing. A job of
-several threads gets an interpreter of its own: libraries count threads when they are imported.
+Benchmarks of such jobs measure the caller, which waits, and their parent is no Snakemake: what is
+about processes is tested with the plain interpreter.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import contextlib
 import gc
 import importlib
 import json
+import logging
 import os
 import runpy
 import select
@@ -23,34 +24,25 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
-LAUNCHERS = (
-    "safetensors.torch", "scipy.special", "snakemake.cli", "pydantic", "psutil", "rich.progress",
-)  # fmt: skip
-# What most jobs import of this library; none of it imports one of the large libraries.
-OURS = ("bindscope.core.job", "bindscope.studies.build")
+LAUNCHERS = ("snakemake.cli", "pydantic", "psutil", "rich.progress", "scipy.special")
 # What the caller runs; nothing but the built-in modules, for it starts as often as jobs do.
 CALLER = """#!{python} -IS
 import json, os, signal, socket, sys
-plain = sys.argv[1] != "-m" and not sys.argv[1].endswith(".py")
-if plain or int(os.environ.get("OMP_NUM_THREADS") or 1) > 1:
-    os.environ.pop("{name}", None)
+if sys.argv[1] != "-m" and not sys.argv[1].endswith(".py"):
     os.execv("{python}", ["{python}", *sys.argv[1:]])
-environment = {{**os.environ, "{name}": str(os.getpid())}}
 with socket.socket(socket.AF_UNIX) as server:
-    try:
-        server.connect("{address}")
-    except OSError:  # it is gone
-        os.execv("{python}", ["{python}", *sys.argv[1:]])
-    called = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": environment}}
+    server.connect("{address}")
+    called = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
     socket.send_fds(server, [b"."], [0, 1, 2])
     server.sendall(json.dumps(called).encode())
     server.shutdown(socket.SHUT_WR)
@@ -100,31 +92,18 @@ class Warm:
     executable: Path
 
     @classmethod
-    def start(cls, folder: Path, source: Path | None = None) -> Self:
-        """Start a process that imports the libraries when it is first called.
-
-        Parameters
-        ----------
-        folder
-            For its socket and the interpreter.
-        source
-            The ``src`` of all that is called, whose modules `OURS` are imported too.
-        """
-        from bindscope.core.job import CALLED_BY  # what waits is to import nothing of ours
-
+    def start(cls, folder: Path) -> Warm:
+        """Import the libraries in a process of their own; `folder` is for its files."""
         address, executable = folder / "socket", folder / "python"
-        text = CALLER.format(python=sys.executable, address=address, name=CALLED_BY)
-        executable.write_text(text)
+        executable.write_text(CALLER.format(python=sys.executable, address=address))
         executable.chmod(0o755)
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         process = subprocess.Popen(
-            [sys.executable, "-P", __file__, address, executable, *filter(None, [source])],
-            stdin=subprocess.PIPE, text=True, stdout=subprocess.PIPE, start_new_session=True,
-            env={**environment, "OMP_NUM_THREADS": "1"},
+            [sys.executable, __file__, address, executable], stdin=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, env={**environment, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         assert process.stdout
-        if process.stdout.readline() != "ready\n":
-            raise OSError(f"{address}: nothing waits there")
+        assert process.stdout.readline() == "ready\n"
         return cls(process, executable)
 
     def stop(self) -> None:
@@ -132,48 +111,28 @@ class Warm:
         self.process.communicate()
 
 
-def serve(address: str, executable: str, *source: str) -> None:
+def serve(address: str, executable: str) -> None:
     """Fork a process for each caller until the one that started this is gone."""
-    installed = [path for path in sys.path if path]
-    statuses = [0]
-    atexit.register(leave, statuses)  # the first one is called last, after those of the libraries
+    for name in (*LIBRARIES, *LAUNCHERS):
+        importlib.import_module(name)
     sys.executable = executable
+    gc.freeze()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
         server.listen(64)
         print("ready", flush=True)
-        first = True
         while server in select.select([server, sys.stdin], [], [])[0]:
             caller, _ = server.accept()
-            if first:
-                prepare(source)
-                first = False
             with caller:
                 if not os.fork():
                     server.close()
-                    answer(caller, installed, statuses)
+                    answer(caller)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:  # those that have answered
                     pass
-    with contextlib.suppress(ChildProcessError):  # what all used counts as this one's
-        while True:
-            os.wait()
 
 
-def prepare(source: Sequence[str]) -> None:
-    """Import what most calls need.
-
-    This is done after Snakemake has planned its run: a job refuses code that changed since then.
-    """
-    for name in (*LIBRARIES, *LAUNCHERS):
-        importlib.import_module(name)
-    sys.path[:0] = source
-    for name in OURS if source else ():
-        importlib.import_module(name)
-    gc.freeze()
-
-
-def answer(caller: socket.socket, installed: Sequence[str], statuses: list[int]) -> NoReturn:
+def answer(caller: socket.socket) -> NoReturn:
     """Run what is called in a process of its own, which ends with the caller; tell its status."""
     _, files, _, _ = socket.recv_fds(caller, 1, 3)
     called = json.loads(caller.makefile().read())
@@ -182,7 +141,7 @@ def answer(caller: socket.socket, installed: Sequence[str], statuses: list[int])
         caller.close()
         for descriptor, file in enumerate(files):
             os.dup2(file, descriptor)
-        run(**called, installed=installed, statuses=statuses)
+        run(**called)
     for file in files:
         os.close(file)
     ended = os.pidfd_open(child)
@@ -197,18 +156,12 @@ def answer(caller: socket.socket, installed: Sequence[str], statuses: list[int])
     os._exit(0)
 
 
-def run(
-    arguments: list[str],
-    folder: str,
-    environment: dict[str, str],
-    installed: Sequence[str],
-    statuses: list[int],
-) -> NoReturn:
+def run(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
     """Be an interpreter that starts with these, and end."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    script = arguments[0]
+    script, installed = arguments[0], [path for path in sys.path[1:] if path]
     first = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     is_module = script == "-m"
     here = folder if is_module else str(Path(script).parent)
@@ -232,15 +185,12 @@ def run(
             print(code, file=sys.stderr)
     except BaseException:
         sys.excepthook(*sys.exc_info())
-    statuses.append(code if isinstance(code, int) else int(code is not None))
-    sys.exit(statuses[-1])
-
-
-def leave(statuses: list[int]) -> NoReturn:
-    """End at once, and leave what was imported as it is: to take it apart takes time."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(statuses[-1])
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":
