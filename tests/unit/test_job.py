@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from jobs_by_hand import ROOT
 
+from bindscope.core.job import LAUNCHERS, _machine
+
 # A script as Snakemake runs it, with what Snakemake would put into it.
 START = """
 import json, sys
@@ -173,6 +175,18 @@ def test_a_job_outlives_the_users_shell_and_not_its_snakemake(tmp_path: Path) ->
     while is_running(job):
         assert time.monotonic() < deadline, "a job outlived its Snakemake"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("machine", "said"), [("", ""), ("elsewhere", "goes on\n")])
+def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, said: str) -> None:
+    """Its parent is another one by then; the number of a process means nothing elsewhere."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    code = "from bindscope.core.job import _die_with_launchers as die; die(); print('goes on')"
+    environment = {LAUNCHERS: f"{ended.pid}@{machine or _machine()}", "PYTHONPATH": f"{ROOT}/src"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=False,
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stdout) == (int(not said), said)
 
 
 def is_running(pid: int) -> bool:

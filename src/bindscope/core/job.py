@@ -8,6 +8,7 @@ import logging
 import os
 import select
 import site
+import socket
 import sys
 import threading
 import traceback
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bindscope.core.digests import check_file, forget_digests, write_digests
 from bindscope.core.errors import BindscopeError
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # Taken from the launcher's environment without a word where a conda environment lacks them.
 MUST_BE_OURS = ("numpy", "zarr", "torch", "pandas")
-# Process numbers of the Snakemakes above a job, the outermost first.
+# `process@machine` of the Snakemakes above a job, the outermost first.
 LAUNCHERS = "BINDSCOPE_LAUNCHERS"
 
 
@@ -84,7 +85,8 @@ def name_launcher() -> None:
     A Snakemake that runs a job for another one adds itself.
     """
     above = os.environ.get(LAUNCHERS, "").split()
-    os.environ[LAUNCHERS] = " ".join(dict.fromkeys([*above, str(os.getpid())]))
+    this = f"{os.getpid()}@{_machine()}"
+    os.environ[LAUNCHERS] = " ".join(dict.fromkeys([*above, this]))
 
 
 def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
@@ -190,26 +192,38 @@ def _die_with_launchers() -> None:
     around Snakemake are not watched: a user may close theirs, and bash replaces itself by its last
     command.
     """
-    named = {int(pid) for pid in os.environ.get(LAUNCHERS, "").split()}
+    entries = (entry.partition("@") for entry in os.environ.get(LAUNCHERS, "").split())
+    named = [int(pid) for pid, _, machine in entries if machine == _machine()]
     if not named or not hasattr(os, "pidfd_open"):
         return
-    poll = select.poll()
-    watched = 0
-    pid = os.getpid()
+    above, pid = {named[-1]}, os.getpid()
     while (pid := _parent(pid)) > 1:
-        if pid in named:
-            with contextlib.suppress(OSError):
-                poll.register(os.pidfd_open(pid), select.POLLIN)
-                watched += 1
-    if not watched:  # started by hand, or on another machine with this one's environment
-        return
+        above.add(pid)
+    poll = select.poll()
+    for pid in above.intersection(named):
+        try:
+            poll.register(os.pidfd_open(pid), select.POLLIN)
+        except ProcessLookupError:  # killed while this process imported its libraries (seen)
+            _end()
 
     def wait() -> None:
         poll.poll()
-        log.error("Snakemake was killed or ended: this job ends too")
-        os._exit(1)
+        _end()
 
     threading.Thread(target=wait, daemon=True, name="die-with-launchers").start()
+
+
+def _end() -> NoReturn:
+    log.error("Snakemake was killed or ended: this job ends too")
+    os._exit(1)
+
+
+def _machine() -> str:
+    """Name where process numbers mean the same: a host, or a container on it."""
+    try:
+        return f"{socket.gethostname()}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:  # no Linux
+        return socket.gethostname()
 
 
 def _parent(pid: int) -> int:
