@@ -29,13 +29,14 @@ class Products:
         }  # fmt: skip
         self.products = {
             name: SimpleNamespace(
-                rule=name, step=SimpleNamespace(outputs=files),
+                rule=name, step=SimpleNamespace(outputs=files), inputs={}, wildcards={"key": ""},
                 path=lambda output=None, files=files: str(
                     folder / files[output or next(iter(files))]
                 ),
             )
             for name, files in rules.items()
         }  # fmt: skip
+        self.products["index"].inputs = {"stores": [self.products[rule]]}
 
     def of(self, *rules):
         """Return the products of some rules."""
@@ -87,14 +88,14 @@ def test_a_file_of_any_kind(name, how, products, capsys):
     assert f"--forcerun {products.folder / first}" in printed.err
 
 
-def test_a_manifest_that_is_gone_is_bad_where_an_index_names_it(products, capsys):
+def test_a_manifest_that_is_gone_is_bad_where_an_index_was_made_of_it(products, capsys):
     for name in ("x.json", "x.sha256"):
         (products.folder / name).unlink()
     shutil.rmtree(products.folder / "x.zarr")
     assert verify_products(products, repair=False) == 1
     printed = capsys.readouterr()
     assert "; 1 bad" in printed.out
-    assert f"x.json: the manifest is missing, and {products.folder}/i.json names it" in printed.err
+    assert f"x.json: is missing, and {products.folder}/i.json was made of it" in printed.err
     assert f"--forcerun {products.folder}/x.json" in printed.err
     for name in ("i.json", "i.sha256"):
         (products.folder / name).unlink()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Collection, Mapping
+from itertools import chain
 from pathlib import Path
 
 from bindscope.commands.run import refuse_second, run
@@ -21,8 +23,7 @@ TEMPORARY = ("patches_temporary", "sampled_temporary")
 def verify_products(graph: Graph, repair: bool) -> int:
     """Check all products and listings, print a line per problem, and make bad ones again if asked.
 
-    A product of which there is no file was not made yet, unless a listing names it: a fit would
-    stop there.
+    A product of which there is no file was not made yet, unless something was made of it.
 
     Parameters
     ----------
@@ -49,9 +50,8 @@ def verify_products(graph: Graph, repair: bool) -> int:
     problems = {path: product_problems(products[path]) for path in made}
     for listing in (product.path() for product in graph.of(*LISTINGS)):
         if problems.get(listing) == []:
-            missing, problems[listing] = verify_listing(listing)
-            for path in missing:
-                problems[path] = [f"{path}: the manifest is missing, and {listing} names it"]
+            problems[listing] = verify_listing(listing)
+    problems |= missing_inputs(products, made)
     bad = [path for path in products if problems.get(path)]
     for line in (line for path in bad for line in problems[path]):
         print(line, file=sys.stderr)
@@ -68,6 +68,22 @@ def verify_products(graph: Graph, repair: bool) -> int:
         remove(file)
     print(f"making again: {command}", flush=True)
     return run(Path.cwd(), shlex.split(command)[1:])
+
+
+def missing_inputs(products: Mapping[str, Product], made: Collection[str]) -> dict[str, list[str]]:
+    """Return a line for each product that has no file, although something was made of it.
+
+    Snakemake removes what a failed job wrote, and takes what is made of it for finished. Paths with
+    a key alone say what they were made of.
+    """
+    problems = {}
+    for path in made:
+        product = products[path]
+        keyed = product.wildcards.get("key", "?") in path
+        for source in chain(*product.inputs.values()) if keyed else ():
+            if (lost := source.path()) not in made:
+                problems[lost] = [f"{lost}: is missing, and {path} was made of it"]
+    return problems
 
 
 def _files(product: Product) -> list[Path]:

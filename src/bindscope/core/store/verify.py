@@ -32,22 +32,20 @@ def verify(manifest_path: Path | str) -> list[str]:
     return [f"{file}: {problem}" for file, problem in dict.fromkeys(problems)]
 
 
-def verify_listing(path: Path | str) -> tuple[list[str], list[str]]:
+def verify_listing(path: Path | str) -> list[str]:
     """Compare a listing (`bindscope.core.store.listing`) with the stores that it names.
 
     Returns
     -------
-    (list of str, list of str)
-        Manifests that it names and that are not there; and what is wrong with the listing itself,
-        as `verify` says it. A manifest that is there is left to `verify`.
+    list of str
+        What is wrong with it, as `verify` says it; the manifests are left to `verify`.
     """
     path = Path(path)
     try:
         entries = list(_entries(parse_json(path.read_bytes())))
     except ValueError:
-        return [], [f"{path}: the listing is truncated or was changed"]
+        return [f"{path}: the listing is truncated or was changed"]
     manifests = [os.path.normpath(path.parent / entry["manifest"]) for entry in entries]
-    missing = [manifest for manifest in manifests if not Path(manifest).exists()]
     problems = []
     for entry, manifest in zip(entries, manifests, strict=True):
         try:
@@ -56,7 +54,7 @@ def verify_listing(path: Path | str) -> tuple[list[str], list[str]]:
             continue
         if older:
             problems.append(f"{path}: is older than {manifest}, which it names")
-    return missing, problems
+    return problems
 
 
 def _entries(content: Any) -> Iterator[dict[str, Any]]:
