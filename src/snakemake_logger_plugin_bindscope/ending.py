@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 REPORT = Path("results/report.html")
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 _SENTENCES, _SENTENCE_LINES, _WIDTH = 2, 4, 100
+_LOG_BYTES = 2**16  # what a disk needs free for the message of a failed job
 _MOST_FAILURES, _LOG_LINES, _FEWEST_LINES, _MOST_NAMES = 10, 12, 4, 4
 # A line of a job's log: `12:34:56 fit: ...` (bindscope.core.job).
 _STAMP = re.compile(r"^\d\d:\d\d:\d\d ", re.MULTILINE)
@@ -111,6 +113,8 @@ def failure_lines(failures: Sequence[Failure]) -> list[str]:
         lines += ["", *failure.lines(max(_LOG_LINES // n, _FEWEST_LINES))]
     if n > _MOST_FAILURES:
         lines += ["", f"and {n - _MOST_FAILURES} more: results/logs/snakemake.log"]
+    if shutil.disk_usage(Path.cwd()).free < _LOG_BYTES:  # not even the logs say so then
+        lines += ["", "The disk is full.", "  remedy: free space, then run the same command again"]
     return lines
 
 

@@ -268,7 +268,8 @@ def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]
 
 def fill_disk(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
     """Let no job write more than some bytes into a file."""
-    rule, limit = RULES[number % len(RULES)], int(10 ** chance.uniform(1.5, 4.5))
+    # A file system gives a log a block or nothing; of nothing the run's screen knows.
+    rule, limit = RULES[number % len(RULES)], int(10 ** chance.uniform(2.7, 4.5))
     path = os.pathsep.join(map(str, (clone.path / "src", HERE / "full_disk")))
     environment = {"PYTHONPATH": path, "CHAOS_BYTES": str(limit)}
     run = start(clone, "--forcerun", rule, environment=environment, python=warm_python())

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from bindscope.core.graph import Graph
 from bindscope.report.chapter import Chapter
 from bindscope.report.page import Part, build_page
 from bindscope.studies.build import all_steps
-from snakemake_logger_plugin_bindscope import LogHandler
+from snakemake_logger_plugin_bindscope import LogHandler, ending
 from snakemake_logger_plugin_bindscope.ending import Failure, failure_lines, findings, last_lines
 from snakemake_logger_plugin_bindscope.phases import Run, duration
 from snakemake_logger_plugin_bindscope.screen import Bars
@@ -232,6 +233,15 @@ def test_of_many_failures_each_is_short_and_the_last_ones_are_counted(tmp_path: 
     assert lines[-1] == "and 20 more: results/logs/snakemake.log"
     assert last_lines("10:00:00 one\n10:00:01 two\n  remedy: x\n", 4)[-1] == "  remedy: x"
     assert len(last_lines(log.read_text(), 12)) == 12
+
+
+def test_a_disk_too_full_for_logs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending.shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    lines = failure_lines([Failure("fit a", "", [str(tmp_path / "a.log")])])
+    assert lines[-2:] == [
+        "The disk is full.",
+        "  remedy: free space, then run the same command again",
+    ]
 
 
 def test_the_time_left_follows_the_forecast_and_then_what_was_measured() -> None:
