@@ -89,7 +89,9 @@ def _new(arguments: argparse.Namespace) -> int:
 
     if arguments.file is None or not arguments.model:
         return write_new(*ask())
-    return write_new(Path(arguments.file), arguments.model, arguments.study)
+    return write_new(
+        Path(arguments.file), arguments.model, arguments.study, arguments.images, arguments.labels
+    )
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -186,9 +188,15 @@ def _add_new(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
     )
     new.add_argument(
-        "--study", choices=["binding_information", "same_object"], default="binding_information",
-        help="what is measured (binding_information)",
+        "--study", choices=["binding_information", "same_object", "concepts", "binding_id"],
+        default="binding_information", help="what is measured (binding_information)",
     )  # fmt: skip
+    new.add_argument(
+        "--images", type=Path, metavar="FOLDER", help="your own images (default: rendered scenes)"
+    )
+    new.add_argument(
+        "--labels", type=Path, metavar="FILE", help="their CSV or Parquet, a row per object"
+    )
 
 
 def _add_impostors(command: Callable[..., argparse.ArgumentParser]) -> None:

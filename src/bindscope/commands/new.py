@@ -2,82 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from bindscope.commands.new_sections import (
+    OF_IMAGES,
+    RESERVED,
+    STUDIES,
+    ZOO_PX,
+    Entry,
+    Images,
+    configuration,
+    read_labels,
+)
 from bindscope.config.loading import load_config
 from bindscope.config.models import AnyModel, Pretrained
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.files import write_atomic
 from bindscope.graph.towers import settings, tower_of
+from bindscope.sources.survey import with_counts
+from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
-STUDIES = ("binding_information", "same_object")
+LANGUAGE_FAMILIES = ("llava_onevision", "qwen2_vl")  # of `binding_id.vlm.families`, without torch
 _DEPTHS = {"tiny": 12, "small": 12, "base": 12, "large": 24, "huge": 32, "giant": 40}
-_SCENES_PX = 96
-_HEAD = """\
-# Written by `bindscope new`; every key: config/README.md. Show what would run: `bindscope plan
-# --configfile {file}`; run it: `make run CONFIG={file}`.
-
-datasets:
-  # Colored shapes, 6 of 8 colors with 6 of 8 shapes, each once. Only the pairing is left open.
-  - name: matching
-    space: {{kind: balanced, chosen: [6, 6], n_objects: 6,
-            groups: [{{name: color, size: 8}}, {{name: shape, size: 8}}]}}
-    split: {{rule: random}}
-    n_scenes: &counts {{train: 4000, val: 500, test: 1000}}
-    shard_size: *counts
-    render: {{kind: shapes, size_px: 96, object_px: 24, margin_px: 2, placement: grid}}
-
-models:
-{models}
-  # The zoo: small models that differ in their training objective, three training seeds of each.
-  - {{name: objects, source: "zoo:matching-objects-{{seed}}", seeds: [0, 1, 2]}}
-  - {{name: features, source: "zoo:matching-features-{{seed}}", seeds: [0, 1, 2]}}
-  - {{name: untrained, source: "zoo:matching-none-{{seed}}", seeds: [0, 1, 2]}}
-
-studies:
-{study}
-report: {{title: "{title}"}}
-"""
-_SECTIONS = {
-    "binding_information": """\
-  binding_information:
-    probes:
-      - {{name: linear, family: linear, targets: [chained]}}
-    fits:
-      - {{name: last-layers, datasets: [matching], models: [{names}, objects, features, untrained],
-         layers: last, tokens: [cls, mean], probes: [linear]}}
-""",
-    "same_object": """\
-  same_object:
-    sampling: {{class_groups: [color, shape]}}
-    scenes: {{train: 600, val: 300, test: 600}}
-    probes:
-      - {{name: quadratic, family: quadratic, l2: [0.1, 0.01]}}
-      - {{name: position, family: position}}
-    fits:
-      - {{name: zoo, datasets: [matching], models: [objects, features, untrained], layers: last,
-         probes: [quadratic, position]}}
-{fits}""",
-}
 
 
-class Entry(NamedTuple):
-    """A model of the configuration: its keys, and what is known of it, in a line."""
-
-    keys: dict[str, Any]
-    comment: str
-    grid: tuple[int, int]
-
-
-def write_new(path: Path, models: Sequence[str], study: str) -> int:
+def write_new(
+    path: Path,
+    models: Sequence[str],
+    study: str,
+    images: Path | None = None,
+    labels: Path | None = None,
+) -> int:
     """Write a configuration that runs as it stands, and print what is known of its models.
 
     Parameters
@@ -89,56 +51,112 @@ def write_new(path: Path, models: Sequence[str], study: str) -> int:
         ``python:<module>:<function>``, which returns a whole model.
     study
         One of `STUDIES`.
+    images, labels
+        A folder of images, and a CSV or Parquet file with a row per object; none: scenes are
+        rendered.
 
     Raises
     ------
     BindscopeError
-        If a model cannot be used, or `path` holds something else.
+        If a model, an image or a label cannot be used, or `path` holds something else.
     """
+    dataset = _images(study, images, labels)
     entries: list[Entry] = []
     for source in models:
-        entry = describe(source, [old.keys["name"] for old in entries])
-        print(f"{entry.keys['name']}: {entry.comment}")
-        entries.append(entry)
-    names = ", ".join(entry.keys["name"] for entry in entries)
-    lines = "\n".join(f"  # {e.comment}\n  - {_flow(e.keys)}" for e in entries)
-    # Rows and columns of patches are the model's own, which pairs of patches have to fit.
-    fits = "".join(
-        f"      - {{name: {e.keys['name']}, datasets: [matching], models: [{e.keys['name']}], "
-        f"layers: last,\n         patch_grid: {list(e.grid)}, probes: [quadratic, position]}}\n"
-        for e in entries
-    )
-    section = _SECTIONS[study].format(names=names, fits=fits)
-    text = _HEAD.format(file=path, models=lines, study=section, title=f"{names} next to the zoo")
+        taken = [entry.keys["name"] for entry in entries]
+        entries.append(
+            describe_language(source, taken) if study == "binding_id" else describe(source, taken)
+        )
+        print(f"{entries[-1].keys['name']}: {entries[-1].comment}")
+    text = configuration(path, study, entries, dataset)
     if path.exists() and path.read_text(encoding="utf-8") != text:
         raise InputError(
             str(path), "is there already, with other content", "name another file, or delete it"
         )
-    load_config(yaml.safe_load(text), str(path))
+    load_config(with_counts(yaml.safe_load(text)), str(path))
     write_atomic(path, text)
     print(f"{path}: written. Next: bindscope plan --configfile {path}")
     return 0
 
 
+def _images(study: str, images: Path | None, labels: Path | None) -> Images | None:
+    """Return the user's images, and say what was read of their table."""
+    if images and not labels:
+        raise InputError(
+            str(images),
+            "has no labels",
+            "add --labels FILE: a row per object (docs/own_datasets.md)",
+        )
+    if not labels:
+        return None
+    if study not in OF_IMAGES:
+        raise InputError(
+            study, "is not written for images of your own",
+            "choose --study binding_information or same_object; for concepts see `slots` in "
+            "docs/own_datasets.md, for binding_id `records` in docs/arrays.md",
+        )  # fmt: skip
+    dataset = read_labels(labels, images)
+    sizes = [f"{group['name']} ({group['size']})" for group in dataset.keys["space"]["groups"]]
+    print(f"{labels}: {dataset.comment}; feature groups: {', '.join(sizes)}")
+    if study == "same_object" and "masks" not in dataset.keys["source"]:
+        raise InputError(
+            str(labels), "has no masks, from which the objects of patches are read",
+            "add the columns `mask` (a PNG per image) and `id` (the object's number in it)",
+        )  # fmt: skip
+    return dataset
+
+
+def describe_language(source: str, taken: Sequence[str] = ()) -> Entry:
+    """Return the entry of a vision-language model, whose files are looked up on this machine."""
+    source = _with_path(source, ("hf",), "hf:<repo>@<commit> or path:<folder>")
+    keys = {"name": _slug(source, taken), "source": source}
+    _validated(VisionLanguageModel, keys)
+    kind = settings(source).get("model_type")
+    repo, _, revision = source.removeprefix("hf:").partition("@")
+    if kind is None and repo.startswith("path:"):
+        raise InputError(source, "has no config.json", "name a folder of `save_pretrained`")
+    if kind is None:
+        return Entry(keys, f"not downloaded yet: `hf download {repo} --revision {revision}` does")
+    if kind not in LANGUAGE_FAMILIES:
+        raise InputError(
+            source, f"models of type {kind!r} are not supported",
+            f"use one of {', '.join(LANGUAGE_FAMILIES)}",
+        )  # fmt: skip
+    return Entry(keys, f"a model of type {kind}{_size_on_disk(keys)}")
+
+
 def describe(source: str, taken: Sequence[str] = ()) -> Entry:
     """Return the entry of a model, whose shape and files are looked up on this machine."""
+    known_schemes = ("hf", "timm", "python")
+    kinds = "hf:<repo>@<commit>, timm:<model>, path:<folder> or python:<module>:<function>"
+    source = _with_path(source, known_schemes, kinds)
+    keys: dict[str, Any] = {"name": _slug(source, taken), "source": source}
+    keys["n_layers"], known = _depth(source.partition(":")[0], source)
+    return _check(keys, known)
+
+
+def _with_path(source: str, schemes: Sequence[str], kinds: str) -> str:
+    """Return a source as configurations have it; a folder's is `hf:path:`."""
     scheme, _, rest = source.partition(":")
     if scheme == "path":
-        source, scheme = f"hf:path:{Path(rest).expanduser().resolve()}", "hf"
-    if scheme not in ("hf", "timm", "python"):
-        raise InputError(
-            source, "is no model that can be used here",
-            "write hf:<repo>@<commit>, timm:<model>, path:<folder> or python:<module>:<function>",
-        )  # fmt: skip
-    keys: dict[str, Any] = {"name": _slug(source, taken), "source": source}
-    keys["n_layers"], known = _depth(scheme, source)
-    return Entry(keys, *_check(keys, known))
+        return f"hf:path:{Path(rest).expanduser().resolve()}"
+    if scheme not in schemes:
+        raise InputError(source, "is no model that can be used here", f"write {kinds}")
+    return source
+
+
+def _validated(kind: Any, keys: dict[str, Any]) -> Any:
+    try:
+        return TypeAdapter[Any](kind).validate_python(keys)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InputError(str(keys["source"]), problem, "see `models` in config/README.md") from None
 
 
 def _slug(source: str, taken: Sequence[str]) -> str:
     last = re.split(r"[/:]", source.partition("@")[0].rstrip("/"))[-1].split(".")[0]
     name = re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:29].strip("-") or "model"
-    reserved = {*taken, "objects", "features", "untrained"}
+    reserved = {*taken, *RESERVED}
     copies = (f"{name}-{i}" for i in range(2, len(reserved) + 3))
     return next(slug for slug in (name, *copies) if slug not in reserved)
 
@@ -177,57 +195,67 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
     return next((n for word, n in _DEPTHS.items() if word in source.lower()), 12), False
 
 
-def _check(keys: dict[str, Any], known: bool) -> tuple[str, tuple[int, int]]:
+def _check(keys: dict[str, Any], known: bool) -> Entry:
     """Load a model and describe it; one that is not on this machine is described by its name."""
     from bindscope.models.loading import load_model
-    from bindscope.models.weights import resolve
 
     source, revision = str(keys["source"]).partition("@")[::2]
+    model_config = _validated(AnyModel, keys)
+    if source.startswith("hf:"):
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
     try:
-        model_config = TypeAdapter[Any](AnyModel).validate_python(keys)
-    except ValidationError as error:
-        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InputError(str(keys["source"]), problem, "see `models` in config/README.md") from None
-    try:
-        model = load_model(model_config, None, "cpu", _SCENES_PX)
+        model = load_model(model_config, None, "cpu", ZOO_PX)
     except BindscopeError as error:
         if "not on this machine" not in error.problem:
             raise
-        tower = tower_of(keys, _SCENES_PX)
+        tower = tower_of(keys, ZOO_PX)
         depth = f"{keys['n_layers']} blocks" + ("" if known else " (guessed from the name: check)")
         repo = source.partition(":")[2]
         command = f"hf download {repo} --revision {revision}" if source[:3] == "hf:" else "make run"
         side = tower.input_px // tower.patch_px
         patches = f"{side} x {side} patches of {tower.patch_px} px"
-        return f"{depth}, {patches}; not downloaded yet: `{command}` does", (side, side)
+        text = f"{depth}, {patches}; not downloaded yet: `{command}` does"
+        return Entry(keys, text, (side, side), tower.input_px, tower.vectors > 0)
     tokens = model.token_map
-    size = ""
-    if isinstance(model_config, Pretrained):
-        files = resolve(model_config, None).files
-        size = f", {sum(file['bytes'] for file in files) / 1e6:.1f} MB on disk"
     text = (
         f"{model.n_layers} blocks of width {model.dim}, {tokens.grid[0]} x {tokens.grid[1]} patches"
-        f" of {tokens.patch_px} px, {tokens.registers} registers{size}"
+        f" of {tokens.patch_px} px, {tokens.registers} registers"
     )
-    return text, tokens.grid
+    if isinstance(model_config, Pretrained):
+        text += _size_on_disk(keys)
+    side = max(tokens.grid) * tokens.patch_px
+    return Entry(keys, text, tokens.grid, side, tokens.has_cls)
 
 
-def _flow(keys: dict[str, Any]) -> str:
-    pairs = [f"{key}: {json.dumps(value)}" for key, value in keys.items()]
-    return "{" + ", ".join(pairs) + "}"
+def _size_on_disk(keys: dict[str, Any]) -> str:
+    """Say what the files of a model on this machine take; empty where they are not here."""
+    from bindscope.models.weights import resolve
+
+    try:
+        files = resolve(_validated(Pretrained, {"n_layers": 1, **keys}), None).files
+    except BindscopeError:
+        return ""
+    return f", {sum(file['bytes'] for file in files) / 1e6:.1f} MB on disk"
 
 
-def ask() -> tuple[Path, list[str], str]:
-    """Ask for what the command line left out."""
+def ask() -> tuple[Path, list[str], str, Path | None, Path | None]:
+    """Ask for what the command line left out: models, study, images, file."""
     if not sys.stdin.isatty():
         raise InputError(
             "bindscope new", "needs a file and a model where there is no terminal",
             "bindscope new my-run.yaml --model timm:vit_small_patch16_224.augreg_in21k",
         )  # fmt: skip
-    model = input("Model (hf:<repo>@<commit>, timm:<model>, path:<folder>, python:...): ").strip()
-    more = input("Further models, separated by spaces [none]: ").split()
-    study = input(f"Study, {' or '.join(STUDIES)} [{STUDIES[0]}]: ").strip() or STUDIES[0]
-    if study not in STUDIES:
-        raise InputError(study, "is no study of `bindscope new`", f"choose {' or '.join(STUDIES)}")
+    models = input(
+        "Models, separated by spaces (hf:<repo>@<commit>, timm:<model>, path:<folder>, ...): "
+    ).split()
+    study = input(f"Study ({', '.join(STUDIES)}) [{STUDIES[0]}]: ").strip() or STUDIES[0]
+    if study not in STUDIES or not models:
+        raise InputError(
+            "bindscope new", f"{study!r} is no study" if models else "no model was named",
+            f"choose {', '.join(STUDIES)}; and name a model",
+        )  # fmt: skip
+    labels = input("Labels of your own images, a CSV or Parquet file [rendered scenes]: ").strip()
     path = Path(input("File to write [my-run.yaml]: ").strip() or "my-run.yaml")
-    return path, [model, *more], study
+    return path, models, study, None, Path(labels).expanduser() if labels else None
