@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bindscope.cli import main
 from bindscope.commands.new import describe, write_new
-from bindscope.config.loading import load_file
+from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import BindscopeError
 from bindscope.core.workarounds import declare_torchvision_operators
+from bindscope.graph.towers import settings
+from bindscope.sources.survey import with_counts
 from bindscope.studies.build import build
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "rehearsals"))
-from hub import Hub, save
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "rehearsals"))
+from hub import Hub, save  # noqa: E402
 
 COMMIT = "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
 
@@ -51,7 +57,7 @@ def test_models_of_all_kinds_are_checked_and_planned(
     write_tiny_dinov2(folder)
     file = tmp_path / "my-run.yaml"
     sources = [f"hf:facebook/tiny-dinov2@{COMMIT}", f"path:{folder}"]
-    for study in ("binding_information", "same_object"):
+    for study in ("binding_information", "same_object", "concepts"):
         file.unlink(missing_ok=True)
         assert write_new(file, sources, study) == 0
         lines = file.read_text().splitlines()
@@ -64,6 +70,74 @@ def test_models_of_all_kinds_are_checked_and_planned(
     printed = capsys.readouterr().out
     assert "3 blocks of width 32, 2 x 2 patches of 14 px, 0 registers" in printed
     assert "MB on disk" in printed
+
+
+def test_a_vision_language_model_stands_next_to_known_ones(
+    tmp_path: Path, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = hub.snapshot("Qwen/tiny-vl", COMMIT)
+    (folder / "config.json").write_text('{"model_type": "qwen2_vl"}')
+    file = tmp_path / "my-run.yaml"
+    sources = [f"hf:Qwen/tiny-vl@{COMMIT}", f"hf:llava-hf/onevision@{COMMIT}"]
+    assert main(["new", str(file), "--study", "binding_id", "--model", *sources]) == 0
+    assert len(file.read_text().splitlines()) <= 40
+    printed = capsys.readouterr().out
+    assert "tiny-vl: a model of type qwen2_vl" in printed
+    assert f"not downloaded yet: `hf download llava-hf/onevision --revision {COMMIT}`" in printed
+    (suite, toys) = load_file(file).studies.binding_id.suites
+    assert suite.models == ("tiny-vl", "onevision")
+    assert suite.oracles
+    assert toys.toys == ("toy-free", "toy-interchange")
+    (folder / "config.json").write_text('{"model_type": "qwen2"}')
+    settings.cache_clear()
+    assert main(["new", "no.yaml", "--study", "binding_id", "--model", sources[0]]) == 1
+    assert "models of type 'qwen2' are not supported" in capsys.readouterr().err
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The photos, masks and labels of docs/own_datasets.md, and a model in a folder."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "docs/examples/own_images.py"))["main"](Path("photos"), 60)
+    (tmp_path / "vit").mkdir()
+    write_tiny_dinov2(tmp_path / "vit")
+    return Path("photos/objects.csv")
+
+
+@pytest.mark.parametrize("study", ["binding_information", "same_object"])
+def test_images_of_ones_own_are_read_with_boxes_and_masks(
+    study: str, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["new", "my-run.yaml", "--model", "path:vit", "--study", study]
+    assert main([*arguments, "--images", "photos", "--labels", str(photos)]) == 0
+    text = Path("my-run.yaml").read_text()
+    assert len(text.splitlines()) <= 40
+    assert "feature groups: color (3), shape (2)" in capsys.readouterr().out
+    (dataset,) = load_config(with_counts(yaml.safe_load(text)), "my-run.yaml").datasets
+    assert dataset.source.boxes.format == "xywh"
+    assert dataset.source.masks
+    assert dataset.space.max_objects == 3
+    assert sum(dataset.n_scenes.model_dump().values()) == 60
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "message"),
+    [
+        (lambda text: text.replace("mask,id", "m,i"), ["--study", "same_object"], "has no masks"),
+        (lambda text: text.replace("image,", "file,"), [], "has no column `image`"),
+        (lambda text: text.replace("color,", "Color,"), [], "'Color': is no name"),
+        (lambda text: text.replace("photos/003.jpg", "photos/0.jpg"), [], "there is no image"),
+        (lambda text: text, ["--study", "concepts"], "is not written for images of your own"),
+    ],
+)  # fmt: skip
+def test_labels_that_cannot_be_used_are_one_message(
+    change: Callable[[str], str], more: list[str], message: str, photos: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    photos.write_text(change(photos.read_text()))
+    assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos), *more]) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("my-run.yaml").exists()
 
 
 def test_a_model_that_is_not_here_is_said_so_and_the_file_is_written(
@@ -141,7 +215,7 @@ def test_on_a_terminal_four_questions_are_asked(
     tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "asked.yaml"
-    answers = iter([f"hf:facebook/dinov2-base@{COMMIT}", "", "same_object", str(file)])
+    answers = iter([f"hf:facebook/dinov2-base@{COMMIT}", "same_object", "", str(file)])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: next(answers))
     assert main(["new"]) == 0

@@ -63,9 +63,11 @@ def write_new(
     dataset = _images(study, images, labels)
     entries: list[Entry] = []
     for source in models:
-        taken = [entry.keys["name"] for entry in entries]
+        reserved = [entry.keys["name"] for entry in entries]
         entries.append(
-            describe_language(source, taken) if study == "binding_id" else describe(source, taken)
+            describe_language(source, reserved)
+            if study == "binding_id"
+            else describe(source, reserved)
         )
         print(f"{entries[-1].keys['name']}: {entries[-1].comment}")
     text = configuration(path, study, entries, dataset)
@@ -106,10 +108,10 @@ def _images(study: str, images: Path | None, labels: Path | None) -> Images | No
     return dataset
 
 
-def describe_language(source: str, taken: Sequence[str] = ()) -> Entry:
+def describe_language(source: str, reserved: Sequence[str] = ()) -> Entry:
     """Return the entry of a vision-language model, whose files are looked up on this machine."""
     source = _with_path(source, ("hf",), "hf:<repo>@<commit> or path:<folder>")
-    keys = {"name": _slug(source, taken), "source": source}
+    keys = {"name": _slug(source, reserved), "source": source}
     _validated(VisionLanguageModel, keys)
     kind = settings(source).get("model_type")
     repo, _, revision = source.removeprefix("hf:").partition("@")
@@ -125,12 +127,12 @@ def describe_language(source: str, taken: Sequence[str] = ()) -> Entry:
     return Entry(keys, f"a model of type {kind}{_size_on_disk(keys)}")
 
 
-def describe(source: str, taken: Sequence[str] = ()) -> Entry:
+def describe(source: str, reserved: Sequence[str] = ()) -> Entry:
     """Return the entry of a model, whose shape and files are looked up on this machine."""
     known_schemes = ("hf", "timm", "python")
     kinds = "hf:<repo>@<commit>, timm:<model>, path:<folder> or python:<module>:<function>"
     source = _with_path(source, known_schemes, kinds)
-    keys: dict[str, Any] = {"name": _slug(source, taken), "source": source}
+    keys: dict[str, Any] = {"name": _slug(source, reserved), "source": source}
     keys["n_layers"], known = _depth(source.partition(":")[0], source)
     return _check(keys, known)
 
@@ -153,12 +155,12 @@ def _validated(kind: Any, keys: dict[str, Any]) -> Any:
         raise InputError(str(keys["source"]), problem, "see `models` in config/README.md") from None
 
 
-def _slug(source: str, taken: Sequence[str]) -> str:
+def _slug(source: str, reserved: Sequence[str]) -> str:
     last = re.split(r"[/:]", source.partition("@")[0].rstrip("/"))[-1].split(".")[0]
     name = re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")[:29].strip("-") or "model"
-    reserved = {*taken, *RESERVED}
-    copies = (f"{name}-{i}" for i in range(2, len(reserved) + 3))
-    return next(slug for slug in (name, *copies) if slug not in reserved)
+    names = {*reserved, *RESERVED}
+    copies = (f"{name}-{i}" for i in range(2, len(names) + 3))
+    return next(slug for slug in (name, *copies) if slug not in names)
 
 
 def _depth(scheme: str, source: str) -> tuple[int, bool]:
@@ -174,8 +176,8 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
         if not timm.is_model(name):
             raise InputError(source, "timm knows no such model", "choose one of timm.list_models()")
         with torch.device("meta"):
-            made: Any = timm.create_model(name, pretrained=False)
-        return len(getattr(made, "blocks", ())), True
+            network: Any = timm.create_model(name, pretrained=False)
+        return len(getattr(network, "blocks", ())), True
     if scheme == "python":
         from bindscope.core.registries import resolve
 
@@ -188,8 +190,8 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
                 "name a function without required arguments, in a module on PYTHONPATH; for an "
                 "nn.Module, see `modules` in docs/add_model.md",
             ) from error  # fmt: skip
-    found = settings(source)
-    depth = found.get("vision_config", found).get("num_hidden_layers")
+    known = settings(source)
+    depth = known.get("vision_config", known).get("num_hidden_layers")
     if depth:
         return int(depth), True
     return next((n for word, n in _DEPTHS.items() if word in source.lower()), 12), False
@@ -204,7 +206,7 @@ def _check(keys: dict[str, Any], known: bool) -> Entry:
     if source.startswith("hf:"):
         from transformers.utils import logging
 
-        logging.disable_progress_bar()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = load_model(model_config, None, "cpu", ZOO_PX)
     except BindscopeError as error:

@@ -82,15 +82,13 @@ _SECTIONS = {
     "concepts": """\
   concepts:
     analyses:
-      # Are embeddings (means of patches) sums over values or objects? Learned from 50 and 90 % of
-      # the objects; editing exchanges an object's vector.
+      # Are embeddings (means of patches) sums over values? Learned from half of the objects;
+      # editing exchanges an object's vector.
       - name: next-to-the-zoo
         datasets: [pairs]
         models: [{names}, objects, features, untrained]
         vectors: [mean]
-        complexity:
-          approximators: [{{name: sums, kind: additive}}, {{name: per-object, kind: per_object}}]
-          coverages: [0.5, 0.9]
+        complexity: {{approximators: [{{name: sums, kind: additive}}], coverages: [0.5]}}
 """,
     "binding_id": """\
   binding_id:
