@@ -22,14 +22,13 @@ from bindscope.commands.new_sections import (
     read_labels,
 )
 from bindscope.config.loading import load_config
-from bindscope.config.models import AnyModel, Pretrained
+from bindscope.config.models import AnyModel, Pretrained, pinned
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.files import write_atomic
 from bindscope.graph.towers import settings, tower_of
 from bindscope.sources.survey import with_counts
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
-LANGUAGE_FAMILIES = ("llava_onevision", "qwen2_vl")  # of `binding_id.vlm.families`, without torch
+LANGUAGE_FAMILIES = ("llava_onevision", "qwen2_vl")  # those that the study knows
 _DEPTHS = {"tiny": 12, "small": 12, "base": 12, "large": 24, "huge": 32, "giant": 40}
 
 
@@ -112,7 +111,10 @@ def describe_language(source: str, reserved: Sequence[str] = ()) -> Entry:
     """Return the entry of a vision-language model, whose files are looked up on this machine."""
     source = _with_path(source, ("hf",), "hf:<repo>@<commit> or path:<folder>")
     keys = {"name": _slug(source, reserved), "source": source}
-    _validated(VisionLanguageModel, keys)
+    try:
+        pinned(source)
+    except ValueError as error:
+        raise InputError(source, str(error), "see `models` in config/README.md") from None
     kind = settings(source).get("model_type")
     repo, _, revision = source.removeprefix("hf:").partition("@")
     if kind is None and repo.startswith("path:"):
