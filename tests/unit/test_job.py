@@ -177,8 +177,8 @@ def test_a_job_outlives_the_users_shell_and_not_its_snakemake(tmp_path: Path) ->
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(("machine", "said"), [("", ""), ("elsewhere", "goes on\n")])
-def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, said: str) -> None:
+@pytest.mark.parametrize(("machine", "printed"), [("", ""), ("elsewhere", "goes on\n")])
+def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, printed: str) -> None:
     """Its parent is another one by then; the number of a process means nothing elsewhere."""
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -186,7 +186,7 @@ def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, said: s
     environment = {LAUNCHERS: f"{ended.pid}@{machine or _machine()}", "PYTHONPATH": f"{ROOT}/src"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False,
                           capture_output=True, text=True)  # fmt: skip
-    assert (done.returncode, done.stdout) == (int(not said), said)
+    assert (done.returncode, done.stdout) == (int(not printed), printed)
 
 
 def is_running(pid: int) -> bool:

@@ -70,19 +70,19 @@ def verify_products(graph: Graph, repair: bool) -> int:
     return run(Path.cwd(), shlex.split(command)[1:])
 
 
-def missing_inputs(products: Mapping[str, Product], made: Collection[str]) -> dict[str, list[str]]:
+def missing_inputs(products: Mapping[str, Product], present: Collection[str]) -> dict[str, list[str]]:
     """Return a line for each product that has no file, although something was made of it.
 
     Snakemake removes what a failed job wrote, and takes what is made of it for finished. Paths with
     a key alone say what they were made of.
     """
     problems = {}
-    for path in made:
+    for path in present:
         product = products[path]
         keyed = product.wildcards.get("key", "?") in path
         for source in chain(*product.inputs.values()) if keyed else ():
-            if (lost := source.path()) not in made:
-                problems[lost] = [f"{lost}: is missing, and {path} was made of it"]
+            if (lost := source.path()) not in present:
+                problems[lost] = [f"{lost}: is missing, and {path} was present of it"]
     return problems
 
 
