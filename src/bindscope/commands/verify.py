@@ -70,7 +70,9 @@ def verify_products(graph: Graph, repair: bool) -> int:
     return run(Path.cwd(), shlex.split(command)[1:])
 
 
-def missing_inputs(products: Mapping[str, Product], present: Collection[str]) -> dict[str, list[str]]:
+def missing_inputs(
+    products: Mapping[str, Product], present: Collection[str]
+) -> dict[str, list[str]]:
     """Return a line for each product that has no file, although something was made of it.
 
     Snakemake removes what a failed job wrote, and takes what is made of it for finished. Paths with
@@ -82,7 +84,7 @@ def missing_inputs(products: Mapping[str, Product], present: Collection[str]) ->
         keyed = product.wildcards.get("key", "?") in path
         for source in chain(*product.inputs.values()) if keyed else ():
             if (lost := source.path()) not in present:
-                problems[lost] = [f"{lost}: is missing, and {path} was present of it"]
+                problems[lost] = [f"{lost}: is missing, and {path} was made of it"]
     return problems
 
 
