@@ -3,7 +3,8 @@
 Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
 list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`, and
 what was forecast: `forecast_s` (without the start of a process, which is forked), `forecast_gb` and
-`forecast_disk_gb` (0 outside of the results).
+`forecast_disk_gb` (0 outside of the results). `memory_gb` counts what the parent has imported; the
+largest job of each kind of libraries is run again in an interpreter of its own (`alone_gb`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import importlib
 import json
 import os
 import resource
+import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +98,26 @@ def run_all(config: Path) -> list[dict[str, Any]]:
     return report
 
 
+def measure_alone(config: Path, report: list[dict[str, Any]]) -> None:
+    """Add the memory of the largest job of each kind of libraries, in its own interpreter."""
+    products = {each.path(): each for each in build(load_file(config)).products.values()}
+    largest: dict[str, dict[str, Any]] = {}
+    for entry in report:
+        kind = products[entry["path"]].work.libraries
+        least = largest[kind]["memory_gb"] if kind in largest else 0.0
+        if entry["status"] == "done" and entry["memory_gb"] > least:
+            largest[kind] = entry
+    for entry in largest.values():
+        command = [sys.executable, __file__, str(config), "", entry["path"]]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
+            _, status, used = os.wait4(job.pid, 0)
+            job.returncode = status
+        if status:
+            raise SystemExit(f"{entry['path']} failed in an interpreter of its own ({status})")
+        entry["alone_gb"] = used.ru_maxrss * 1024 / 1e9
+        print(f"alone: {entry['alone_gb']:5.2f} GB {entry['path']}", flush=True)
+
+
 def _files(product: Product) -> list[str]:
     return [
         path for paths in product.files().values()
@@ -102,20 +125,37 @@ def _files(product: Product) -> list[str]:
     ]  # fmt: skip
 
 
-def main(config: str, report: str) -> None:
-    """Import what jobs import, narrow timm's models, run, and write the report."""
+def _narrow(names: Sequence[str]) -> None:
+    """Narrow timm's models."""
+    from towers import NARROW, narrow_timm, transformers
+
+    for name in CLASSES:  # imported once, not in each job
+        getattr(transformers, name)
+    # Of timm's models the name says the width, here as to the forecast.
+    WIDTHS.update({word: width // NARROW for word, width in WIDTHS.items()})
+    narrow_timm([parse_source(name).name for name in names if name.startswith("timm:")], NARROW)
+
+
+def main(config: str, report: str, alone: str = "") -> None:
+    """Import what jobs import, narrow timm's models, run, and write the report.
+
+    `alone`: run this one job only, with what it imports itself.
+    """
+    names = json.loads(os.environ.get("REHEARSAL_SOURCES", "[]"))
+    if alone:
+        products = build(load_file(Path(config))).products.values()
+        product = next(each for each in products if each.path() == alone)
+        if product.work.libraries == "hub" and any(name.startswith("timm:") for name in names):
+            _narrow(names)
+        forked.run(product)
+        return
     for name in forked.LIBRARIES:
         importlib.import_module(name)
-    names = json.loads(os.environ.get("REHEARSAL_SOURCES", "[]"))
     if names:
-        from towers import NARROW, narrow_timm, transformers
-
-        for name in CLASSES:  # imported once, not in each job
-            getattr(transformers, name)
-        # Of timm's models the name says the width, here as to the forecast.
-        WIDTHS.update({word: width // NARROW for word, width in WIDTHS.items()})
-        narrow_timm([parse_source(name).name for name in names if name.startswith("timm:")], NARROW)
-    Path(report).write_text(json.dumps(run_all(Path(config)), indent=1))
+        _narrow(names)
+    entries = run_all(Path(config))
+    measure_alone(Path(config), entries)
+    Path(report).write_text(json.dumps(entries, indent=1))
 
 
 if __name__ == "__main__":

@@ -176,17 +176,22 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
         [sys.executable, str(HERE / "jobs.py"), clone.configfile, str(report)],
         cwd=clone.path, env=environment, check=True,
     )  # fmt: skip
-    jobs = json.loads(report.read_text())
+    count(done, clone.path)
+    return done
+
+
+def count(done: Rehearsal, clone: Path) -> None:
+    """Count what `jobs.py` reported of a clone."""
+    jobs = json.loads((clone / "report.json").read_text())
     done.problems = [job for job in jobs if job["status"] != "done"]
     done.jobs, done.failed = len(jobs), len(done.problems)
-    done.peak_memory_gb = max(job["memory_gb"] for job in jobs)
+    done.peak_memory_gb = max(job.get("alone_gb", 0.0) for job in jobs)
     done.forecast_memory_gb = max(job["forecast_gb"] for job in jobs)
     done.forecast_disk_gb = sum(job["forecast_disk_gb"] for job in jobs)
     done.forecast_s = sum(job["forecast_s"] for job in jobs)
-    files = [path for path in (clone.path / "results").rglob("*") if path.is_file()]
+    files = [path for path in (clone / "results").rglob("*") if path.is_file()]
     done.disk_gb = sum(path.stat().st_size for path in files) / 1e9
     done.seconds = sum(job["seconds"] for job in jobs)
-    return done
 
 
 def write_table(rows: Sequence[Rehearsal]) -> None:

@@ -37,7 +37,10 @@ from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
+from bindscope.studies.concepts.config import Encoder
+from bindscope.studies.concepts.dual import encoders, evaluation
 from bindscope.studies.concepts.dual.geometry import MOST_SCENES
+from bindscope.studies.concepts.dual.training import EVALUATIONS
 from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
@@ -91,6 +94,8 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert fits._HELD_BY_CONVEX == batches.WORK
     assert concepts._AT_ONCE == NUMBERS_AT_ONCE
     assert concepts._MOST_SCENES == MOST_SCENES
+    assert (concepts._BLOCK, concepts._SPECIAL) == (evaluation.BLOCK, encoders.SPECIAL)
+    assert concepts._EVALUATIONS == EVALUATIONS
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------
@@ -129,6 +134,22 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
     of = fits._Heads(heads.count, heads.first)
     counted, _ = fits.weights_of(config, 11, max(tokens, 1), of, (4, 3))
     assert counted == pytest.approx(real, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "product", "dim": 6, "mixing": True},
+        {"kind": "mlp_set", "dim": 6, "hidden": 10},
+        {"kind": "transformer", "dim": 6, "width": 8, "heads": 2, "hidden": 12, "layers": 2},
+    ],
+    ids=lambda options: str(options["kind"]),
+)
+def test_weights_of_a_dual_encoder(options: dict[str, Any]) -> None:
+    config = TypeAdapter[Any](Encoder).validate_python(options)
+    encoder = encoders.ENCODERS[options["kind"]]((4, 3, 2), config, [0])
+    counted, _ = concepts.encoder_weights(config.model_dump(), [4, 3, 2])
+    assert counted == sum(p.numel() for p in encoder.parameters())
 
 
 def test_weights_of_a_transformer() -> None:

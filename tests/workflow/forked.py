@@ -102,6 +102,10 @@ def run_here(product: Product) -> NoReturn:
     calls = Calls(Path.cwd()) if CALLS in os.environ else None
     threading.setprofile(calls)
     sys.setprofile(calls)
+    # A fork's first use of torch replaces its pool of threads; two threads at once, as those that
+    # load weights, may find none ("Invalid thread pool").
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(sys.modules["torch"].get_num_threads())
     sys.meta_path.insert(0, Imported(name.partition(".")[0] for name in LIBRARIES))
     try:
         run(product)

@@ -17,6 +17,11 @@ Content = Mapping[str, Any]
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
 _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
+# Of a row of scores, of a run's history, and of a tensor's entry in a file (concepts_nightly).
+_SCORE, _EVALUATION, _TENSOR = 620, 62, 115
+_SPECIAL = 4  # `dual.encoders.SPECIAL`, tokens beside those of values
+_EVALUATIONS = 10  # `dual.training.EVALUATIONS`
+_BLOCK = 2**22  # `dual.evaluation.BLOCK`, scores in memory, of eight bytes, twice
 _AT_ONCE = 2**28  # `learners.NUMBERS_AT_ONCE`, four bytes each
 _MOST_SCENES = 12_000  # `dual.geometry.MOST_SCENES`
 # Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
@@ -25,17 +30,18 @@ _DESCENTS, _DESCENT_BYTES = 2200, 128
 _SMALL = 0.5  # share of the rate of large products that such batches reach
 
 
-def _encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
+def encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
     """Return the weights of a dual encoder, and of products that one object takes part in."""
-    dim, values = encoder["dim"], sum(sizes)
+    dim, values, types = encoder["dim"], sum(sizes), len(sizes)
     if encoder["kind"] == "product":
-        return 2 * (dim * values + encoder["mixing"] * dim * dim), dim * len(sizes)
+        return 3 * dim * values + 2 * encoder["mixing"] * dim * dim, dim * types
+    width, hidden = encoder.get("width", 0), encoder["hidden"]
     if encoder["kind"] == "transformer":
-        block = 4 * encoder["width"] ** 2 + 2 * encoder["width"] * encoder["hidden"]
-        hidden_weights = encoder["layers"] * block + encoder["width"] * (values + dim)
-        return 2 * hidden_weights, 2 * len(sizes) * hidden_weights
-    hidden_weights = encoder["hidden"] * (dim + dim) + 2 * dim * values
-    return 2 * hidden_weights, hidden_weights
+        block = 4 * width**2 + 2 * width * hidden + 9 * width + hidden
+        tower = encoder["layers"] * block + width * (values + _SPECIAL + dim)
+        return 2 * tower, 2 * types * tower
+    perceptron = hidden * (types * dim + 1 + dim)
+    return 2 * perceptron + 3 * dim * values, perceptron
 
 
 def dual_encoder(product: Product) -> Work:
@@ -43,7 +49,7 @@ def dual_encoder(product: Product) -> Work:
     content = product.content
     sizes, how = content["sizes"], content["training"]
     runs, objects = len(content["coverages"]) * len(content["seeds"]), prod(sizes)
-    total, used = _encoder_weights(content["encoder"], sizes)
+    total, used = encoder_weights(content["encoder"], sizes)
     dim, batch = content["encoder"]["dim"], how["batch_size"]
     slots = max(how["objects_per_scene"])
     queries = objects if how["queries"] == "pool" else (slots + 1) * batch
@@ -69,7 +75,14 @@ def dual_encoder(product: Product) -> Work:
         * slots
         * content["encoder"].get("width", 0)
     )
-    rows = runs * ways * 12e3 * ("swaps" in content["evaluation"]["candidates"])
+    # Two splits; of one object four scores, of two those of three strata.
+    further = len(content["evaluation"]["candidates"])
+    scores = 2 * (4 + 3 * (4 + further)) * len(content["evaluation"]["selected"])
+    rows = 1.0 * runs * scores * _SCORE
+    history = runs * (1 + min(how["steps"], _EVALUATIONS)) * _EVALUATION
+    tensors = {"product": 5, "mlp_set": 9}.get(
+        content["encoder"]["kind"], 4 + 24 * content["encoder"].get("layers", 0)
+    )
     return Work(
         "torch",
         flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
@@ -78,7 +91,11 @@ def dual_encoder(product: Product) -> Work:
         python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
-        bytes_disk=runs * (12.0 * total + 700) + rows,
+        # Weights after the last step and of the best, and the objects of each run.
+        bytes_disk=runs * 8.0 * (total + objects)
+        + _TENSOR * (2 * tensors + 3 * runs)
+        + history
+        + rows,
         bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],
@@ -94,14 +111,17 @@ def dual_geometry(product: Product) -> Work:
     dim = made["encoder"]["dim"]
     n_all = objects**2 // (1 if made["encoder"]["kind"] == "transformer" else 2)  # or without order
     n = min(n_all, _MOST_SCENES, content["max_scenes"] or _MOST_SCENES)
+    # Rules are scored on scenes of held-out objects, of which no setting says the number.
+    scored, values = min(n_all, _MOST_SCENES), sum(made["sizes"])
+    scores = 16.0 * min(_BLOCK, scored * objects) + 8.0 * scored * (4 * dim + 2 * values + 40)
     return Work(
         "torch",
         flops=runs * 4.0 * objects**2 * dim,
         elements=runs * (20.0 * objects**2 + 1.0 * _DESCENTS * n * objects),
         python=runs * 1e7,
-        bytes_peak=24.0 * objects * (objects + dim) + 1.0 * _DESCENT_BYTES * n * objects,
-        bytes_disk=runs * 3000.0,
-        bytes_rows=runs * 3000.0,
+        bytes_peak=24.0 * objects * (objects + dim) + 1.0 * _DESCENT_BYTES * n * objects + scores,
+        bytes_disk=1.0 * runs * _SCORE,
+        bytes_rows=1.0 * runs * _SCORE,
         key="studies.concepts.dual_encoders, evaluation.max_scenes",
     )
 
