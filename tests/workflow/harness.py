@@ -19,7 +19,7 @@ import yaml
 from warm import Warm
 
 from bindscope.config.root import Config
-from bindscope.core import keys
+from bindscope.core import definitions, keys
 from bindscope.core.graph import Product
 from bindscope.studies.build import build
 
@@ -41,6 +41,14 @@ def warm_python() -> str:
     return str(warm.executable)
 
 
+@cache
+def parse_library() -> None:
+    """Parse all modules and scripts, once in this process."""
+    for folder in ("src", "workflow/scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            definitions.parse_module(path)
+
+
 @dataclass
 class Clone:
     """A copy of the project with results of its own."""
@@ -58,6 +66,9 @@ class Clone:
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, path / part)
+        parse_library()
+        (path / ".snakemake").mkdir()
+        definitions.save_cache(path)  # keys are by content: its first run need not parse it again
         return cls(path)
 
     def copy(self, path: Path) -> Clone:

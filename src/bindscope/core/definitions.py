@@ -14,6 +14,8 @@ from bindscope.core.files import canonical_json, sha256, write_atomic
 
 # Statements that define nothing: loops, conditions, calls. They belong to every definition.
 EFFECTS = ""
+# Fields of syntax nodes that hold statements, or what holds statements.
+BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,14 @@ def _cache() -> dict[str, Any]:
     return stored if isinstance(stored, dict) else {}
 
 
-def _cache_file() -> Path:
-    return Path(".snakemake") / "bindscope-definitions.json"
+def _cache_file(root: Path = Path()) -> Path:
+    return root / ".snakemake" / "bindscope-definitions.json"
 
 
-def save_cache() -> None:
-    """Keep the parsed modules, by content, where Snakemake keeps its own records."""
-    if _cache_file().parent.is_dir():
-        write_atomic(_cache_file(), canonical_json(_cache()))
+def save_cache(root: Path = Path()) -> None:
+    """Keep the parsed modules, by content, where Snakemake keeps its own records of a clone."""
+    if _cache_file(root).parent.is_dir():
+        write_atomic(_cache_file(root), canonical_json(_cache()))
 
 
 @cache
@@ -83,35 +85,40 @@ def _split(tree: ast.Module) -> Module:
             continue
         for name in _defined(statement) or (EFFECTS,):
             statements.setdefault(name, []).append(statement)
-    definitions = {
-        name: Definition(
-            sha256("".join(map(ast.dump, nodes))),
-            sorted({used for node in nodes for used in _uses(node)}),
-            {
-                name: target
-                for node in nodes
-                for child in ast.walk(node)
-                if isinstance(child, ast.Import | ast.ImportFrom)
-                for name, target in _bound(child).items()
-            },
-        )
-        for name, nodes in statements.items()
-        if nodes
-    }
+    definitions = {name: _define(nodes) for name, nodes in statements.items() if nodes}
     return Module(definitions, imports)
+
+
+def _define(nodes: Sequence[ast.stmt]) -> Definition:
+    uses: set[str] = set()
+    imports: dict[str, Sequence[str]] = {}
+    for node in nodes:
+        _add_uses(node, uses)
+        for child in _statements(node):
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                imports |= _bound(child)
+    return Definition(sha256("".join(map(ast.dump, nodes))), sorted(uses), imports)
 
 
 def _strip(tree: ast.Module) -> ast.Module:
     """Take out docstrings and blocks for type checkers."""
-    for node in ast.walk(tree):
-        if not isinstance(getattr(node, "body", None), list):
+    for node in _statements(tree):
+        body = getattr(node, "body", None)
+        if body is None:
             continue
-        body = node.body  # type: ignore[attr-defined]
         documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
         if isinstance(node, documented) and body and _is_text(body[0]):
             body = body[1:]
         node.body = [each for each in body if not _is_for_types(each)]  # type: ignore[attr-defined]
     return tree
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and the statements below it, and no expression: they are ten times as many."""
+    yield node
+    for field in BLOCKS:
+        for child in getattr(node, field, ()):
+            yield from _statements(child)
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -154,8 +161,8 @@ def _bound(statement: ast.Import | ast.ImportFrom) -> dict[str, Sequence[str]]:
     }
 
 
-def _uses(node: ast.AST) -> Iterator[str]:
-    """Yield dotted names; annotations of functions and variables are not computed with."""
+def _add_uses(node: ast.AST, uses: set[str]) -> None:
+    """Add dotted names; annotations of functions and variables are not computed with."""
     if isinstance(node, ast.Name | ast.Attribute):
         parts: list[str] = []
         inner: ast.AST = node
@@ -163,11 +170,13 @@ def _uses(node: ast.AST) -> Iterator[str]:
             parts.append(inner.attr)
             inner = inner.value
         if isinstance(inner, ast.Name):
-            yield ".".join([inner.id, *reversed(parts)])
+            uses.add(".".join([inner.id, *reversed(parts)]))
             return
-    for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns"):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST):
-                yield from _uses(child)
+    for field in node._fields:
+        value = None if field in ("annotation", "returns") else getattr(node, field, None)
+        if isinstance(value, ast.AST):
+            _add_uses(value, uses)
+        elif isinstance(value, list):
+            for child in value:
+                if isinstance(child, ast.AST):
+                    _add_uses(child, uses)
