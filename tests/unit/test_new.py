@@ -178,6 +178,33 @@ def test_a_model_of_the_working_directory_is_checked(
     assert main(["plan", "--cost", "--all", "--configfile", "my-run.yaml"]) == 0
 
 
+def test_a_model_of_another_package_is_used_by_its_name(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file and an entry point, as pip installs them."""
+    (tmp_path / "tower_package.py").write_text(
+        "from bindscope.config.models import Zoo\n"
+        "from bindscope.models.loading import load_model\n\n"
+        "def load():\n"
+        "    return load_model(Zoo(name='z', source='zoo:matching-none-0'), None, 'cpu', 96)\n"
+    )
+    metadata = tmp_path / "tower_package-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tower\nVersion: 0.1\n")
+    points = "[bindscope.models]\ntower = tower_package:load\n"
+    (metadata / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "my-run.yaml"
+    assert main(["new", str(file), "--model", "python:tower"]) == 0
+    text = file.read_text()
+    file.write_text(text.replace("python:tower_package:load", "python:tower"))
+    by_name, by_function = (build(load_config(yaml.safe_load(t), "x")) for t in (
+        file.read_text(), text))  # fmt: skip
+    assert by_name.products.keys() == by_function.products.keys()
+    assert main(["new", str(file), "--model", "python:towr"]) == 1
+    assert "registers a model 'towr'" in capsys.readouterr().err
+
+
 def test_a_file_with_other_content_is_kept(tmp_path: Path, hub: Hub) -> None:
     file = tmp_path / "my-run.yaml"
     source = f"hf:facebook/dinov2-base@{COMMIT}"

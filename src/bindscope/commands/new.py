@@ -22,7 +22,7 @@ from bindscope.commands.new_sections import (
     read_labels,
 )
 from bindscope.config.loading import load_config
-from bindscope.config.models import AnyModel, Pretrained, pinned
+from bindscope.config.models import AnyModel, Pretrained, function_of, pinned
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.files import write_atomic
 from bindscope.graph.towers import settings, tower_of
@@ -146,7 +146,10 @@ def _with_path(source: str, schemes: Sequence[str], kinds: str) -> str:
         return f"hf:path:{Path(rest).expanduser().resolve()}"
     if scheme not in schemes:
         raise InputError(source, "is no model that can be used here", f"write {kinds}")
-    return source
+    try:
+        return function_of(source)
+    except ValueError as error:
+        raise InputError(source, str(error), f"write {kinds}") from None
 
 
 def _validated(kind: Any, keys: dict[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
@@ -250,6 +251,19 @@ def pinned(source: str) -> str:
     return source
 
 
+def function_of(source: str) -> str:
+    """Write out `python:<name>`, a model that another package registers, as its function."""
+    scheme, _, name = source.partition(":")
+    if scheme != "python" or ":" in name:
+        return source
+    functions = {point.name: point.value for point in entry_points(group="bindscope.models")}
+    if name not in functions:
+        raise ValueError(
+            f"no installed package registers a model {name!r}; write python:<module>:<function>"
+        )
+    return f"python:{functions[name]}"
+
+
 def local_path(source: str) -> str | None:
     """Return the folder or file of a `path:` source."""
     _, marker, path = source.partition("path:")
@@ -338,7 +352,9 @@ class PythonModel(ModelEntry):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^python:[\w.]+:\w+$", description="`python:<module>:<function>` on sys.path."
+        pattern=r"^python:[\w.-]+(:\w+)?$",
+        description="`python:<module>:<function>` on sys.path, or `python:<name>`, an entry point "
+        "`bindscope.models` of an installed package.",
     )
     modules: tuple[str, ...] = Field(
         (),
@@ -382,6 +398,11 @@ class PythonModel(ModelEntry):
     def first_layer(self) -> int:
         """1 where modules are captured."""
         return int(bool(self.modules))
+
+    @field_validator("source")
+    @classmethod
+    def _written_out(cls, source: str) -> str:
+        return function_of(source)
 
     @model_validator(mode="after")
     def _layers_are_named_or_counted(self) -> Self:
