@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import psutil
 
@@ -227,7 +227,14 @@ def is_locked(root: Path) -> bool:
     return any((root / ".snakemake/locks").glob("*.lock"))
 
 
-def live_runs(root: Path) -> list[str]:
+class Live(NamedTuple):
+    """A process of a run; without a Snakemake above it, a job ends as soon as it has started."""
+
+    text: str
+    is_job: bool = False
+
+
+def live_runs(root: Path) -> list[Live]:
     """Describe the processes of this machine that run Snakemake, or a job of it, in `root`.
 
     In a locked folder, one of another user whose working directory cannot be read counts too.
@@ -237,35 +244,38 @@ def live_runs(root: Path) -> list[str]:
     for process in psutil.process_iter(["cmdline", "cwd", "username"]):
         words = process.info["cmdline"] or [""]  # of processes that ended
         python = Path(words[0]).name.startswith(("python", "snakemake"))
-        ours = any(
-            Path(word).name == "snakemake" or "/.snakemake/scripts/" in word for word in words[:4]
-        )
+        is_job = any("/.snakemake/scripts/" in word for word in words[:4])
+        ours = is_job or any(Path(word).name == "snakemake" for word in words[:4])
         folder = process.info["cwd"]  # None: not for this user to read
         here = is_locked(root) if folder is None else folder == str(root.resolve())
         if python and ours and here:
             where = ", in a folder that you may not read" if folder is None else ""
-            found[process.pid] = f"process {process.pid} of {process.info['username']}{where}"
+            text = f"process {process.pid} of {process.info['username']}{where}"
+            found[process.pid] = Live(text, is_job)
     starter = Starter.read(root)
     if starter and starter.host == socket.gethostname() and starter.lives():
-        found[starter.pid] = f"process {starter.pid} of {starter.user}"
+        found[starter.pid] = Live(f"process {starter.pid} of {starter.user}")
     return [found[number] for number in sorted(found.keys() - own)]
 
 
-def refuse_second(root: Path, patience_s: float = 3.0) -> None:
-    """Refuse to start beside another run; jobs of a killed run get a moment to end.
+def refuse_second(root: Path, patience_s: float = 3.0, jobs_patience_s: float = 60.0) -> None:
+    """Refuse to start beside another run; jobs of a killed run get time to end.
+
+    They end once they have imported their libraries, which takes long on a busy machine.
 
     Raises
     ------
     BindscopeError
-        If another run is still at work after `patience_s` seconds, or may be: the folder is locked
-        by a run of another machine, or nothing says of which one.
+        If another run is still at work after `patience_s` seconds (jobs alone: `jobs_patience_s`),
+        or may be: the folder is locked by a run of another machine, or nothing says of which one.
     """
-    deadline = time.monotonic() + patience_s
+    started = time.monotonic()
     while live := live_runs(root):
-        if time.monotonic() > deadline:
+        patience = jobs_patience_s if all(process.is_job for process in live) else patience_s
+        if time.monotonic() > started + patience:
             raise BindscopeError(
                 str(root),
-                f"another run is at work here ({', '.join(live)})",
+                f"another run is at work here ({', '.join(process.text for process in live)})",
                 "wait for it or stop it, then run the same command again; if it works in another "
                 "folder, run `snakemake --unlock` here",
             )
