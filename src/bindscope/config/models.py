@@ -258,9 +258,7 @@ def function_of(source: str) -> str:
         return source
     functions = {point.name: point.value for point in entry_points(group="bindscope.models")}
     if name not in functions:
-        raise ValueError(
-            f"no installed package registers a model {name!r}; write python:<module>:<function>"
-        )
+        raise ValueError(f"no installed package registers a model {name!r}: give module:function")
     return f"python:{functions[name]}"
 
 
