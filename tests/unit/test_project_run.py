@@ -246,8 +246,8 @@ def test_a_run_of_another_user_is_seen(clone: Path) -> None:
         assert as_user(54322, lambda: command.live_runs(clone)) == []
         lock(clone)
         seen = as_user(54322, lambda: command.live_runs(clone))
-        said = f"process {other.pid} of 54321, in a folder that you may not read"
-        assert [said, False] in seen
+        text = f"process {other.pid} of 54321, in a folder that you may not read"
+        assert [text, False] in seen
     finally:
         other.kill()
         other.wait()
