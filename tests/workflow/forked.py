@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 
 from warm import LIBRARIES, Imported
 
-from bindscope.config.loading import load_file
+from bindscope.config.composition import read_configuration
 from bindscope.core import keys
 from bindscope.core.graph import Product
-from bindscope.studies.build import build, stem
+from bindscope.studies.build import read_graph, stem
 
 CALLS = "FORKED_CALLS"  # a folder, for a file per job
 
@@ -143,5 +143,5 @@ if __name__ == "__main__":
     for name in LIBRARIES:
         importlib.import_module(name)
     # A product is added after its inputs.
-    for each in build(load_file(Path(sys.argv[1]))).products.values():
+    for each in read_graph(read_configuration(sys.argv[1]), sys.argv[1]).products.values():
         run_forked(each)
