@@ -25,10 +25,10 @@ WORKS = 0.75  # half-way between chance between two things and all
 NO_EFFECT = 0.05
 CARRIES = 0.05
 TIES = {
-    "slot": "by the slot of the thing, which its item points to",
-    "color": "by color: between image and text by the color of the thing",
-    "content": "by content: the item took over what is seen of its thing",
-    "order": "by position: the n-th thing goes with the n-th item",
+    "slot": "by the slot of the object, which its item points to",
+    "color": "by color: between image and text by the color of the object",
+    "content": "by content: the item took over what is seen of its object",
+    "order": "by position: the n-th object goes with the n-th item",
 }
 _GROUPS = {"O": "objects", "I": "items", "C": "colors"}
 _SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
@@ -78,10 +78,10 @@ _CONDITIONS = (
     _works("answered", "Questions are answered without intervention", *_CONTROL),
     _works("objects-replaced", "Replaced objects take over the item of the place",
            ("factorizability", "O all")),
-    _works("items-replaced", "Replaced items are found by the thing of the place",
+    _works("items-replaced", "Replaced items are found by the object of the place",
            ("factorizability", "I all")),
     _works("mean-objects", "Adding the mean difference to objects swaps their items", *_mean("O")),
-    _works("mean-items", "Adding the mean difference to items swaps their things", *_mean("I")),
+    _works("mean-items", "Adding the mean difference to items swaps their objects", *_mean("I")),
     _works("mean-both", "Adding both mean differences leaves the answers", *_mean("O+I")),
     _nothing("colors-replaced", "Replacing colors", ("factorizability", "C all")),
     _nothing("mean-colors", "Adding the mean difference between roles to colors", ("mean", "C")),
@@ -91,23 +91,23 @@ _CONDITIONS = (
              "difference, to items", *_mean("I", " random")),
     _gate("gate-control", "at least 95 % of the questions are answered without intervention", 0.95,
           ("mean", "none")),
-    _gate("gate-objects", "with the mean difference on objects at most 10 % of the things keep "
+    _gate("gate-objects", "with the mean difference on objects at most 10 % of the objects keep "
           "their items", 0.10, *_mean("O")),
-    _gate("gate-items", "with the mean difference on items at most 10 % of the things keep their "
+    _gate("gate-items", "with the mean difference on items at most 10 % of the objects keep their "
           "items", 0.10, *_mean("I")),
-    _gate("gate-both", "with both mean differences at least 90 % of the things keep their items",
+    _gate("gate-both", "with both mean differences at least 90 % of the objects keep their items",
           0.90, *_mean("O+I")),
     _works("first-view", "Objects that are replaced in the first view of the image only take over "
            "the item of the place", ("tokens", "view 0 alone")),
     _Measured(
-        Claim("photo-box", "Hiding the box of a thing in a photo costs more answers than hiding as "
-              "large a box elsewhere.", "below", 0.0, "fraction"),
+        Claim("photo-box", "Hiding the box of an object in a photo costs more answers than hiding "
+              "as large a box elsewhere.", "below", 0.0, "fraction"),
         "change", (("records", AGAINST),),
     ),
 )  # fmt: skip
 _ACCOUNTS = {
     name: Claim(
-        f"account-{name}", f"Items are tied to things {words} (smallest margin of answer shares "
+        f"account-{name}", f"Items are tied to objects {words} (smallest margin of answer shares "
         f"and normalized effects over {WORKS:.0%}).", unit="fraction",
     )
     for name, words in TIES.items()

@@ -40,11 +40,11 @@ _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is pl
                 "trained here on this task alone, `interchange_toy` to bind by slot; `random` has "
                 "no trained weights: none of them says what a real model does.", _ENTRY,
                 values=ORIGINS)  # fmt: skip
-_NAMED_BY = label("named_by", "The attribute by which questions name a thing; `words`: a record's "
-                  "own question.", "`studies.binding_id.tasks.prompts`",
+_NAMED_BY = label("named_by", "The attribute by which questions name an object; `words`: a "
+                  "record's own question.", "`studies.binding_id.tasks.prompts`",
                   values=("shape", "color", "material", "size", "slot", "words"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
-    label("query", "Whom the question names: `O0`, `O1` a thing of the base by its role, `O0'` "
+    label("query", "Whom the question names: `O0`, `O1` an object of the base by its role, `O0'` "
           "one of the source; `all`: those that the account of "
           "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
@@ -95,7 +95,7 @@ _INTERVENTION = (
     label("layers", "Layers whose input was edited.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the "
            "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
-           "distance of two things (1: exchanged).", _TRIALS, "allowed"),
+           "distance of two objects (1: exchanged).", _TRIALS, "allowed"),
     Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
            "allowed"),
     *_CELL[:2],
@@ -120,8 +120,8 @@ BINDING_ID_SCHEMA = TableSchema(
               "is not there is taken off.", _METRICS, null="allowed"),
         *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                    "others; of `all`.", "bootstrap over rows"),
-        *_interval("swap", _ANSWERS, "Share of answers that are of another thing that is there (an "
-                   "illusory conjunction): wrong ones, and not of the other context; of `all`.",
+        *_interval("swap", _ANSWERS, "Share of answers that are of another object that is there "
+                   "(an illusory conjunction): wrong ones, and not of the other context; of `all`.",
                    "Wilson's, a row counts once", low=0.0, high=1.0),
         share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
               "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
@@ -130,12 +130,13 @@ BINDING_ID_SCHEMA = TableSchema(
                    "no item, the share that is what an account predicts from which its own "
                    "predictions do not tell it; of the account with most.",
                    "Wilson's, a row counts once", low=0.0, high=1.0),
-        *_interval("own", _ANSWERS, "Share of answers with the thing's own item, as without "
+        *_interval("own", _ANSWERS, "Share of answers with the object's own item, as without "
                    "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
         *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
                    "control (or no lead, where the control gives them already), 1 as clearly as "
-                   "the control leads with the things' own items. Of some layers: from the control "
-                   "(0) to the same edit at all layers (1). Empty where there is no such scale.",
+                   "the control leads with the objects' own items. Of some layers: from the "
+                   "control (0) to the same edit at all layers (1). Empty where there is no such "
+                   "scale.",
                    "bootstrap over rows"),
         Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
                "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
@@ -218,7 +219,7 @@ _HEAD = (
     *_NAMES,
     label("layer", "Decoder layer, from 0; `all`.", _HEADS),
     label("head", "Head of attention of the layer, from 0; `all` of them together.", _HEADS),
-    label("group", "What is hidden from it, and looked at: tokens of all things, items or colors.",
+    label("group", "What is hidden from it, and looked at: tokens of all objects, items or colors.",
           _HEADS, values=("object", "item", "color")),
 )  # fmt: skip
 

@@ -129,7 +129,7 @@ _WORDS = {
     "outside": "all but these from elsewhere",
     "random": "a random subspace",
 }
-ANSWERS = {"I0": "its own item", "I1": "the second thing's", "I2": "the third thing's"}
+ANSWERS = {"I0": "its own item", "I1": "the second object's", "I2": "the third object's"}
 
 
 def plane(table: pd.DataFrame) -> pd.DataFrame:
