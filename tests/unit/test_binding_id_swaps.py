@@ -14,7 +14,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_id.answers.metrics import Answers, swaps
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"text_only": True}, "oracles have tokens of things"),
+    ({"text_only": True}, "oracles have tokens of objects"),
     ({"tasks": []}, "nothing to ask about"),
 ]
 

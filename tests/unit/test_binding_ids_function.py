@@ -244,7 +244,7 @@ def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
         "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),
         "wrong value": ((oracle, None, {"things": 1}), {}, "things"),
         "too many": ((oracle, None, {"things": 3}), {}, "do not fit into the 2 slots"),
-        "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 things"),
+        "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 objects"),
         "pictures for an oracle": ((oracle, None, records), {}, "reads no images"),
         "replacing in pictures": ((*tiny, records), {"experiments": ["mean"]}, "second image"),
     }
