@@ -79,7 +79,7 @@ CASES = [
     ("models.0.source", None, "models.0.source: missing; "),
     ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit'; did you mean 'timm"),
     ("models.0.source", "python:vit",
-     "models.0.source: 'python:vit' does not fit; `python:<module>:<function>` on sys.path"),
+     "models.0.source: no installed package registers a model 'vit': give module:function"),
     ("models.0.source", "hub:vit", "models.0.source: unknown source 'hub:vit'; there are known-an"),
     ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
     ("datasets.0.render.kind", "x", "datasets.0.render.kind: unknown kind 'x'; there are shapes, "),

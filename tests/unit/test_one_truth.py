@@ -33,6 +33,7 @@ def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # of a busy machine; 136 s of a core
 def test_an_older_instruction_set_measures_the_same() -> None:
     newest, oldest = measured({}), measured(OLDER)
     assert newest.keys() == oldest.keys()
