@@ -35,6 +35,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 from harness import Clone, warm_python
 
+from bindscope.core.files import is_alive
+
 HERE = Path(__file__).parent
 VERDICTS = ("equal", "refused", "healed", "wrong")
 # What runs again in the rounds that disturb a run; their like are among them.
@@ -203,13 +205,6 @@ def jobs_of(clone: Clone, rule: str) -> list[int]:
             if named and (entry / "cwd").readlink() == clone.path:
                 found.append(int(entry.name))
     return found
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; one whose parent has gone may stay as a zombie."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def children(pid: int) -> list[int]:

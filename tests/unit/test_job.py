@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from jobs_by_hand import ROOT
 
+from bindscope.core.files import is_alive
 from bindscope.core.job import LAUNCHERS, _machine
 
 # A script as Snakemake runs it, with what Snakemake would put into it.
@@ -169,10 +170,10 @@ def test_a_job_outlives_the_users_shell_and_not_its_snakemake(tmp_path: Path) ->
     shell = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     job = int(out.read_text())
     time.sleep(0.3)
-    assert is_running(job)
+    assert is_alive(job)
     os.kill(int(shell.stdout), signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while is_running(job):
+    while is_alive(job):
         assert time.monotonic() < deadline, "a job outlived its Snakemake"
         time.sleep(0.05)
 
@@ -187,11 +188,3 @@ def test_a_job_whose_snakemake_died_while_it_imported_ends(machine: str, printed
     done = subprocess.run([sys.executable, "-c", code], env=environment, check=False,
                           capture_output=True, text=True)  # fmt: skip
     assert (done.returncode, done.stdout) == (int(not printed), printed)
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from bindscope.cli import main
-from bindscope.commands.new import describe, write_new
+from bindscope.commands.new import LANGUAGE_FAMILIES, describe, write_new
+from bindscope.commands.new_sections import read_labels
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import BindscopeError
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
+from bindscope.studies.binding_id.vlm.families import FAMILIES
 from bindscope.studies.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,6 +140,17 @@ def test_labels_that_cannot_be_used_are_one_message(
     assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos), *more]) == 1
     assert message in capsys.readouterr().err
     assert not Path("my-run.yaml").exists()
+
+
+def test_a_value_may_be_called_none(tmp_path: Path) -> None:
+    labels = tmp_path / "objects.csv"
+    labels.write_text("image,color,shape\na.png,None, ball\na.png,NA,box\nb.png,,ball\n")
+    values = read_labels(labels, None).keys["source"]["values"]
+    assert values == {"color": ["NA", "None"], "shape": ["ball", "box"]}
+
+
+def test_language_families_are_those_of_the_study() -> None:
+    assert set(LANGUAGE_FAMILIES) == set(FAMILIES)
 
 
 def test_a_model_that_is_not_here_is_said_so_and_the_file_is_written(

@@ -130,9 +130,7 @@ class Images(NamedTuple):
     comment: str
 
 
-def configuration(
-    file: Path, study: str, entries: Sequence[Entry], images: Images | None
-) -> str:  # fmt: skip
+def configuration(file: Path, study: str, entries: Sequence[Entry], images: Images | None) -> str:
     """Return the whole text, at most 40 lines."""
     names = ", ".join(entry.keys["name"] for entry in entries)
     dataset = "images" if images else "matching"
@@ -189,14 +187,16 @@ def read_labels(labels: Path, images: Path | None) -> Images:
         If the table cannot be read, or has no column of images or none of values.
     """
     where = str(labels)
-    reader = pd.read_parquet if labels.suffix.lower() == ".parquet" else pd.read_csv
     try:
-        table = reader(labels).astype("string") if reader is pd.read_parquet else pd.read_csv(
-            labels, dtype="string", encoding="utf-8-sig", skipinitialspace=True)  # fmt: skip
+        if labels.suffix.lower() == ".parquet":
+            table = pd.read_parquet(labels).astype("string").fillna("")
+        else:  # "None" and "NA" are values too
+            table = pd.read_csv(labels, dtype="string", encoding="utf-8-sig", keep_default_na=False)
     except (OSError, ValueError) as error:
         raise InputError(
             where, f"cannot be read ({first_line(error)})", "give a CSV in UTF-8, or Parquet"
         ) from error
+    table = table.apply(lambda column: column.str.strip())
     columns = [str(name) for name in table.columns]
     if "image" not in columns:
         raise InputError(
@@ -205,7 +205,7 @@ def read_labels(labels: Path, images: Path | None) -> Images:
         )  # fmt: skip
     values: dict[str, list[str]] = {}
     for name in columns:
-        distinct = sorted(table[name].dropna().str.strip().unique().tolist())
+        distinct = sorted({*table[name]} - {""})
         if name not in _OTHER_COLUMNS and 2 <= len(distinct) <= MOST_VALUES:
             values[name] = distinct
     if not values:

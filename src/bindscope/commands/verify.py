@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def verify_products(graph: Graph, repair: bool) -> int:
     for listing in (product.path() for product in graph.of(*LISTINGS)):
         if problems.get(listing) == []:
             problems[listing] = verify_listing(listing)
-    problems |= missing_inputs(products, made)
+    problems |= missing_inputs({path: products[path] for path in made})
     bad = [path for path in products if problems.get(path)]
     for line in (line for path in bad for line in problems[path]):
         print(line, file=sys.stderr)
@@ -70,17 +70,14 @@ def verify_products(graph: Graph, repair: bool) -> int:
     return run(Path.cwd(), shlex.split(command)[1:])
 
 
-def missing_inputs(
-    products: Mapping[str, Product], present: Collection[str]
-) -> dict[str, list[str]]:
+def missing_inputs(present: Mapping[str, Product]) -> dict[str, list[str]]:
     """Return a line for each product that has no file, although something was made of it.
 
     Snakemake removes what a failed job wrote, and takes what is made of it for finished. Paths with
     a key alone say what they were made of.
     """
     problems = {}
-    for path in present:
-        product = products[path]
+    for path, product in present.items():
         keyed = product.wildcards.get("key", "?") in path
         for source in chain(*product.inputs.values()) if keyed else ():
             if (lost := source.path()) not in present:

@@ -192,8 +192,9 @@ def _die_with_launchers() -> None:
     around Snakemake are not watched: a user may close theirs, and bash replaces itself by its last
     command.
     """
-    entries = (entry.partition("@") for entry in os.environ.get(LAUNCHERS, "").split())
-    named = [int(pid) for pid, _, machine in entries if machine == _machine()]
+    here = f"@{_machine()}"
+    entries = os.environ.get(LAUNCHERS, "").split()
+    named = [int(entry.removesuffix(here)) for entry in entries if entry.endswith(here)]
     if not named or not hasattr(os, "pidfd_open"):
         return
     above, pid = {named[-1]}, os.getpid()
