@@ -117,11 +117,11 @@ def open(
     """
     graph = load_graph(configfile)
     arrays = [f"patches-{layer}"] if tokens == "patches" else ["pooled"]
-    wanted = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
-    index = _one(graph, "index", wanted, configfile)
+    wildcards = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
+    index = _find_product(graph, "index", wildcards, configfile)
     read = any(p.wildcards["dataset"] == dataset for p in graph.of("record_codes"))
     rule = "record_codes" if read else "codes"
-    codes = _one(graph, rule, {"dataset": (dataset,), "split": (split,)}, configfile)
+    codes = _find_product(graph, rule, {"dataset": (dataset,), "split": (split,)}, configfile)
     labels = open_store(codes.path())
     activations = Activations(index.path())
     values = (
@@ -134,23 +134,25 @@ def open(
     if read:
         from bindscope.sources.records import read_records
 
-        records = _one(graph, "records", {"dataset": (dataset,)}, configfile)
+        records = _find_product(graph, "records", {"dataset": (dataset,)}, configfile)
         named = read_records(records.path(), split, 0, len(objects)).scenes
         scenes = np.array([record.image for record in named])
-    made = {table.wildcards["table"]: Path(table.path()) for table in graph.of("table")}
-    tables = {name: path for name, path in made.items() if path.exists()}
+    table_paths = {table.wildcards["table"]: Path(table.path()) for table in graph.of("table")}
+    tables = {name: path for name, path in table_paths.items() if path.exists()}
     return Opened(values, objects, labels.read("features"), scenes, str(layer), tables)
 
 
-def _one(graph: Graph, rule: str, wanted: dict[str, tuple[str, ...]], configfile: str) -> Product:
+def _find_product(
+    graph: Graph, rule: str, wildcards: dict[str, tuple[str, ...]], configfile: str
+) -> Product:
     for product in graph.of(rule):
-        if all(product.wildcards[name] in values for name, values in wanted.items()):
+        if all(product.wildcards[name] in values for name, values in wildcards.items()):
             if not Path(product.path()).exists():
                 raise StoreError(product.path(), "not made yet", snakemake_command(product.path()))
             check_file(product.path())
             return product
-    asked = ", ".join(f"{name}={' or '.join(values)}" for name, values in wanted.items())
+    listed = ", ".join(f"{name}={' or '.join(values)}" for name, values in wildcards.items())
     raise StoreError(
-        configfile, f"no {rule} with {asked} is configured",
+        configfile, f"no {rule} with {listed} is configured",
         "add it to `fits`, or give another configfile",
     )  # fmt: skip

@@ -104,11 +104,11 @@ def last_lines(log: str, most: int) -> list[str]:
 
 def failure_lines(failures: Sequence[Failure]) -> list[str]:
     """Return what is said of failed jobs: of each its message, of very many the first ones."""
-    kept = "What is done is kept: the same command continues from there."
+    resume_hint = "What is done is kept: the same command continues from there."
     failures = [failure for failure in failures if failure.signal != "SIGINT"]
     if not (n := len(failures)):
-        return [f"Stopped by Ctrl-C. {kept}"]
-    lines = [f"{n} {'job' if n == 1 else 'jobs'} failed. {kept}"]
+        return [f"Stopped by Ctrl-C. {resume_hint}"]
+    lines = [f"{n} {'job' if n == 1 else 'jobs'} failed. {resume_hint}"]
     for failure in failures[:_MOST_FAILURES]:
         lines += ["", *failure.lines(max(_LOG_LINES // n, _FEWEST_LINES))]
     if n > _MOST_FAILURES:

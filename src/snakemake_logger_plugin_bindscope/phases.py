@@ -151,10 +151,12 @@ class Run:
 
     def _seconds(self, rule: str) -> float | None:
         """Estimate the seconds of a job of a rule."""
-        if own := self._measured.get(rule):
-            return sum(own) / len(own)
-        known = {name: given for name, given in self._measured.items() if name in self._forecast}
-        forecast = sum(self._forecast[name] * len(given) for name, given in known.items())
+        if seconds := self._measured.get(rule):
+            return sum(seconds) / len(seconds)
+        known = {
+            name: measured for name, measured in self._measured.items() if name in self._forecast
+        }
+        forecast = sum(self._forecast[name] * len(measured) for name, measured in known.items())
         if rule not in self._forecast or not forecast:
             return self._forecast.get(rule)
         return self._forecast[rule] * sum(map(sum, known.values())) / forecast

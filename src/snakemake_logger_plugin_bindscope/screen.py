@@ -57,9 +57,9 @@ class Printed:
         if self._file is None:
             return ""
         size = os.fstat(self._file.fileno()).st_size
-        found = os.pread(self._file.fileno(), size - self._read, self._read)
+        printed = os.pread(self._file.fileno(), size - self._read, self._read)
         self._read = size
-        return found.decode(errors="replace")
+        return printed.decode(errors="replace")
 
     def end(self) -> str:
         """Let things be printed on the screen again; returns all that was not."""
@@ -169,10 +169,12 @@ class Bars:
             )  # fmt: skip
             counted = Text(f"{phase.n_done}/{n}")
             table.add_row(phase.name, bar, counted, Text(self._now(phase)))
-        left = self._run.seconds_left(*phases)
+        seconds_left = self._run.seconds_left(*phases)
         now = self._run.clock() - self._run.started
-        if not self._run.is_done and left is not None and self._run.running:
-            table.add_row(f"{duration(now)} so far", "", "", Text(f"about {duration(left)} left"))
+        if not self._run.is_done and seconds_left is not None and self._run.running:
+            table.add_row(
+                f"{duration(now)} so far", "", "", Text(f"about {duration(seconds_left)} left")
+            )
         return table
 
     def _now(self, phase: Phase) -> str:
@@ -183,9 +185,9 @@ class Bars:
         if not at_work:
             took = duration(phase.seconds(self._run.clock())) if phase.ended is not None else ""
             return f"{failed}{took}"
-        left = self._run.seconds_left(phase)
+        seconds_left = self._run.seconds_left(phase)
         more = f" and {len(at_work) - 1} more" if len(at_work) > 1 else ""
-        time_left = f"{duration(left)} left  " if left is not None else ""
+        time_left = f"{duration(seconds_left)} left  " if seconds_left is not None else ""
         return f"{failed}{time_left}{at_work[0]}{more}"
 
 

@@ -310,19 +310,19 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
         )  # fmt: skip
     shapes = [all_shapes[layer] for layer in layers]
     shape = shapes[-1]
-    if any(other.dim != shape.dim for other in shapes):
+    if any(layer_shape.dim != shape.dim for layer_shape in shapes):
         raise ModelError(
             model.revision, f"layers {', '.join(map(str, layers))} differ in width",
             "read layers of one width together: give each width a block of its own",
         )  # fmt: skip
-    for other in shapes:
-        rows, columns = (side * sampled.windows for side in other.token_map.grid)
+    for layer_shape in shapes:
+        rows, columns = (side * sampled.windows for side in layer_shape.token_map.grid)
         if (rows, columns) != tuple(sampled.grid):
             raise ModelError(
                 model.revision,
                 f"has {rows} x {columns} patches, and the sampled ones are of a grid of "
                 f"{sampled.grid[0]} x {sampled.grid[1]}",
-                f"sample patches of its own grid: patch_grid: {list(other.token_map.grid)}",
+                f"sample patches of its own grid: patch_grid: {list(layer_shape.token_map.grid)}",
             )
     if len(sampled.patches) != n:
         raise ValueError(f"patches of {len(sampled.patches)} images for {n} images")
@@ -335,8 +335,8 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
         here = places[at : at + len(whole)].to(tokens.device)
         if layer == layers[-1]:
             at += len(whole)
-        found = torch.take_along_dim(whole, here.clamp(min=0)[:, :, None], 1)
-        return {"patches": found.masked_fill_((here < 0)[:, :, None], 0)}
+        patches = torch.take_along_dim(whole, here.clamp(min=0)[:, :, None], 1)
+        return {"patches": patches.masked_fill_((here < 0)[:, :, None], 0)}
 
     names = [str(layer) for layer in layers]
     stored = (len(layers), n, sampled.patches.shape[1], shape.dim)
@@ -429,15 +429,15 @@ def _stream(
     model: Model, pixels: torch.Tensor, layers: Sequence[Layer]
 ) -> Iterator[tuple[Layer, torch.Tensor]]:
     """Yield each layer and its tokens (B, T_all, dim); refuse other layers."""
-    for wanted, given in zip_longest(layers, model.residual_stream(pixels, layers)):
-        if given is None or given[0] != wanted:
+    for layer, layer_output in zip_longest(layers, model.residual_stream(pixels, layers)):
+        if layer_output is None or layer_output[0] != layer:
             raise ModelError(
                 model.revision,
-                f"its residual stream gave {given[0] if given else 'no more'!r} out of turn; "
-                f"{list(layers)} were asked for",
+                f"its residual stream gave {layer_output[0] if layer_output else 'no more'!r} "
+                f"out of turn; {list(layers)} were asked for",
                 "let residual_stream yield each layer asked for, once and in ascending order",
             )
-        yield given
+        yield layer_output
 
 
 def _pool(tokens: torch.Tensor, token_map: TokenMap) -> dict[str, torch.Tensor]:

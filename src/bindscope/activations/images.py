@@ -76,12 +76,12 @@ class JoinedImages:
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
         start, stop, _ = rows.indices(len(self))
-        found = [
+        images = [
             part[max(start - low, 0) : stop - low]
             for part, (low, high) in zip(self._parts, pairwise(self._starts), strict=True)
             if start < high and low < stop
         ]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return images[0] if len(images) == 1 else np.concatenate(images)
 
 
 class WindowedImages:
@@ -111,8 +111,8 @@ class WindowedImages:
         images, k = self._images[rows], self._windows
         n, height, width, channels = images.shape
         cut = images.reshape(n, k, height // k, k, width // k, channels).swapaxes(2, 3)
-        found: NDArray[np.uint8] = cut.reshape(n * k * k, height // k, width // k, channels)
-        return found
+        windows: NDArray[np.uint8] = cut.reshape(n * k * k, height // k, width // k, channels)
+        return windows
 
 
 Images: TypeAlias = StoreImages | JoinedImages | WindowedImages | NDArray[np.uint8]

@@ -58,14 +58,14 @@ def build_index(
             _compare(manifest.path, common, *first)
             first_row, last_row = rows_of(manifest, split)
             listed.append({**entry(manifest, folder), "n_scenes": last_row - first_row})
-        found = sum(shard["n_scenes"] for shard in listed)
-        if found != n_scenes[split]:
+        n_stored = sum(shard["n_scenes"] for shard in listed)
+        if n_stored != n_scenes[split]:
             raise StoreError(
                 f"split {split}",
-                f"its {len(listed)} shards hold {found} scenes, not {n_scenes[split]}",
+                f"its {len(listed)} shards hold {n_stored} scenes, not {n_scenes[split]}",
                 "run snakemake again, which makes the shards that the configuration asks for",
             )
-        splits[split] = {"n_scenes": found, "shards": listed}
+        splits[split] = {"n_scenes": n_stored, "shards": listed}
     if first is None:
         raise ValueError("an index of no shards")
     index = {**first[1], "splits": splits}

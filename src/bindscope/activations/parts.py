@@ -39,20 +39,20 @@ def in_parts(
         By name of the part, in order: what it holds, each ``split``, ``shard``, ``start``, ``stop``
         (scenes of the split).
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    parts: dict[str, list[dict[str, Any]]] = {}
     for split, n in n_shards.items():
         size = shard_size[split]
         for shard in range(n):
             stop = min((shard + 1) * size, n_scenes[split])
-            held = {"split": split, "shard": shard, "start": shard * size, "stop": stop}
-            found.setdefault(part_of(split, shard), []).append(held)
-    return found
+            block = {"split": split, "shard": shard, "start": shard * size, "stop": stop}
+            parts.setdefault(part_of(split, shard), []).append(block)
+    return parts
 
 
 def rows_by_split(part: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Return the first and the last row (exclusive) of each split in the store of a part."""
-    borders = [0, *accumulate(held["stop"] - held["start"] for held in part)]
-    return {held["split"]: list(rows) for held, rows in zip(part, pairwise(borders), strict=True)}
+    borders = [0, *accumulate(block["stop"] - block["start"] for block in part)]
+    return {block["split"]: list(rows) for block, rows in zip(part, pairwise(borders), strict=True)}
 
 
 def rows_of(manifest: Manifest, split: str) -> tuple[int, int]:

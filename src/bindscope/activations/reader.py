@@ -199,8 +199,8 @@ class RowReader:
             raise IndexError(f"scenes {start} to {stop} of {self._starts[-1]}")
         if out is None:
             out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        held = zip(self._stores, self._first, pairwise(self._starts), strict=True)
-        for store, offset, (low, high) in held:
+        shards = zip(self._stores, self._first, pairwise(self._starts), strict=True)
+        for store, offset, (low, high) in shards:
             first, last = max(start, low), min(stop, high)
             if first < last:
                 column = 0

@@ -77,7 +77,7 @@ def by_counts(
         out.
     """
     vectors = product(*(range(1, size + 1) for size in sizes))
-    return {counts: found for counts in vectors if (found := ways(counts))}
+    return {counts: n_ways for counts in vectors if (n_ways := ways(counts))}
 
 
 def n_feature_codes(sizes: Sequence[int], counts: Sequence[int]) -> int:

@@ -43,7 +43,9 @@ def drawn_objects(
     for _ in range(DRAWS if every_value else 1):
         order = generator.permutation(prod(sizes))
         values = np.unravel_index(order[:n], sizes)
-        missing = sum(size - len(np.unique(own)) for size, own in zip(sizes, values, strict=True))
+        missing = sum(
+            size - len(np.unique(column)) for size, column in zip(sizes, values, strict=True)
+        )
         if not missing:
             return order, 0
     if every_value:

@@ -57,17 +57,17 @@ def check_sizes(dataset: SceneDistribution) -> None:
     """
     assert isinstance(dataset.split, EnumeratedSplit)
     where, total = f"datasets.{dataset.name}.split", n_ordered_scenes(dataset)
-    asked = sum(getattr(dataset.split.sizes, split) for split in SPLITS)
+    requested = sum(getattr(dataset.split.sizes, split) for split in SPLITS)
     if total > MOST:
         raise ConfigError(
             where,
             f"there are {total:,} ordered scenes; at most {MOST:,} can be listed",
             "use `split: {rule: random}`, which draws them, or make a group smaller",
         )
-    if asked > total:
+    if requested > total:
         raise ConfigError(
             f"{where}.sizes",
-            f"the splits ask for {asked:,} scenes, and there are {total:,} ordered ones",
+            f"the splits ask for {requested:,} scenes, and there are {total:,} ordered ones",
             f"lower train, val or test so that they add up to at most {total:,}",
         )
 

@@ -38,7 +38,8 @@ def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
     """
     if columns:
         return sum(
-            ways * matrices(left, columns[1:], further) for left, ways in lowered(rows, columns[0])
+            ways * matrices(remaining, columns[1:], further)
+            for remaining, ways in lowered(rows, columns[0])
         )
     return sum(
         (-1) ** empty * comb(further, empty) * prod(comb(further - empty, row) for row in rows)
@@ -49,18 +50,22 @@ def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
 @cache
 def lowered(sums: Sums, n: int) -> tuple[tuple[Sums, int], ...]:
     """Take one off n of the sums: what may be left, and in how many ways."""
-    found: list[tuple[Sums, int, int]] = [((), n, 1)]
+    states: list[tuple[Sums, int, int]] = [((), n, 1)]
     for value, number in Counter(sums).items():
-        found = [
+        states = [
             (
-                (*left, *(value,) * (number - taken), *(value - 1,) * (taken if value > 1 else 0)),
-                to_take - taken,
-                ways * comb(number, taken),
+                (
+                    *remaining,
+                    *(value,) * (number - n_lowered),
+                    *(value - 1,) * (n_lowered if value > 1 else 0),
+                ),
+                to_take - n_lowered,
+                ways * comb(number, n_lowered),
             )
-            for left, to_take, ways in found
-            for taken in range(min(number, to_take) + 1)
+            for remaining, to_take, ways in states
+            for n_lowered in range(min(number, to_take) + 1)
         ]
-    return tuple((left, ways) for left, to_take, ways in found if not to_take)
+    return tuple((remaining, ways) for remaining, to_take, ways in states if not to_take)
 
 
 def partitions(n: int, parts: int, largest: int) -> Iterator[Sums]:
@@ -96,12 +101,12 @@ def codes_by_margins(rows: int, columns: int, n_objects: int) -> Counter[int]:
     -------
     Number N of codes with the same margins -> how many margins have N codes.
     """
-    found: Counter[int] = Counter()
+    codes: Counter[int] = Counter()
     for row_sums in partitions(n_objects, rows, columns):
         for column_sums in partitions(n_objects, columns, rows):
-            found[matrices(row_sums, column_sums)] += orders(row_sums) * orders(column_sums)
-    found.pop(0, None)
-    return found
+            codes[matrices(row_sums, column_sums)] += orders(row_sums) * orders(column_sums)
+    codes.pop(0, None)
+    return codes
 
 
 def unrank_matrix(row_sums: list[int], column_sums: list[int], rank: int) -> npt.NDArray[np.uint8]:
@@ -128,9 +133,9 @@ def unrank_matrix(row_sums: list[int], column_sums: list[int], rank: int) -> npt
                 break
             rank -= ways * rest
         which, rank = divmod(rank, rest)
-        taken = _taken(Counter(before), Counter(after))
-        for value, number in taken.items():
-            alike = [column for column, left in enumerate(column_sums) if left == value]
+        n_lowered = _n_lowered(Counter(before), Counter(after))
+        for value, number in n_lowered.items():
+            alike = [column for column, column_sum in enumerate(column_sums) if column_sum == value]
             which, index = divmod(which, comb(len(alike), number))
             for column in next(islice(combinations(alike, number), index, None)):
                 matrix[row, column] = 1
@@ -139,12 +144,12 @@ def unrank_matrix(row_sums: list[int], column_sums: list[int], rank: int) -> npt
     return matrix
 
 
-def _taken(before: Counter[int], after: Counter[int]) -> dict[int, int]:
+def _n_lowered(before: Counter[int], after: Counter[int]) -> dict[int, int]:
     """Of how many sums of each value one was taken off."""
-    taken: dict[int, int] = {}
+    lowered_sums: dict[int, int] = {}
     for value in sorted(before, reverse=True):
-        taken[value] = before[value] + taken.get(value + 1, 0) - after[value]
-    return taken
+        lowered_sums[value] = before[value] + lowered_sums.get(value + 1, 0) - after[value]
+    return lowered_sums
 
 
 def margins(

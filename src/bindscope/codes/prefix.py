@@ -187,28 +187,28 @@ class Completions:
             groups, [list(self._terms(group)) for group in groups], states[:, -1], self._table
         )
         n = len(states)
-        one, none = np.ones(n, np.int64), np.zeros(n, np.int64)
-        return block.sum(self.n_groups - 1, np.arange(n), one, none)
+        ones, zeros = np.ones(n, np.int64), np.zeros(n, np.int64)
+        return block.sum(self.n_groups - 1, np.arange(n), ones, zeros)
 
     def _terms(self, group: npt.NDArray[np.int64]) -> Iterator[tuple[Kept, Counts]]:
         """Yield how many free values are kept before, at and after the cursor, and the weights."""
         before, at, after, missing = group[[FREE_BEFORE, FREE_AT, FREE_AFTER, MISSING]]
         free = before + at + after
-        for kept in product(*(range(int(part.max()) + 1) for part in (before, at, after))):
-            dropped = missing - sum(kept)
-            possible = (kept[0] <= before) & (kept[1] <= at) & (kept[2] <= after)
+        for used in product(*(range(int(part.max()) + 1) for part in (before, at, after))):
+            dropped = missing - sum(used)
+            possible = (used[0] <= before) & (used[1] <= at) & (used[2] <= after)
             possible &= (dropped >= 0) & (missing <= free)
             some = np.flatnonzero(possible)
             if not some.size:
                 continue
             weights = np.zeros(len(free), self.dtype)
             weights[some] = (
-                self._binomial[before[some], kept[0]]
-                * self._binomial[after[some], kept[2]]
-                * self._binomial[free[some] - sum(kept), dropped[some]]
+                self._binomial[before[some], used[0]]
+                * self._binomial[after[some], used[2]]
+                * self._binomial[free[some] - sum(used), dropped[some]]
                 * np.where(dropped[some] % 2, -1, 1)
             )
-            yield (kept[0], kept[1], kept[2]), weights
+            yield (used[0], used[1], used[2]), weights
 
 
 @dataclass(frozen=True)
@@ -248,14 +248,14 @@ class _Block:
             cells: Counts = self.table[rest, self.ones[index]]
             return cells
         total = np.zeros(len(index), self.table.dtype)
-        for kept, weights in self.terms[g]:
+        for used, weights in self.terms[g]:
             weight = weights[index]
             some = np.flatnonzero(weight)
             if not some.size:
                 continue
             group = self.groups[g][:, index[some]]
-            span = (group[USED] + sum(kept)) * full[some]
-            left = (group[USED_AFTER] + kept[2]) * full[some]
-            left += (group[USED_AT] + kept[1]) * rest[some]
-            total[some] += weight[some] * self.sum(g - 1, index[some], span, left)
+            span = (group[USED] + sum(used)) * full[some]
+            open_cells = (group[USED_AFTER] + used[2]) * full[some]
+            open_cells += (group[USED_AT] + used[1]) * rest[some]
+            total[some] += weight[some] * self.sum(g - 1, index[some], span, open_cells)
         return total

@@ -113,11 +113,11 @@ def _hashed(
 ) -> npt.NDArray[np.int64]:
     """Select the codes whose digest, modulo the number of buckets, is a bucket of the split."""
     buckets = np.array([int(text, 16) % rule.buckets for text in _digests(codes, rule.salt)])
-    taken = {"test": rule.test, "val": rule.val}
+    ranges = {"test": rule.test, "val": rule.val}
     if split == "train":
         mine = ~np.isin(buckets, rule.test + rule.val)
     else:
-        mine = np.isin(buckets, taken[split])
+        mine = np.isin(buckets, ranges[split])
     if not mine.any():
         key = "buckets" if split == "train" else split
         raise ConfigError(

@@ -76,10 +76,10 @@ def type_counts(
         drawn: list[int] = []
         rest = int(number)
         # Draw by draw: the first type is one of m; what remains has to hit the other types.
-        for left in range(n_draws - 1, -1, -1):
+        for n_further in range(n_draws - 1, -1, -1):
             for candidate in range(len(types)):
                 missing = len(types) - len({*drawn, candidate})
-                ways = _finish(left, len(types), missing)
+                ways = _finish(n_further, len(types), missing)
                 if rest < ways:
                     drawn.append(candidate)
                     break

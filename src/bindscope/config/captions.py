@@ -54,19 +54,23 @@ def captions_problem(captions: Captions, groups: Groups, slots: int | None) -> s
     if len(set(names)) < len(names):
         return "captions.templates has a name twice"
     for template in captions.templates:
-        for key, wanted in (("object", sizes), ("scene", ["objects"]), ("concept", ["value"])):
-            if problem := _placeholders(getattr(template, key), wanted):
+        for key, placeholders in (
+            ("object", sizes),
+            ("scene", ["objects"]),
+            ("concept", ["value"]),
+        ):
+            if problem := _placeholders(getattr(template, key), placeholders):
                 return f"captions.templates, {template.name!r}, {key}: {problem}"
     return None
 
 
-def _placeholders(text: str, wanted: Iterable[str]) -> str | None:
+def _placeholders(text: str, required: Iterable[str]) -> str | None:
     """Say how the names in braces are not those wanted, each at least once."""
     try:
-        found = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+        present = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
     except ValueError as error:
         return f"{text!r} is no template ({error})"
-    if found == set(wanted):
+    if present == set(required):
         return None
-    given = ", ".join(f"{{{name}}}" for name in sorted(found)) or "nothing"
-    return f"has {given} in braces, needs {', '.join(f'{{{name}}}' for name in wanted)}"
+    listed = ", ".join(f"{{{name}}}" for name in sorted(present)) or "nothing"
+    return f"has {listed} in braces, needs {', '.join(f'{{{name}}}' for name in required)}"

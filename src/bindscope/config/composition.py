@@ -21,10 +21,10 @@ def read_configuration(*files: Path | str) -> dict[str, Any]:
     ConfigError
         If a file is missing, is no YAML, or includes itself.
     """
-    found: dict[str, Any] = {}
+    raw: dict[str, Any] = {}
     for file in files:
-        lay_over(found, read_yaml(file))
-    return add_included(found, files)
+        lay_over(raw, read_yaml(file))
+    return add_included(raw, files)
 
 
 def add_included(raw: Mapping[str, Any], files: Iterable[Path | str]) -> dict[str, Any]:
@@ -37,14 +37,14 @@ def add_included(raw: Mapping[str, Any], files: Iterable[Path | str]) -> dict[st
     files
         The files, the later ones over the earlier.
     """
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     including = False
     for file in files:
         for path in _included(Path(file)):
             including = True
-            lay_over(found, read_yaml(path), leave=INCLUDE)
-    lay_over(found, raw, leave=INCLUDE if including else "")
-    return found
+            lay_over(merged, read_yaml(path), leave=INCLUDE)
+    lay_over(merged, raw, leave=INCLUDE if including else "")
+    return merged
 
 
 def lay_over(below: dict[str, Any], above: Mapping[str, Any], leave: str = "") -> None:
@@ -67,8 +67,8 @@ def join_names(files: Iterable[Path | str]) -> str:
 
 def _included(file: Path, around: tuple[Path, ...] = ()) -> Iterator[Path]:
     """Yield the files below a file, the lowest first."""
-    given = read_yaml(file).get(INCLUDE, ())
-    names = [given] if isinstance(given, str) else given
+    included = read_yaml(file).get(INCLUDE, ())
+    names = [included] if isinstance(included, str) else included
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ConfigError(
             str(file), f"{INCLUDE} must be a file or a list of files{_line(file)}",

@@ -189,7 +189,7 @@ class _Page:
 def _shared(union: list[Schema]) -> list[str]:
     """Return the keys that all sections of a union have with the same meaning and default."""
     first, *others = (section["properties"] for section in union)
-    return [key for key in first if all(other.get(key) == first[key] for other in others)]
+    return [key for key in first if all(row.get(key) == first[key] for row in others)]
 
 
 def _is_record(section: Schema) -> bool:
@@ -201,8 +201,10 @@ def _is_record(section: Schema) -> bool:
 
 def _description(field: Schema) -> str:
     """Return the first line; pydantic leaves out what only repeats what a section says itself."""
-    found = next((s["description"] for s in (field, *sections(field)) if "description" in s), "")
-    return str(found).partition("\n")[0]
+    description = next(
+        (s["description"] for s in (field, *sections(field)) if "description" in s), ""
+    )
+    return str(description).partition("\n")[0]
 
 
 def _anchor(heading: str) -> str:
@@ -249,10 +251,10 @@ def _default(section: Schema, key: str) -> str:
     if key in section.get("required", ()):
         return "required"
     value = field.get("default", {})
-    found = sections(field)
-    if found and isinstance(value, list) and value:
+    subsections = sections(field)
+    if subsections and isinstance(value, list) and value:
         return f"{len(value)} entries (schema.json)"
-    if found and isinstance(value, dict):
+    if subsections and isinstance(value, dict):
         changed = _changed(field, value)
         return f"`{_yaml(changed)}`" if changed else "its defaults"
     return "none" if value is None else f"`{_yaml(value)}`"
@@ -260,8 +262,10 @@ def _default(section: Schema, key: str) -> str:
 
 def _changed(field: Schema, value: dict[str, Any]) -> dict[str, Any]:
     """Return what a section that is a default has other than its own defaults."""
-    own = next(s for s in sections(field) if value.keys() <= s["properties"].keys())["properties"]
-    return {key: inner for key, inner in value.items() if inner != own[key].get("default")}
+    properties = next(s for s in sections(field) if value.keys() <= s["properties"].keys())[
+        "properties"
+    ]
+    return {key: inner for key, inner in value.items() if inner != properties[key].get("default")}
 
 
 def _yaml(value: Any) -> str:

@@ -156,13 +156,14 @@ class GenomeSource(GenomeRules, ImageSource):
 
 def genome_problem(source: GenomeSource, groups: tuple[Group, ...]) -> str | None:
     """Say how a release's categories and values do not fit the groups; None if they do."""
-    wanted = {"category": source.n_categories, source.feature: source.n_values + 1}
-    if [group.name for group in groups] != list(wanted):
-        return f"the groups of this source are {' and '.join(wanted)}, in this order"
+    required_sizes = {"category": source.n_categories, source.feature: source.n_values + 1}
+    if [group.name for group in groups] != list(required_sizes):
+        return f"the groups of this source are {' and '.join(required_sizes)}, in this order"
     for group in groups:
-        if group.size != wanted[group.name]:
+        if group.size != required_sizes[group.name]:
             return (
-                f"{group.name} has size {group.size}, but the source makes {wanted[group.name]} "
-                f"values of it (n_categories, or n_values and one for objects without)"
+                f"{group.name} has size {group.size}, but the source makes "
+                f"{required_sizes[group.name]} values of it (n_categories, or n_values and one "
+                f"for objects without)"
             )
     return None

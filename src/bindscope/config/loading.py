@@ -86,17 +86,17 @@ def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
     tuple
         Path of the offending key, and what is wrong with it.
     """
-    found: dict[KeyPath, list[dict[str, Any]]] = {}
+    errors: dict[KeyPath, list[dict[str, Any]]] = {}
     for entry in error.errors(include_url=False):
         place = locate(entry["loc"], raw)
         path = place.path
         if entry["type"] in _TAG_ERRORS:
             path += (tag(members(place.schema)),)
-        found.setdefault(path, []).append({**entry, "place": place})
+        errors.setdefault(path, []).append({**entry, "place": place})
     # A list with a wrong entry also fails as a literal (`all | last | list`), and counts as too
     # short without that entry: keep what lies deeper.
-    outer = {path[:i] for path in found for i in range(len(path))}
-    for path, entries in found.items():
+    outer = {path[:i] for path in errors for i in range(len(path))}
+    for path, entries in errors.items():
         if path in outer and all(e["type"] == "too_short" or _expected(e) for e in entries):
             continue
         if path:
@@ -110,12 +110,12 @@ def explain(error: ValidationError, raw: Any) -> Iterator[tuple[KeyPath, str]]:
 def _merge(path: KeyPath, entries: Sequence[Mapping[str, Any]]) -> str:
     """Join what several members of a union said about one value."""
     expected = list(dict.fromkeys(text for entry in entries for text in _expected(entry)))
-    said = [_sentence(path, entry) for entry in entries if not _expected(entry)]
+    sentences = [_sentence(path, entry) for entry in entries if not _expected(entry)]
     if expected:
         value = entries[0]["input"]
         choices = [choice for entry in entries for choice in _choices(entry)]
-        said.append(f"must be {either(expected)}, not {show(value)}{suggest(value, choices)}")
-    return "; ".join(dict.fromkeys(said))
+        sentences.append(f"must be {either(expected)}, not {show(value)}{suggest(value, choices)}")
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _choices(entry: Mapping[str, Any]) -> list[str]:
@@ -164,10 +164,10 @@ def _description(owner: Schema, key: str) -> str:
 def _unknown_key(path: KeyPath, place: Place) -> str:
     """Say what to write instead of a key, or where it stands."""
     key, allowed = str(path[-1]), list(place.owner["properties"])
-    of_others = [other for other in place.siblings if key in other["properties"]]
+    of_others = [sibling for sibling in place.siblings if key in sibling["properties"]]
     if of_others:
         selects = tag([place.owner, *place.siblings])
-        chosen = [value for other in of_others for value in tag_values(other, selects)]
+        chosen = [value for sibling in of_others for value in tag_values(sibling, selects)]
         return f"no key here, only for {either(chosen)}; there are {', '.join(allowed)}"
     known = list(dict.fromkeys(section for section, _, name in keys() if name == key))
     homes = [home for home in known if not any(home.startswith(f"{outer}.") for outer in known)]
@@ -183,15 +183,15 @@ def _unknown_key(path: KeyPath, place: Place) -> str:
 
 def _unknown_tag(key: str, union: Sequence[Schema], section: Any) -> str:
     """Say what the key that selects a section can be, of sources how they begin."""
-    given = section.get(key) if isinstance(section, Mapping) else None
-    if given is None:
+    tag = section.get(key) if isinstance(section, Mapping) else None
+    if tag is None:
         return "missing; it decides which other keys there are"
     known = [value for member in union for value in tag_values(member, key)]
     if not known[0].endswith(":"):
-        return f"unknown {key} {show(given)}{instead(given, known)}"
-    beginning, _, rest = str(given).partition(":")
+        return f"unknown {key} {show(tag)}{instead(tag, known)}"
+    beginning, _, rest = str(tag).partition(":")
     meant = suggest(f"{beginning}:", known).replace(":'?", f":{rest}'?")
-    return f"unknown {key} {show(given)}{meant or instead('', known)}"
+    return f"unknown {key} {show(tag)}{meant or instead('', known)}"
 
 
 def _bad_pattern(key: str, owner: Schema, value: Any, pattern: str) -> str:

@@ -64,6 +64,6 @@ class Config(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if found := list(problems(self)):
-            raise ValueError("\n".join(found))
+        if messages := list(problems(self)):
+            raise ValueError("\n".join(messages))
         return self

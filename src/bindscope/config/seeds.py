@@ -52,14 +52,14 @@ def write_out(raw: Mapping[str, Any]) -> tuple[dict[str, Any], Origins]:
         name = entry.get("name") if isinstance(entry, Mapping) else None
         if isinstance(name, str) and name in members:
             raise SeedsError((*at, "name"), f"{name!r} is also the name of a list of seeds")
-    found = {**raw, "models": models}
-    if isinstance(given := raw.get("studies"), Mapping):
+    written = {**raw, "models": models}
+    if isinstance(studies := raw.get("studies"), Mapping):
         sections = {
             name: _with_groups(name, section, members) if isinstance(section, Mapping) else section
-            for name, section in given.items()
+            for name, section in studies.items()
         }
-        found["studies"] = _replace(sections, members, ("studies",), origins)
-    return found, origins
+        written["studies"] = _replace(sections, members, ("studies",), origins)
+    return written, origins
 
 
 def to_file(path: KeyPath, origins: Origins) -> KeyPath:
@@ -121,17 +121,17 @@ def _with_groups(
 
 def _mentioned(value: Any) -> set[str]:
     """Return all names in lists of models."""
-    found: set[str] = set()
+    names: set[str] = set()
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key == "models" and isinstance(inner, list | tuple):
-                found |= {name for name in inner if isinstance(name, str)}
+                names |= {name for name in inner if isinstance(name, str)}
             else:
-                found |= _mentioned(inner)
+                names |= _mentioned(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            found |= _mentioned(inner)
-    return found
+            names |= _mentioned(inner)
+    return names
 
 
 def _replace(
@@ -153,9 +153,9 @@ def _replace(
 def _names(
     names: Sequence[Any], members: Mapping[str, Sequence[str]], path: KeyPath, origins: Origins
 ) -> list[Any]:
-    found: list[Any] = []
+    replaced: list[Any] = []
     for i, name in enumerate(names):
         several = members.get(name, [name]) if isinstance(name, str) else [name]
-        origins |= {(*path, len(found) + j): (*path, i) for j in range(len(several))}
-        found += several
-    return found
+        origins |= {(*path, len(replaced) + j): (*path, i) for j in range(len(several))}
+        replaced += several
+    return replaced

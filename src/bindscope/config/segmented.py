@@ -60,8 +60,8 @@ def segmented_problem(source: SegmentedSource, groups: tuple[Group, ...]) -> str
     if [group.name for group in groups] != ["class"]:
         return "the only group of this source is `class`"
     if isinstance(source, Ade20kSource) and source.classes == "benchmark":
-        wanted = 151 if source.other == "keep" else 150
-        if groups[0].size != wanted:
+        n_classes = 151 if source.other == "keep" else 150
+        if groups[0].size != n_classes:
             more = " and one for other objects" if source.other == "keep" else ""
             return f"class has size {groups[0].size}, but the source makes 150 values of it{more}"
     return None

@@ -79,8 +79,8 @@ def items(schema: Schema) -> Schema | None:
     """Return what a list holds, or None where the schema allows no list."""
     for member in members(schema):
         if member.get("type") == "array":
-            found: Schema = member["items"] if "items" in member else member["prefixItems"][0]
-            return found
+            item_schema: Schema = member["items"] if "items" in member else member["prefixItems"][0]
+            return item_schema
     return None
 
 
@@ -111,18 +111,18 @@ def _allowed(section: Schema, key: str) -> str:
 
 def choose(schema: Schema, value: Any) -> Schema:
     """Return the member of a union that a value is meant to be; empty where none is."""
-    found = members(schema)
-    if len(found) == 1:
-        return found[0]
+    options = members(schema)
+    if len(options) == 1:
+        return options[0]
     if isinstance(value, list | tuple):
-        return next((member for member in found if member.get("type") == "array"), {})
-    named = [member for member in found if "properties" in member]
+        return next((member for member in options if member.get("type") == "array"), {})
+    named = [member for member in options if "properties" in member]
     if isinstance(value, Mapping) and len(named) == 1:
         return named[0]
-    if isinstance(value, Mapping) and (key := tag(found)):
-        for section in found:
-            given = str(value.get(key))
-            if any(re.match(f"{re.escape(t)}{'' if t.endswith(':') else '$'}", given)
+    if isinstance(value, Mapping) and (key := tag(options)):
+        for section in options:
+            tag_value = str(value.get(key))
+            if any(re.match(f"{re.escape(t)}{'' if t.endswith(':') else '$'}", tag_value)
                    for t in tag_values(section, key)):  # fmt: skip
                 return section
     return {}
@@ -139,7 +139,7 @@ def locate(location: Sequence[str | int], raw: Any) -> Place:
         union = members(schema)
         if len(union) > 1 and isinstance(part, str):  # a label
             schema = choose(schema, value)
-            siblings = [other for other in union if NAME in other and other != schema]
+            siblings = [member for member in union if NAME in member and member != schema]
             continue
         path.append(part)
         siblings = siblings if i == len(location) - 1 else []

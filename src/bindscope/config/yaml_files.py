@@ -110,15 +110,15 @@ class Lines:
                 self._lines[*path, i] = child.start_mark.line + 1
                 self._walk(child, (*path, i))
         elif isinstance(node, yaml.MappingNode):
-            seen: dict[str, int] = {}
+            lines_by_key: dict[str, int] = {}
             for key, child in node.value:
                 line = key.start_mark.line + 1
-                if key.value in seen:
+                if key.value in lines_by_key:
                     where = dotted((*path, key.value))
                     self.duplicates.append(
-                        (where, f"given twice, in lines {seen[key.value]} and {line}")
+                        (where, f"given twice, in lines {lines_by_key[key.value]} and {line}")
                     )
-                seen[key.value] = self._lines[*path, key.value] = line
+                lines_by_key[key.value] = self._lines[*path, key.value] = line
                 self._walk(child, (*path, key.value))
 
     def nearest(self, path: Sequence[str | int]) -> tuple[int, int]:

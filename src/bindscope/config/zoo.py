@@ -34,15 +34,15 @@ def read_manifest(source: str, kind: str = VISION) -> dict[str, Any]:
     ModelError
         If there is no such model, it is of another kind, or its manifest cannot be read.
     """
-    found = _read(manifest_path(source))
-    if (own := _kind(found)) != kind:
+    manifest = _read(manifest_path(source))
+    if (manifest_kind := _kind(manifest)) != kind:
         paths = sorted(ZOO.glob("*.json"))
         fitting = ", ".join(f"zoo:{path.stem}" for path in paths if _kind(_read(path)) == kind)
         raise ModelError(
-            source, f"is a {own}, where a {kind} is asked for",
+            source, f"is a {manifest_kind}, where a {kind} is asked for",
             f"choose one of {fitting or 'that kind: the zoo has none yet'}",
         )  # fmt: skip
-    return found
+    return manifest
 
 
 def _kind(manifest: dict[str, Any]) -> str:
@@ -58,11 +58,11 @@ def _read(path: Path) -> dict[str, Any]:
             f"choose one of them; {REMEDY}",
         )  # fmt: skip
     try:
-        found: dict[str, Any] = parse_json(path.read_text())
-        _ = found["weights"], found["sha256"], found["seed"], found["recipe"]["model"]
+        manifest: dict[str, Any] = parse_json(path.read_text())
+        _ = manifest["weights"], manifest["sha256"], manifest["seed"], manifest["recipe"]["model"]
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(str(path), f"is damaged ({error})", REMEDY) from error
-    return found
+    return manifest
 
 
 def kept_names(source: str) -> list[str]:

@@ -36,8 +36,8 @@ def content_key(path: Path | str) -> str:
     if path.is_file():
         return combined_hash(list_files(path.parent, [path.name]))
     files = [file.relative_to(path) for file in path.rglob("*") if file.is_file()]
-    shown = [file for file in files if not any(part.startswith(".") for part in file.parts)]
-    return combined_hash(list_files(path, [file.as_posix() for file in shown]))
+    visible_files = [file for file in files if not any(part.startswith(".") for part in file.parts)]
+    return combined_hash(list_files(path, [file.as_posix() for file in visible_files]))
 
 
 def list_files(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:

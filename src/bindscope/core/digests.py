@@ -21,8 +21,8 @@ _UP_TO_KEY = re.compile(r".*[-/][0-9a-f]{8}(?=[./])")
 def digests_path(output: Path | str) -> Path:
     """Return where the digests of a product are, given the path of any file of it."""
     path = Path(output)
-    found = _UP_TO_KEY.match(str(path))
-    return Path(f"{found[0] if found else path.with_name(path.name.partition('.')[0])}.sha256")
+    match = _UP_TO_KEY.match(str(path))
+    return Path(f"{match[0] if match else path.with_name(path.name.partition('.')[0])}.sha256")
 
 
 def forget_digests(outputs: Iterable[str]) -> None:

@@ -140,12 +140,12 @@ def remove_stale(path: Path) -> None:
 
     What another machine left stays: whether a process lives there cannot be seen from here.
     """
-    for left in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
-        _, host, process = f"--{left.name}".rsplit("-", 2)
+    for leftover in path.parent.glob(f"{glob.escape(path.name)}.tmp-*"):
+        _, host, process = f"--{leftover.name}".rsplit("-", 2)
         if host != _host() or not process.isdigit():
             continue
         if int(process) == os.getpid() or not is_alive(int(process)):
-            remove(left)
+            remove(leftover)
 
 
 def remove(path: Path) -> None:

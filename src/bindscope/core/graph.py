@@ -59,8 +59,8 @@ class Product:
     @cached_property
     def content(self) -> dict[str, Any]:
         """The spec, parsed."""
-        found: dict[str, Any] = json.loads(self.spec)
-        return found
+        content: dict[str, Any] = json.loads(self.spec)
+        return content
 
     @cached_property
     def work(self) -> Work:
@@ -79,16 +79,16 @@ class Product:
         What is read of them besides that is under ``<role>_<output>``; committed files are under
         ``resource_<name>``.
         """
-        found: dict[str, list[str]] = {}
+        paths: dict[str, list[str]] = {}
         for role, products in self.inputs.items():
-            found[role] = [product.path() for product in products]
-            made = products[0].step.outputs if products else {}
+            paths[role] = [product.path() for product in products]
+            outputs = products[0].step.outputs if products else {}
             for output in ("store", *self.reads.get(role, ())):
-                if output in made:
-                    found[f"{role}_{output}"] = [product.path(output) for product in products]
+                if output in outputs:
+                    paths[f"{role}_{output}"] = [product.path(output) for product in products]
         # Those of the clone, wherever the run's working directory is.
         at_clone = {name: os.path.relpath(CLONE / path) for name, path in self.resources.items()}
-        return found | {f"resource_{name}": [path] for name, path in at_clone.items()}
+        return paths | {f"resource_{name}": [path] for name, path in at_clone.items()}
 
 
 class Graph:
@@ -140,14 +140,14 @@ class Graph:
         reads = dict(step.reads)
         if request:
             inputs = request.inputs
-            content |= {"content": request.content, "given": _given(request.inputs)}
+            content |= {"content": request.content, "given": _input_products(request.inputs)}
             reads |= request.reads
         lists = {
-            role: [given] if isinstance(given, Product) else list(given)
-            for role, given in (inputs or {}).items()
+            role: [products] if isinstance(products, Product) else list(products)
+            for role, products in (inputs or {}).items()
         }
         content["runs"] = [step.script or f"{rule}.py", *runs]
-        chained = {role: [product.key for product in given] for role, given in lists.items()}
+        chained = {role: [product.key for product in products] for role, products in lists.items()}
         spec = canonical_json({**content, "inputs": chained})
         values = {name: str(value) for name, value in wildcards.items()}
         if "{key}" in next(iter(step.outputs.values())):
@@ -156,7 +156,7 @@ class Graph:
         if identity not in self.products:
             code = chained_code(
                 own_code(roots(content)),
-                (product.code for given in lists.values() for product in given),
+                (product.code for products in lists.values() for product in products),
             )
             named = _named(resources)
             product = Product(step, values, spec, code, lists, reads, named)
@@ -174,9 +174,9 @@ class Graph:
         """
         identity = (rule, tuple(sorted(wildcards.items())))
         if identity not in self.products:
-            asked = ", ".join(f"{name}={value}" for name, value in identity[1])
+            wildcard_text = ", ".join(f"{name}={value}" for name, value in identity[1])
             raise ConfigError(
-                f"{rule}({asked})",
+                f"{rule}({wildcard_text})",
                 "the current configuration has no such product",
                 "print the paths it has with `bindscope path`, or give its --configfile",
             )
@@ -184,10 +184,10 @@ class Graph:
 
     def of(self, *rules: str, **wildcards: str) -> list[Product]:
         """All products of some rules with these wildcards, in the order they were added."""
-        one = self._by_rule.get(rules[0], []) if len(rules) == 1 else self.products.values()
+        candidates = self._by_rule.get(rules[0], []) if len(rules) == 1 else self.products.values()
         return [
             product
-            for product in one
+            for product in candidates
             if product.rule in rules and wildcards.items() <= product.wildcards.items()
         ]
 
@@ -195,13 +195,13 @@ class Graph:
         """Take out products and all that are made from them; return what was taken out."""
         gone = {id(product) for product in lost}
         for product in self.products.values():  # inputs come before what is made from them
-            if any(id(given) in gone for given in chain(*product.inputs.values())):
+            if any(id(source) in gone for source in chain(*product.inputs.values())):
                 gone.add(id(product))
-        taken = [product for product in self.products.values() if id(product) in gone]
+        removed = [product for product in self.products.values() if id(product) in gone]
         self.products = {at: p for at, p in self.products.items() if id(p) not in gone}
         for rule, products in self._by_rule.items():
             self._by_rule[rule] = [product for product in products if id(product) not in gone]
-        return taken
+        return removed
 
     def leaves(self) -> list[str]:
         """Return what ``rule all`` requests: the path that stands for each leaf."""
@@ -213,7 +213,7 @@ def roots(spec: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(spec["runs"])
 
 
-def _given(inputs: Mapping[str, Sequence[Product]]) -> dict[str, list[dict[str, str]]]:
+def _input_products(inputs: Mapping[str, Sequence[Product]]) -> dict[str, list[dict[str, str]]]:
     """Name the products of each role, with the keys that their rows must show."""
     return {
         role: [
@@ -232,9 +232,9 @@ def read_inputs(spec: Mapping[str, Any], files: Mapping[str, Sequence[str]]) -> 
     products = {
         role: [
             Given(names, {output: paths[i] for output, paths in _outputs(role, files).items()})
-            for i, names in enumerate(given)
+            for i, names in enumerate(listed)
         ]
-        for role, given in spec["given"].items()
+        for role, listed in spec["given"].items()
     }
     resources = {
         name.removeprefix("resource_"): paths[0]
@@ -246,8 +246,8 @@ def read_inputs(spec: Mapping[str, Any], files: Mapping[str, Sequence[str]]) -> 
 
 def _outputs(role: str, files: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """Return the files of a role by output; the first is what stands for the products."""
-    found = {"": files[role]} if role in files else {}
-    return found | {
+    outputs = {"": files[role]} if role in files else {}
+    return outputs | {
         name.removeprefix(f"{role}_"): paths
         for name, paths in files.items()
         if name.startswith(f"{role}_")
@@ -281,12 +281,14 @@ def once(
     """
 
     @wraps(add)
-    def remembering(graph: Graph, /, *given: Arguments.args, **named: Arguments.kwargs) -> Added:
+    def remembering(
+        graph: Graph, /, *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Added:
         assert not named
-        key = (add, *(x if isinstance(x, str | int | tuple) else id(x) for x in given))
+        key = (add, *(x if isinstance(x, str | int | tuple) else id(x) for x in arguments))
         if key not in graph.remembered:
             # What was given is kept: an identity may be used again when its owner is gone.
-            graph.remembered[key] = (add(graph, *given, **named), given)
+            graph.remembered[key] = (add(graph, *arguments, **named), arguments)
         added: Added = graph.remembered[key][0]
         return added
 

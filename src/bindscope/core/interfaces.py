@@ -111,7 +111,7 @@ class Inputs:
 
     def paths(self, role: str) -> list[str]:
         """Return the files that stand for the products of a role."""
-        return [given.path for given in self.of(role)]
+        return [product.path for product in self.of(role)]
 
 
 @dataclass(frozen=True)

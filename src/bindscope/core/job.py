@@ -75,8 +75,8 @@ class Job:
 
 def give_jobs_path(source: str) -> None:
     """Let the jobs of this process import the library from `source`, before any installed copy."""
-    given = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, given]))
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, inherited]))
 
 
 def name_launcher() -> None:
@@ -162,8 +162,10 @@ class _Line(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         stamp, _, text = super().format(record).partition(" ")
-        own = record.levelno == logging.WARNING and record.name.startswith("bindscope")
-        return f"{stamp} warning: {text}" if own else f"{stamp} {text}"
+        is_project_warning = record.levelno == logging.WARNING and record.name.startswith(
+            "bindscope"
+        )
+        return f"{stamp} warning: {text}" if is_project_warning else f"{stamp} {text}"
 
 
 class _LogFile(logging.FileHandler):
@@ -238,10 +240,10 @@ def _parent(pid: int) -> int:
 def _refuse_foreign_libraries() -> None:
     homes = [Path(p).resolve() for p in (sys.prefix, *site.getsitepackages())]
     for name in MUST_BE_OURS:
-        found = find_spec(name)
-        if found is None or not found.origin:
+        module_spec = find_spec(name)
+        if module_spec is None or not module_spec.origin:
             continue
-        origin = Path(found.origin).resolve()
+        origin = Path(module_spec.origin).resolve()
         if not any(origin.is_relative_to(home) for home in homes):
             raise BindscopeError(
                 str(origin),
@@ -260,12 +262,12 @@ def _refuse_other_copy(scripts: Path) -> None:
 
 
 def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
-    own = own_code(roots(spec))
-    if own != code.partition(":")[0]:
+    current_code = own_code(roots(spec))
+    if current_code != code.partition(":")[0]:
         raise BindscopeError(
             str(SOURCE),
             f"the code behind rule {rule} changed after the run was planned "
-            f"({code.partition(':')[0]} then, {own} now)",
+            f"({code.partition(':')[0]} then, {current_code} now)",
             "start snakemake again; it will run what the change touches",
         )
 

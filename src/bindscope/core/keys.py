@@ -234,7 +234,9 @@ def _version(distribution: str) -> str:
     return version(distribution).partition("+")[0]
 
 
-def chained_code(own: str, inputs: Iterable[str]) -> str:
+def chained_code(step_code: str, inputs: Iterable[str]) -> str:
     """Combine a step's own code hash with the code of its inputs into ``<own>:<chained>``."""
-    chained = sha256(canonical_json([own, sorted({code.partition(":")[2] for code in inputs})]))
-    return f"{own}:{chained[:16]}"
+    chained = sha256(
+        canonical_json([step_code, sorted({code.partition(":")[2] for code in inputs})])
+    )
+    return f"{step_code}:{chained[:16]}"

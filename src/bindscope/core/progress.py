@@ -38,10 +38,10 @@ class Progress:
             return
         self._last = now
         rate = self.done / (now - self._start)
-        left = (self.total - self.done) / rate
+        seconds_left = (self.total - self.done) / rate
         log.info(
             "%d of %d %s (%.0f per second, %.0f s left)%s",
-            self.done, self.total, self.unit, rate, left, f" {note}" if note else "",
+            self.done, self.total, self.unit, rate, seconds_left, f" {note}" if note else "",
         )  # fmt: skip
 
 

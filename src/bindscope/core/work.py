@@ -180,8 +180,8 @@ def refuse(products: Iterable[Product], memory_mb: float, source: str, gpu_mb: f
         If there is one; the message is about the largest.
     """
     jobs = list(products)
-    _refuse(jobs, [made.work.memory_mb for made in jobs], memory_mb, source, "memory", "mem_mb")
-    _refuse(jobs, [made.work.device_mb for made in jobs], gpu_mb, source, "GPU memory", "gpu_mb")
+    _refuse(jobs, [job.work.memory_mb for job in jobs], memory_mb, source, "memory", "mem_mb")
+    _refuse(jobs, [job.work.device_mb for job in jobs], gpu_mb, source, "GPU memory", "gpu_mb")
 
 
 def _refuse(

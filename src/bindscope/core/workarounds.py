@@ -57,9 +57,9 @@ def declare_torchvision_operators() -> bool:
     """
     if _libraries or "torchvision" in sys.modules:
         return False
-    found = importlib.util.find_spec("torchvision")
+    module_spec = importlib.util.find_spec("torchvision")
     if not lacks_torchvision_operators(
-        Path(found.origin).parent if found and found.origin else None
+        Path(module_spec.origin).parent if module_spec and module_spec.origin else None
     ):
         return False
     import torch

@@ -107,7 +107,7 @@ def crossed(
     down, across = list(rows), list(columns)
     figure: Figure = on or new_figure(inches[0] + inches[1] * len(down))
     places = figure.subplots(len(down), len(across), squeeze=False, **shared)
-    keys = [(one, other) for one in down for other in across]
+    keys = [(row_key, column_key) for row_key in down for column_key in across]
     panels = dict(zip(keys, places.flat, strict=True))
     return Grid(figure, panels, list(places[:, 0]), list(places[-1]))
 
@@ -144,11 +144,11 @@ def facets(
     """
     names = [panel] if isinstance(panel, str) else list(panel)
     for key, axes in grid.panels.items():
-        wanted = (key,) if isinstance(panel, str) else key
-        own = rows
-        for name, value in zip(names, wanted, strict=True):
-            own = own[own[name] == value]
-        lines(axes, own, looks, **how)
+        panel_key = (key,) if isinstance(panel, str) else key
+        panel_rows = rows
+        for name, value in zip(names, panel_key, strict=True):
+            panel_rows = panel_rows[panel_rows[name] == value]
+        lines(axes, panel_rows, looks, **how)
         if title:
             axes.set_title(title(key), fontsize=8)
         axes.set(**{name: ends for name, ends in (("xlim", xlim), ("ylim", ylim)) if ends})
@@ -191,18 +191,18 @@ def lines(
         For all lines, over `looks`.
     """
     for i, (name, look) in enumerate(looks.items()):
-        own = rows[rows[by] == name].sort_values(x, kind="stable")
-        if not len(own):
+        line_rows = rows[rows[by] == name].sort_values(x, kind="stable")
+        if not len(line_rows):
             continue
-        at = own[x].to_numpy(float) + apart * (i - (len(looks) - 1) / 2)
+        at = line_rows[x].to_numpy(float) + apart * (i - (len(looks) - 1) / 2)
         if band or bars:
-            low, high = (scale * own[f"{y}_{end}"].to_numpy(float) for end in ("low", "high"))
+            low, high = (scale * line_rows[f"{y}_{end}"].to_numpy(float) for end in ("low", "high"))
         if band:
-            more = area(own, look["color"]) if area else {}
+            more = area(line_rows, look["color"]) if area else {}
             axes.fill_between(at, low, high, facecolor=look["color"], alpha=band, lw=0, **more)
         if bars:
             axes.vlines(at, low, high, color=look["color"], linewidth=bars)
-        axes.plot(at, scale * own[y].to_numpy(float), **{**look, **style})
+        axes.plot(at, scale * line_rows[y].to_numpy(float), **{**look, **style})
 
 
 def stacked(rows: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:

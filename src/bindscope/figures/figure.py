@@ -84,7 +84,7 @@ def curves_of(rows: pd.DataFrame, curve: Sequence[str], x: str, otherwise: str) 
     return some(rows, otherwise)
 
 
-def some(shown: S, otherwise: str) -> S:
+def some(content: S, otherwise: str) -> S:
     """Return what is to be shown, if it is not empty.
 
     Raises
@@ -92,6 +92,6 @@ def some(shown: S, otherwise: str) -> S:
     NothingToDrawError
         With the sentence `otherwise`, if it is.
     """
-    if not len(shown):
+    if not len(content):
         raise NothingToDrawError(otherwise)
-    return shown
+    return content

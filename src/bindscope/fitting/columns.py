@@ -79,17 +79,17 @@ class Columns:
         deciding = [name for name in train if name not in self.scaled[1:]]
         bytes_each = sum(row_bytes(train[name]) for name in deciding)
         sizes = {split: n * bytes_each for split, n in self.scenes.items()}
-        held = ["val"] * (sizes["val"] <= memory // 4)
+        in_memory = ["val"] * (sizes["val"] <= memory // 4)
         if sizes["train"] + sizes["val"] <= memory:
-            held = ["train", "val"]
-        for split in held:
+            in_memory = ["train", "val"]
+        for split in in_memory:
             for name, rows in self.rows[split].items():
                 self.rows[split][name] = ArrayRows(rows.read(0, self.scenes[split]))
         self.buffer = self.block = self.scenes["train"]
-        if "train" not in held:
-            left = memory - (sizes["val"] if held else 0)
+        if "train" not in in_memory:
+            free_values = memory - (sizes["val"] if in_memory else 0)
             per_scene = sum(map(row_bytes, train.values()))
-            self.buffer = max(left // 2 // per_scene, BLOCKS_PER_BUFFER)
+            self.buffer = max(free_values // 2 // per_scene, BLOCKS_PER_BUFFER)
             self.block = self.buffer // BLOCKS_PER_BUFFER
             file = int(getattr(train[self.scaled[0]], "block", 1))  # scenes that are read at a time
             self.block = max(self.block // file * file, min(file, self.block))
@@ -100,8 +100,8 @@ class Columns:
         Full ones only, or, with `rest`, what is left of each epoch as a smaller one too. A batch
         may be used until the next one is asked for.
         """
-        made = batches(self._columns("train"), self._epochs(), batch, rest=rest)
-        return ((self._on_device(values), index) for values, index in made)
+        loaded = batches(self._columns("train"), self._epochs(), batch, rest=rest)
+        return ((self._on_device(values), index) for values, index in loaded)
 
     def _epochs(self) -> Iterator[Part]:
         epoch = 0
@@ -113,15 +113,15 @@ class Columns:
         """Yield all scenes of a split in order."""
         columns = self._columns(name)
         plan = in_order(self.scenes[name], _at_a_time(columns))
-        made = batches(columns, plan, batch, rest=True)
-        return ((self._on_device(values), index) for values, index in made)
+        loaded = batches(columns, plan, batch, rest=True)
+        return ((self._on_device(values), index) for values, index in loaded)
 
     def unscaled(self, name: str) -> Iterator[list[Tensor]]:
         """Yield the columns of a split that are not scaled, in order, in pieces."""
         columns = self._columns(name)[len(self.scaled) :]
         size = _at_a_time(columns)
-        made = batches(columns, in_order(self.scenes[name], size), size, rest=True)
-        return (values for values, _ in made)
+        loaded = batches(columns, in_order(self.scenes[name], size), size, rest=True)
+        return (values for values, _ in loaded)
 
     def _columns(self, name: str) -> list[Column]:
         """Return the columns of a split; for another device they are scaled there."""

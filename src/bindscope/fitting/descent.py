@@ -235,12 +235,12 @@ class Descent:
 
     def _evaluate(self, live: Sequence[int]) -> None:
         """Validate some runs; stop those that diverged or do not improve."""
-        found = self.task.validate([self.runs[i] for i in live]) if live else []
-        for i, loss in zip(live, found, strict=True):
-            run, seen = self.runs[i], self.losses[i]
-            if seen:
-                run.record(run.steps, "train", float(sum(seen)) / len(seen))
-                seen.clear()
+        val_losses = self.task.validate([self.runs[i] for i in live]) if live else []
+        for i, loss in zip(live, val_losses, strict=True):
+            run, step_losses = self.runs[i], self.losses[i]
+            if step_losses:
+                run.record(run.steps, "train", float(sum(step_losses)) / len(step_losses))
+                step_losses.clear()
             run.validated(run.steps, loss)
             patience = self.plan.patience
             run.stopped = run.diverged or bool(patience and run.stale >= patience)
@@ -265,8 +265,8 @@ class Descent:
                 tensors |= {f"{i}.{part}.{name}": value for name, value in values.items()}
             record = {name: getattr(run, name) for name in RECORDED}
             record["moved"] = optimiser.steps  # of this descent: a run may have had others before
-            if seen := [loss for loss in self.losses[i] if isinstance(loss, Tensor)]:
-                tensors[f"{i}.losses"] = torch.stack(seen)
+            if step_losses := [loss for loss in self.losses[i] if isinstance(loss, Tensor)]:
+                tensors[f"{i}.losses"] = torch.stack(step_losses)
             else:
                 record["losses"] = self.losses[i]
             records.append(record)
@@ -275,10 +275,10 @@ class Descent:
 
     def _resume(self) -> int | None:
         """Take the state of the checkpoint; return its step, or None where there is none."""
-        found = None if self.checkpoint is None else self.checkpoint.read()
-        if found is None:
+        state = None if self.checkpoint is None else self.checkpoint.read()
+        if state is None:
             return None
-        tensors, record = found
+        tensors, record = state
         for i, (run, values) in enumerate(zip(self.runs, record["runs"], strict=True)):
             for name in RECORDED:
                 setattr(run, name, values[name])
@@ -289,8 +289,10 @@ class Descent:
             best = _part(tensors, f"{i}.best.")
             run.best = {name: value.to(device) for name, value in best.items()}
             self.optimisers[i].load(_part(tensors, f"{i}.optimiser."), values["moved"])
-            seen = tensors.get(f"{i}.losses")
-            self.losses[i] = values.get("losses", []) if seen is None else list(seen.to(device))
+            step_losses = tensors.get(f"{i}.losses")
+            self.losses[i] = (
+                values.get("losses", []) if step_losses is None else list(step_losses.to(device))
+            )
         return int(record["step"])
 
 

@@ -135,11 +135,11 @@ class _Minimiser:
         self.memory: list[tuple[Tensor, Tensor, Tensor]] = []
         self.direction, self.descent = torch.zeros_like(self.w), torch.zeros_like(slope[0])
 
-    def keep(self, wanted: Tensor) -> None:
+    def keep(self, selected: Tensor) -> None:
         """Drop all columns but some, bool (C,)."""
-        if wanted.all():
+        if selected.all():
             return
-        index = wanted.nonzero().squeeze(1)
+        index = selected.nonzero().squeeze(1)
         self.live, self.loss = self.live[index], self.loss[index]
         self.scale, self.descent = self.scale[index], self.descent[index]
         self.w = self.w[:, index]
@@ -194,9 +194,9 @@ class _Minimiser:
             if done.all():
                 return t, data
             right = ~done & (~enough | (at > 0))
-            left = ~done & ~right
+            falling = ~done & ~right
             high, high_slope = torch.where(right, t, high), torch.where(right, at, high_slope)
-            low, low_slope = torch.where(left, t, low), torch.where(left, at, low_slope)
+            low, low_slope = torch.where(falling, t, low), torch.where(falling, at, low_slope)
             share = (low_slope / (low_slope - high_slope.clamp_min(0))).clamp(0.1, 0.9)
             inside = low + (high - low) * share
             t = torch.where(done, t, torch.where(high.isinf(), t * 4, inside))
@@ -273,8 +273,8 @@ def descend(
         if checkpoint and iteration > first and checkpoint.is_due(monotonic() - kept_s):
             checkpoint.write(*_state(fit, w, decrement, iteration))
             kept_s = monotonic()
-        decrement[fit.live] = left = fit.aim()
-        fit.keep(left > (eps * fit.loss).clamp_min(tolerance))
+        decrement[fit.live] = expected_decrease = fit.aim()
+        fit.keep(expected_decrease > (eps * fit.loss).clamp_min(tolerance))
         if not len(fit.live) or iteration == iterations:
             break
         moved = fit.advance()
@@ -305,7 +305,7 @@ def _resume(fit: _Minimiser, state: State) -> tuple[Tensor, Tensor]:
     assert isinstance(fit.objective, Resumable)
     tensors = {name: value.to(fit.w.device) for name, value in state[0].items()}
     tensors |= {name: tensors[name].t() for name in state[1]["turned"]}
-    live = torch.searchsorted(fit.live, tensors["live"])  # columns are in rising order
+    live = torch.searchsorted(fit.live, tensors["live"])  # columns are in falling order
     names = [name for name in tensors if name.startswith("objective.")]
     fit.resume(tensors)
     fit.objective.resume(live, {name.removeprefix("objective."): tensors[name] for name in names})

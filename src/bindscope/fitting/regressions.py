@@ -72,7 +72,7 @@ class Regressions:
 
     def objective(self, l2: float, columns: Tensor) -> Objective:
         """Return what `descend` minimises for a ridge, of weights that are 0 where `mask` is."""
-        return (_Held if self.held else _Streamed)(self, l2, columns)
+        return (_HeldMargins if self.held else _Streamed)(self, l2, columns)
 
     def blocks(self) -> Iterable[Block]:
         """Start a pass over the scenes."""
@@ -137,10 +137,10 @@ class Regressions:
 
 def _margins(block: Block, w: Tensor, columns: Tensor | slice) -> Margins:
     x, sign, offset = block
-    own, logits = sign[:, columns], x @ w
+    signs, logits = sign[:, columns], x @ w
     if offset is not None:
         logits += offset[:, columns]
-    return x, own, logits.mul_(own)
+    return x, signs, logits.mul_(signs)
 
 
 def _rows(block: Block, rows: slice) -> Block:
@@ -203,7 +203,7 @@ class _Streamed(_Columns):
         return self.slope * self.mask
 
 
-class _Held(_Columns):
+class _HeldMargins(_Columns):
     """Margins are held: a trial takes no product."""
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:

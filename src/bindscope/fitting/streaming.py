@@ -121,31 +121,31 @@ def batches(
     take turns, because new memory costs more than the batch itself (the kernel finds and zeroes
     its pages).
     """
-    return _ahead(_made(columns, plan, batch, rest))
+    return _ahead(_batched(columns, plan, batch, rest))
 
 
-def _made(
+def _batched(
     columns: Sequence[Column], plan: Iterable[Part], batch: int, rest: bool
 ) -> Generator[tuple[list[Tensor], Indices], None, None]:
     ring = cycle([[column.empty(batch) for column in columns] for _ in range(2)])
-    made, scenes, have = next(ring), list[Indices](), 0
+    batch_arrays, scenes, have = next(ring), list[Indices](), 0
     with closing(buffers([column.rows for column in columns], plan)) as filled:
         for content, part in filled:
             index = np.concatenate([np.arange(*pair) for pair in part.ranges])
             position = 0
             while position < len(part.order):
                 rows = part.order[position : position + batch - have]
-                for column, out, values in zip(columns, made, content, strict=True):
+                for column, out, values in zip(columns, batch_arrays, content, strict=True):
                     column.put(out[have : have + len(rows)], values, rows)
                 scenes.append(index[rows])
                 have, position = have + len(rows), position + len(rows)
                 if have == batch:
-                    yield made, np.concatenate(scenes)
-                    made, scenes, have = next(ring), [], 0
+                    yield batch_arrays, np.concatenate(scenes)
+                    batch_arrays, scenes, have = next(ring), [], 0
             if part.last:
                 if rest and have:
-                    yield [out[:have] for out in made], np.concatenate(scenes)
-                    made = next(ring)
+                    yield [out[:have] for out in batch_arrays], np.concatenate(scenes)
+                    batch_arrays = next(ring)
                 scenes, have = [], 0
 
 
@@ -160,12 +160,12 @@ def buffers(
     pair: list[list[Array]] = [[], []]
 
     def read(part: Part, turn: int) -> list[Array]:
-        size, found = len(part.order), []
+        size, arrays = len(part.order), []
         if not pair[turn]:
             pair[turn] = [np.empty((0, *source.shape[1:]), source.dtype) for source in sources]
         for i, source in enumerate(sources):
             if isinstance(source, ArrayRows) and len(part.ranges) == 1:
-                found.append(source.read(*part.ranges[0]))
+                arrays.append(source.read(*part.ranges[0]))
                 continue
             if len(pair[turn][i]) < size:
                 pair[turn][i] = np.empty((size, *source.shape[1:]), source.dtype)
@@ -173,8 +173,8 @@ def buffers(
             for start, stop in part.ranges:
                 source.read(start, stop, out[position : position + stop - start])
                 position += stop - start
-            found.append(out)
-        return found
+            arrays.append(out)
+        return arrays
 
     with ThreadPoolExecutor(1, "read") as pool:
         parts, turn = iter(plan), 0

@@ -76,7 +76,7 @@ def _add_training(
 ) -> Product:
     """Weights of a controlled model; scenes that are drawn afresh are no products."""
     objective = model.objective
-    made: dict[str, list[Product]] = {}
+    inputs: dict[str, list[Product]] = {}
     code = [*space_code(dataset), *model_code(model)]
     if objective in OBJECTIVES:
         code.append(OBJECTIVES[objective])
@@ -89,7 +89,7 @@ def _add_training(
             splits = ("train", "val")
             codes = [c for c in add_codes(graph, dataset) if c.wildcards["split"] in splits]
             scenes = [s for split in splits for s in add_scenes(graph, dataset, split)]
-            made = {"codes": codes, "scenes": scenes}
+            inputs = {"codes": codes, "scenes": scenes}
     return graph.add(
         "training",
         {"model": trainer(model, models).name},
@@ -99,7 +99,7 @@ def _add_training(
             "threads": model.training.threads,
             "device": model.training.device,
         },
-        made,
+        inputs,
         runs=code,
     )
 
@@ -109,8 +109,8 @@ def add_pooled(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product
     """Index of the pooled tokens (or encoded codes) of all layers."""
     if isinstance(model, KnownAnswer):
         return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
-    made = _add_shards(graph, model, dataset, weights, "pooled", {})
-    return _add_index(graph, model, dataset, "pooled", made)
+    shards = _add_shards(graph, model, dataset, weights, "pooled", {})
+    return _add_index(graph, model, dataset, "pooled", shards)
 
 
 @once
@@ -122,13 +122,13 @@ def add_patches(
         return _add_index(graph, model, dataset, "encoded", _encoded(graph, model, dataset))
     keep = model.extraction.keep_patches
     rule, array = ("patches", "patches") if keep else ("patches_temporary", "temporary")
-    made = _add_shards(graph, model, dataset, weights, rule, {"layer": layer})
-    return _add_index(graph, model, dataset, f"{array}-{layer}", made)
+    shards = _add_shards(graph, model, dataset, weights, rule, {"layer": layer})
+    return _add_index(graph, model, dataset, f"{array}-{layer}", shards)
 
 
 def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, list[Product]]:
     content = {"dataset": codes_slice(dataset), "model": model_slice(model)}
-    made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+    products: dict[str, list[Product]] = {split: [] for split in SPLITS}
     for name, part in _parts(dataset).items():
         product = graph.add(
             "encoded",
@@ -136,9 +136,9 @@ def _encoded(graph: Graph, model: KnownAnswer, dataset: Dataset) -> dict[str, li
             {**content, "part": part},
             runs=[*space_code(dataset), *model_code(model)],
         )
-        for held in part:
-            made[held["split"]].append(product)
-    return made
+        for block in part:
+            products[block["split"]].append(product)
+    return products
 
 
 def _parts(dataset: Dataset) -> dict[str, list[dict[str, Any]]]:
@@ -177,9 +177,9 @@ def _add_shards(
         "device": model.extraction.device,
         **layer,
     }
-    made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+    products: dict[str, list[Product]] = {split: [] for split in SPLITS}
     for name, part in _parts(dataset).items():
-        scenes = [add_scenes(graph, dataset, held["split"])[held["shard"]] for held in part]
+        scenes = [add_scenes(graph, dataset, block["split"])[block["shard"]] for block in part]
         product = graph.add(
             rule,
             {"dataset": dataset.name, "model": model.name, "part": name, **layer},
@@ -187,17 +187,17 @@ def _add_shards(
             {"scenes": scenes, "weights": [weights] if weights else []},
             runs=model_code(model),
         )
-        for held in part:
-            made[held["split"]].append(product)
-    return made
+        for block in part:
+            products[block["split"]].append(product)
+    return products
 
 
 def _add_index(
-    graph: Graph, model: AnyModel, dataset: Dataset, array: str, made: dict[str, list[Product]]
+    graph: Graph, model: AnyModel, dataset: Dataset, array: str, shards: dict[str, list[Product]]
 ) -> Product:
     return graph.add(
         "index",
         {"dataset": dataset.name, "model": model.name, "array": array},
         {"array": array, "n_scenes": dataset.n_scenes.model_dump()},
-        made,
+        shards,
     )

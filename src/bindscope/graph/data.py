@@ -104,8 +104,10 @@ def space_code(dataset: SceneDistribution) -> list[str]:
 def renderer_code(dataset: SceneDistribution) -> list[str]:
     """Return the implementation of a renderer, and of what draws for it."""
     render = dataset.render
-    found = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []
-    return [*found, BACKENDS[render.backend.kind]] if isinstance(render, SolidsRenderer) else found
+    modules = [RENDERERS[render.kind]] if render and render.kind in RENDERERS else []
+    return (
+        [*modules, BACKENDS[render.backend.kind]] if isinstance(render, SolidsRenderer) else modules
+    )
 
 
 def _reader_code(source: Source) -> str:
@@ -142,14 +144,14 @@ def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Prod
     if isinstance(source, GenomeSource) and source.synthetic:
         content = {"release": source.synthetic.model_dump(mode="json")}
         return {"download": [], "synthetic": [graph.add("synthetic_release", {}, content)]}
-    wanted = []
+    downloads = []
     if source.path is None and isinstance(source, ClevrSource):
-        wanted = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]
+        downloads = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]
     elif source.path is None and isinstance(source, GenomeSource):
-        wanted = [
+        downloads = [
             {**file.model_dump(mode="json"), "folder": source.folder} for file in source.downloads
         ]
-    return {"download": [graph.add("download", {"dataset": dataset}, file) for file in wanted]}
+    return {"download": [graph.add("download", {"dataset": dataset}, file) for file in downloads]}
 
 
 def _labels_key(source: Source) -> str | list[str] | None:

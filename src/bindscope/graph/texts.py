@@ -31,8 +31,8 @@ def add_captions(graph: Graph, dataset: Dataset) -> Product:
         "groups": words(dataset),
         "templates": dataset.captions.model_dump(mode="json")["templates"],
     }
-    made = {codes.wildcards["split"]: codes for codes in add_codes(graph, dataset)}
-    return graph.add("captions", {"dataset": dataset.name}, content, made)
+    inputs = {codes.wildcards["split"]: codes for codes in add_codes(graph, dataset)}
+    return graph.add("captions", {"dataset": dataset.name}, content, inputs)
 
 
 @once
@@ -40,15 +40,15 @@ def add_text_embeddings(
     graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None
 ) -> Product:
     """Vectors of the captions and queries of a dataset by a model that reads them."""
-    made = {"captions": add_captions(graph, dataset)}
-    return _add(graph, "text_embeddings", model, dataset, weights, made)
+    inputs = {"captions": add_captions(graph, dataset)}
+    return _add(graph, "text_embeddings", model, dataset, weights, inputs)
 
 
 @once
 def add_joint(graph: Graph, model: AnyModel, dataset: Dataset, weights: Product | None) -> Product:
     """Images of a dataset in the space where a model's images and captions meet."""
-    made = {"index": add_pooled(graph, model, dataset, weights)}
-    return _add(graph, "joint", model, dataset, weights, made)
+    inputs = {"index": add_pooled(graph, model, dataset, weights)}
+    return _add(graph, "joint", model, dataset, weights, inputs)
 
 
 def _add(
@@ -57,7 +57,7 @@ def _add(
     model: AnyModel,
     dataset: Dataset,
     weights: Product | None,
-    made: dict[str, Product],
+    inputs: dict[str, Product],
 ) -> Product:
     assert not isinstance(model, KnownAnswer)
     extraction = model.extraction
@@ -69,7 +69,7 @@ def _add(
             "threads": extraction.threads,
             "device": extraction.device,
         },
-        {**made, "weights": _tower(graph, model, weights)},
+        {**inputs, "weights": _tower(graph, model, weights)},
         runs=[TEXT_TOWERS[model.source.partition(":")[0]]],
     )
 

@@ -91,12 +91,12 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     """Return the shape of a model, of its part of a spec and the side of the scenes."""
     scheme, _, name = str(model["source"]).partition(":")
     if scheme == "zoo":
-        made = read_manifest(model["source"])
-        side = model.get("input_px") or made.get("input_px") or image_px
-        return _own(made["recipe"]["model"]["architecture"], side)
+        manifest = read_manifest(model["source"])
+        side = model.get("input_px") or manifest.get("input_px") or image_px
+        return _transformer(manifest["recipe"]["model"]["architecture"], side)
     if scheme == "controlled":
         side = model.get("input_px") or model["training"].get("input_px") or image_px
-        return _own(model["architecture"], side)
+        return _transformer(model["architecture"], side)
     if scheme == "toy":
         return _toy(model, image_px)
     if scheme == "python":
@@ -106,9 +106,11 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     vision = known.get("vision_config", known)
     word = next((word for word in reversed(WIDTHS) if word in name.lower()), "base")
     patch = vision.get("patch_size") or int((re.search(r"patch(\d+)", name) or (0, 16))[1])
-    given = re.search(r"patch\d+[_-](?:\D*_)?(\d{3})", name)
-    own = 518 if "dinov2" in name and scheme == "timm" else int(given[1]) if given else 224
-    side = model.get("input_px") or _shown(known) or own
+    name_size = re.search(r"patch\d+[_-](?:\D*_)?(\d{3})", name)
+    default_side = (
+        518 if "dinov2" in name and scheme == "timm" else int(name_size[1]) if name_size else 224
+    )
+    side = model.get("input_px") or _input_side(known) or default_side
     patch = 14 if "dinov2" in name else patch
     registers = 4 if re.search(r"reg4|registers", name) else 0
     return Tower(
@@ -129,7 +131,7 @@ def text_width(model: Mapping[str, Any]) -> int | None:
     return int(text.get("hidden_size", 768 if "large" in str(model["source"]) else 512))
 
 
-def _shown(known: Mapping[str, Any]) -> int:
+def _input_side(known: Mapping[str, Any]) -> int:
     """Return the side that a checkpoint's processor gives; 0 where it is not known."""
     processor = known.get("processor", {})
     cropped = processor.get("do_center_crop") and processor.get("crop_size")
@@ -137,26 +139,26 @@ def _shown(known: Mapping[str, Any]) -> int:
     return int(size.get("height", 0) if isinstance(size, dict) else size)
 
 
-def _own(architecture: Mapping[str, Any], side: int) -> Tower:
+def _transformer(architecture: Mapping[str, Any], side: int) -> Tower:
     return Tower(architecture["n_layers"], architecture["width"], architecture["patch_px"], side)
 
 
 def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
     """Return the tower of a toy and its language model, as deep as they are one above the other."""
-    made: Mapping[str, Any] = {}
+    recipe: Mapping[str, Any] = {}
     source = str(model["source"]).removeprefix("toy:")
     if source.startswith("zoo:"):
-        made = read_manifest(source, TOY)["recipe"]["model"]
-    width, layers = int(made.get("width", 96)), int(made.get("n_layers", 3))
-    own = made.get("tower", "siglip") == "siglip"
-    first = int(made.get("tower_width", 64)) if own else width
-    return Tower(layers + 1, width, int(made.get("patch_px", 12)), image_px, 0, first=first)
+        recipe = read_manifest(source, TOY)["recipe"]["model"]
+    width, layers = int(recipe.get("width", 96)), int(recipe.get("n_layers", 3))
+    has_vision_tower = recipe.get("tower", "siglip") == "siglip"
+    first = int(recipe.get("tower_width", 64)) if has_vision_tower else width
+    return Tower(layers + 1, width, int(recipe.get("patch_px", 12)), image_px, 0, first=first)
 
 
 def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's config.json, where it is a folder's or in the cache of the hub."""
-    if "model_type" in (given := model.get("overrides") or {}):
-        return dict(given)
+    if "model_type" in (overrides := model.get("overrides") or {}):
+        return dict(overrides)
     return settings(str(model["source"]))
 
 
@@ -177,9 +179,9 @@ def settings(source: str) -> dict[str, Any]:
         snapshots = cache_folder / f"models--{name.replace('/', '--')}" / "snapshots"
         folder = snapshots / (revision or "main")
     files = {"": "config.json", "processor": "preprocessor_config.json"} if library == "hf" else {}
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for key, file in files.items():
         with suppress(OSError, ValueError):
             content = json.loads((folder / file).read_text())
-            found |= {key: content} if key else content
-    return found
+            merged |= {key: content} if key else content
+    return merged

@@ -139,12 +139,12 @@ class AttentionRecorder(TorchFunctionMode):
         calls = self._calls.pop(block, [])
         if len(calls) == 1 and calls[0] is not None:
             return calls[0]
-        found = f"calls torch's attention {len(calls)} times" if len(calls) != 1 else (
+        problem = f"calls torch's attention {len(calls)} times" if len(calls) != 1 else (
             "calls torch's attention with masks or separate projections"
         )  # fmt: skip
         raise ModelError(
             self._where,
-            f"the attention of block {block} cannot be read: it {found}",
+            f"the attention of block {block} cannot be read: it {problem}",
             "set `extraction: {attention: sdpa}` if it is eager; of a module of your own, name "
             "submodules in `modules` that each hold one self-attention by "
             "`torch.nn.functional.scaled_dot_product_attention` or `nn.MultiheadAttention`",
@@ -191,9 +191,9 @@ def _from_packed(*args: Any, **kwargs: Any) -> BlockAttention | None:
     They are not yet queries and keys, and come with the sequence first. None for what images' own
     attention has no use for: masks, added keys, and projections of other widths.
     """
-    given = _PACKED.bind(*args, **kwargs)
-    given.apply_defaults()
-    call = given.arguments
+    bound = _PACKED.bind(*args, **kwargs)
+    bound.apply_defaults()
+    call = bound.arguments
     unread = ("bias_k", "key_padding_mask", "attn_mask", "static_k")
     weight, bias = call["in_proj_weight"], call["in_proj_bias"]
     if (

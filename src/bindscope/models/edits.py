@@ -121,8 +121,8 @@ def unwritten(blocks: Sequence[nn.Module] | None, basis: Tensor, where: str) -> 
         )
 
     def read(norm: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        kept = basis.to(inputs[0])
-        return (inputs[0] - (inputs[0] @ kept) @ kept.t(), *inputs[1:])
+        directions = basis.to(inputs[0])
+        return (inputs[0] - (inputs[0] @ directions) @ directions.t(), *inputs[1:])
 
     with ExitStack() as stack:
         for norm in (norm for parts in norms for norm in parts):

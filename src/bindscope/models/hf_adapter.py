@@ -134,16 +134,16 @@ def load(
     """
     where = f"model {config.name} ({config.source})"
     declare_torchvision_operators()
-    found = resolve(config, weights) if config.pretrained else None
-    folder = found.folder if found else parse_source(config.source).path
+    resolved = resolve(config, weights) if config.pretrained else None
+    folder = resolved.folder if resolved else parse_source(config.source).path
     settings = _settings(config, folder, where)
     family = FAMILIES[settings.model_type]
     processor = _processor(folder)
     px = config.input_px or _own_px(settings, processor, where)
     patch = _side(settings.patch_size, "patch", where)
     images.check_input_px(px, patch, where)
-    model = _create(family, settings, config, found, where)
-    digest = found.sha256 if found else state_sha256(model.state_dict())
+    model = _create(family, settings, config, resolved, where)
+    digest = resolved.sha256 if resolved else state_sha256(model.state_dict())
     freeze(model, device)
     resized = px != _trained_px(settings)
 
@@ -159,7 +159,7 @@ def load(
         transform=transform(processor, family, px, where),
         token_map=_token_map(family, settings, px // patch, patch),
         dim=int(settings.hidden_size),
-        revision=found.revision if found else f"random weights, seed {config.seed}",
+        revision=resolved.revision if resolved else f"random weights, seed {config.seed}",
         weights_sha256=digest,
         device=device,
         precision=config.extraction.precision,
@@ -271,20 +271,20 @@ def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
 
 
 def _create(
-    family: Family, settings: Any, config: Pretrained, found: Weights | None, where: str
+    family: Family, settings: Any, config: Pretrained, resolved: Weights | None, where: str
 ) -> Any:
     """Return the model in float32 on the CPU, every weight from the files or from the seed."""
     import transformers
 
     cls = getattr(transformers, family.model)
-    if found is None:
+    if resolved is None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             model = cls(settings, **family.options)
         model.set_attn_implementation(config.extraction.attention)
         return model
     return from_files(
-        cls, found.folder, where, config=settings, dtype=torch.float32,
+        cls, resolved.folder, where, config=settings, dtype=torch.float32,
         attn_implementation=config.extraction.attention, **family.options,
     )  # fmt: skip
 

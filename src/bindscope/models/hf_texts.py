@@ -35,13 +35,18 @@ class HFTexts:
     """
 
     def __init__(
-        self, where: str, model: Any, tokenize: Tokenize, config: Pretrained, found: Weights | None
+        self,
+        where: str,
+        model: Any,
+        tokenize: Tokenize,
+        config: Pretrained,
+        resolved: Weights | None,
     ) -> None:
         self.where, self.model, self.tokenize = where, model, tokenize
         self.batch_size = config.extraction.batch_size
         self.dim = int(model.text_projection.out_features)
-        self.revision = found.revision if found else f"random weights, seed {config.seed}"
-        self.weights_sha256 = found.sha256 if found else state_sha256(model.state_dict())
+        self.revision = resolved.revision if resolved else f"random weights, seed {config.seed}"
+        self.weights_sha256 = resolved.sha256 if resolved else state_sha256(model.state_dict())
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str], words: Sequence[Words]) -> NDArray[np.float32]:
@@ -67,8 +72,10 @@ class HFTexts:
     def project(self, cls: NDArray[np.floating]) -> NDArray[np.float32]:
         """Bring [CLS] after the final norm (n, width) into the joint space."""
         weight = self.model.visual_projection.weight
-        found = self.model.visual_projection(torch.from_numpy(np.float32(cls)).to(weight.device))
-        return np.asarray(found.cpu().numpy(), np.float32)
+        projected = self.model.visual_projection(
+            torch.from_numpy(np.float32(cls)).to(weight.device)
+        )
+        return np.asarray(projected.cpu().numpy(), np.float32)
 
 
 def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTexts:
@@ -93,13 +100,13 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
 
     clip: Any = transformers.CLIPModel
     where = f"the text tower of {config.name} ({config.source})"
-    found = resolve(config, weights) if config.pretrained else None
-    folder = found.folder if found else parse_source(config.source).path
+    resolved = resolve(config, weights) if config.pretrained else None
+    folder = resolved.folder if resolved else parse_source(config.source).path
     settings = _settings(config, folder, where)
     tokenize = _of_bytes(settings, where) if folder is None else _tokenizer(folder, where)
-    if found:
+    if resolved:
         model, report = clip.from_pretrained(
-            found.folder, config=settings, dtype=torch.float32,
+            resolved.folder, config=settings, dtype=torch.float32,
             use_safetensors=True, output_loading_info=True, **LOCAL,
         )  # fmt: skip
         if missing := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
@@ -110,7 +117,7 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
     else:
         model = random_clip(settings, config.seed)
     freeze(model, device)
-    return HFTexts(where, model, tokenize, config, found)
+    return HFTexts(where, model, tokenize, config, resolved)
 
 
 def random_clip(settings: Any, seed: int) -> Any:
@@ -159,8 +166,8 @@ def _tokenizer(folder: Path, where: str) -> Tokenize:
         raise ModelError(where, problem, remedy) from error
 
     def tokenize(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-        found = tokenizer(list(texts), padding=True, return_tensors="pt")
-        return found["input_ids"], found["attention_mask"]
+        encoded = tokenizer(list(texts), padding=True, return_tensors="pt")
+        return encoded["input_ids"], encoded["attention_mask"]
 
     return tokenize
 

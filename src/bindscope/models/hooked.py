@@ -105,24 +105,24 @@ class HookedModule:
         gradients: bool = False,
     ) -> Iterator[tuple[Layer, Tensor]]:
         """Give the layers of a pass in which submodules' outputs are edited (see `Editable`)."""
-        wanted = self._known(layers)
+        requested = self._known(layers)
         check_edits(edits, 1, self.n_layers, self._where)
-        found: dict[int, Tensor] = {}
+        captured: dict[int, Tensor] = {}
 
         def keep(layer: int, output: Any) -> Any:
             if layer in edits:
                 output = _edited(output, edits[layer], layer, self._where)
-            if layer in wanted:
-                found[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
-            if len(found) == len(wanted):
+            if layer in requested:
+                captured[layer] = _tokens(_first(output)).to(torch.float32, copy=True)
+            if len(captured) == len(requested):
                 raise _Captured
             return output
 
-        if wanted:
-            with grad_mode(gradients), suppress(_Captured), self._hooks({*wanted, *edits}, keep):
+        if requested:
+            with grad_mode(gradients), suppress(_Captured), self._hooks({*requested, *edits}, keep):
                 self.network(pixels)
-        for layer in wanted:
-            yield layer, found.pop(layer)
+        for layer in requested:
+            yield layer, captured.pop(layer)
 
     def attention(
         self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
@@ -134,12 +134,12 @@ class HookedModule:
         """
         blocks, edits = ordered_blocks(blocks, self.n_layers, self._where), edits or {}
         check_edits(edits, 1, self.n_layers, self._where)
-        recorder, left = AttentionRecorder(self._where), {*blocks}
+        recorder, pending = AttentionRecorder(self._where), {*blocks}
 
         def close(layer: int, output: Any) -> Any:
             recorder.open.discard(layer)
-            left.discard(layer)
-            if not left:
+            pending.discard(layer)
+            if not pending:
                 raise _Captured
             if layer in edits:
                 return _edited(output, edits[layer], layer, self._where)
@@ -173,13 +173,13 @@ class HookedModule:
 
     def _find_shapes(self, config: PythonModel, side: int) -> dict[Layer, LayerShape]:
         """Run the module once, and tell tokens and maps apart."""
-        seen: dict[int, list[Any]] = {number: [] for number in range(1, self.n_layers + 1)}
+        calls: dict[int, list[Any]] = {number: [] for number in range(1, self.n_layers + 1)}
         pixels = torch.zeros(_TRIED, 3, side, side, device=self._device)
         try:
             with (
                 torch.inference_mode(),
                 self._hooks(
-                    list(seen), lambda layer, output: seen[layer].append(_shape(_first(output)))
+                    list(calls), lambda layer, output: calls[layer].append(_shape(_first(output)))
                 ),
             ):
                 self.network(pixels)
@@ -192,16 +192,18 @@ class HookedModule:
                 "module of your own whose forward takes pixels alone",
             ) from error  # fmt: skip
         shapes: dict[Layer, LayerShape] = {}
-        for number, found in seen.items():
+        for number, shapes_of_calls in calls.items():
             name = config.modules[number - 1]
-            if len(found) != 1:
-                times = "is never run" if not found else f"runs {len(found)} times"
+            if len(shapes_of_calls) != 1:
+                times = (
+                    "is never run" if not shapes_of_calls else f"runs {len(shapes_of_calls)} times"
+                )
                 raise ModelError(
                     self._where, f"submodule {name!r} {times} in a forward pass",
                     "name one that runs once, such as the block that holds it",
                 )  # fmt: skip
             where = f"{self._where}, submodule {name!r}"
-            shapes[number] = _layer_shape(found[0], config, side, where)
+            shapes[number] = _layer_shape(shapes_of_calls[0], config, side, where)
         return shapes
 
     @contextmanager
@@ -227,12 +229,12 @@ def _submodules(module: nn.Module, names: Sequence[str], where: str) -> list[nn.
         if name not in known:
             close = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
             top = [part for part, _ in module.named_children()]
-            shown = ", ".join(top[:_SHOWN]) + (", ..." if len(top) > _SHOWN else "")
+            listed = ", ".join(top[:_SHOWN]) + (", ..." if len(top) > _SHOWN else "")
             raise ModelError(
                 where,
                 f"it has no submodule {name!r}"
                 + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
-                + f" At its top are {shown}",
+                + f" At its top are {listed}",
                 "correct `modules`; `print(dict(model.named_modules()).keys())` lists all names",
             )
     return [known[name] for name in names]

@@ -42,9 +42,9 @@ def flip_information(
     if k > MAX_CELLS:
         return None
     features = all_features(space.sizes)
-    wanted = identifiers(feature_codes(dataset, split))
+    present = identifiers(feature_codes(dataset, split))
     sizes = np.bitwise_count(np.arange(2**k, dtype=np.uint32))
-    member = np.isin(features, wanted) & (sizes >= space.min_objects)
+    member = np.isin(features, present) & (sizes >= space.min_objects)
     member &= sizes <= space.max_objects
     codes = np.flatnonzero(member).astype(np.uint32)
     noise = k * binary_entropy(p)
@@ -82,11 +82,11 @@ def _entropy_within(
 def all_features(sizes: tuple[int, ...]) -> NDArray[np.uint32]:
     """Feature codes as integers of all 2^K object codes, uint32 (2^K,)."""
     k = int(np.prod(sizes))
-    found = np.zeros(2**k, dtype=np.uint32)
+    features = np.zeros(2**k, dtype=np.uint32)
     cells = identifiers(feature_code(np.eye(k, dtype=np.uint8), sizes))
     for cell, feature in enumerate(cells):  # codes with this cell as their highest
-        found[2**cell : 2 ** (cell + 1)] = found[: 2**cell] | feature
-    return found
+        features[2**cell : 2 ** (cell + 1)] = features[: 2**cell] | feature
+    return features
 
 
 def identifiers(codes: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -62,7 +62,7 @@ class Surprise(NamedTuple):
     pairing: Bits | None
 
 
-class Held(NamedTuple):
+class RealisedBits(NamedTuple):
     """What each scene's z says, in bits, float64 (N,); None where that is not computed."""
 
     bits: Bits
@@ -94,30 +94,32 @@ def realised_truth(
         return UNKNOWN
     scenes = scenes_of(config, dataset, split, 0, objects)
     surprise = _surprise(dataset, split, scenes)
-    held = _held(config, dataset, split, scenes, surprise, tokens)
-    if held is None:
+    realised = _realised(config, dataset, split, scenes, surprise, tokens)
+    if realised is None:
         return UNKNOWN
     entropy = split_entropies(dataset, split)
     h_given, h_pairing = (entropy[f"h_object_given_{name}_bits"] for name in ("feature", "counts"))
-    if held.conditional is None:
+    if realised.conditional is None:
         whole = surprise.feature + surprise.conditional
-        return UNKNOWN._replace(bits=_read(held.bits, whole, entropy["h_object_bits"]))
-    feature = _read(held.bits - held.conditional, surprise.feature, entropy["h_feature_bits"])
-    if held.pairing is None or surprise.pairing is None:
-        conditional = _read(held.conditional, surprise.conditional, h_given)
+        return UNKNOWN._replace(bits=_read(realised.bits, whole, entropy["h_object_bits"]))
+    feature = _read(
+        realised.bits - realised.conditional, surprise.feature, entropy["h_feature_bits"]
+    )
+    if realised.pairing is None or surprise.pairing is None:
+        conditional = _read(realised.conditional, surprise.conditional, h_given)
         return Truth(feature + conditional, conditional, feature, None, None)
-    pairing = _read(held.pairing, surprise.pairing, h_pairing)
+    pairing = _read(realised.pairing, surprise.pairing, h_pairing)
     counts = _read(
-        held.conditional - held.pairing,
+        realised.conditional - realised.pairing,
         surprise.conditional - surprise.pairing,
         entropy["h_counts_given_feature_bits"],
     )
     return Truth(feature + counts + pairing, counts + pairing, feature, counts, pairing)
 
 
-def _read(told: Bits, surprise: Bits, entropy: float) -> float:
+def _read(information: Bits, surprise: Bits, entropy: float) -> float:
     """Return what the exact posterior reads of a part, bits; its loss is what is left to tell."""
-    read = entropy - float(controlled(surprise - told, surprise, entropy).mean())
+    read = entropy - float(controlled(surprise - information, surprise, entropy).mean())
     return round(read, 12) + 0.0  # nothing is told: 0, and not what its sums were rounded by
 
 
@@ -135,14 +137,14 @@ def _surprise(dataset: SceneDistribution, split: str, scenes: Scenes) -> Surpris
     return Surprise(whole - given_feature, given_feature, pairing)
 
 
-def _held(
+def _realised(
     config: KnownAnswer,
     dataset: SceneDistribution,
     split: str,
     scenes: Scenes,
     surprise: Surprise,
     tokens: Tokens,
-) -> Held | None:
+) -> RealisedBits | None:
     """Pick how an encoder's scenes are judged; None where their posterior is not known."""
     name, (feature, conditional, pairing) = encoder_name(config), surprise
     zero = np.zeros(len(feature))
@@ -151,67 +153,74 @@ def _held(
     if name == "hadamard" and hadamard_directions(config, scenes.space)[1]:
         name = "identity"
     if name in INJECTIVE:
-        return Held(feature + conditional, conditional, pairing)
+        return RealisedBits(feature + conditional, conditional, pairing)
     if name == "zero":
-        return Held(zero, zero, zero)
+        return RealisedBits(zero, zero, zero)
     if name == "features":
-        return Held(feature, zero, zero)
+        return RealisedBits(feature, zero, zero)
     if name == "counts" and pairing is not None:
-        return Held(feature + conditional - pairing, conditional - pairing, zero)
+        return RealisedBits(feature + conditional - pairing, conditional - pairing, zero)
     if name == "erasure":
-        seen = shown(config, scenes)[:, 0]
-        told = conditional * seen
-        return Held(feature + told, told, None if pairing is None else pairing * seen)
+        visible = shown(config, scenes)[:, 0]
+        visible_bits = conditional * visible
+        return RealisedBits(
+            feature + visible_bits, visible_bits, None if pairing is None else pairing * visible
+        )
     if name in ("swaps", "swaps_within_counts"):
         z = encode(config, dataset, split, 0, scenes.objects)["cls"].astype(np.uint8)
         judge = {"swaps": _swaps, "swaps_within_counts": _swaps_within_counts}[name]
         return judge(noise_level(config), scenes, z, surprise)
     if name in ("half", "cell_erasure") and is_exchangeable(dataset):
-        return _cells_shown(scenes, shown(config, scenes), surprise)
+        return _cell_erasure(scenes, shown(config, scenes), surprise)
     return None
 
 
-def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -> Held:
+def _swaps(s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise) -> RealisedBits:
     """p(o|f,z) = (1 - s) [o = z] + s / n(f), and p(m|f,z) = (1 - s) [m = m(z)] + s p(m|f)."""
-    kept = (z == scenes.objects).all(axis=1)
-    told = np.log2(np.exp2(surprise.conditional) * (1 - s) * kept + s)
+    unchanged = (z == scenes.objects).all(axis=1)
+    swap_bits = np.log2(np.exp2(surprise.conditional) * (1 - s) * unchanged + s)
     if surprise.pairing is None:
-        return Held(surprise.feature + told, told)
+        return RealisedBits(surprise.feature + swap_bits, swap_bits)
     sizes = scenes.space.sizes
     same = (occurrences(z, sizes) == occurrences(scenes.objects, sizes)).all(axis=1)
     counted = np.log2(np.exp2(surprise.conditional - surprise.pairing) * (1 - s) * same + s)
-    return Held(surprise.feature + told, told, told - counted)
+    return RealisedBits(surprise.feature + swap_bits, swap_bits, swap_bits - counted)
 
 
 def _swaps_within_counts(
     s: float, scenes: Scenes, z: NDArray[np.uint8], surprise: Surprise
-) -> Held | None:
+) -> RealisedBits | None:
     """p(o|m,z) = (1 - s) [o = z] + s / N(m), and z tells m."""
     if surprise.pairing is None:
         return None
-    kept = (z == scenes.objects).all(axis=1)
-    pairing = np.log2(np.exp2(surprise.pairing) * (1 - s) * kept + s)
+    unchanged = (z == scenes.objects).all(axis=1)
+    pairing = np.log2(np.exp2(surprise.pairing) * (1 - s) * unchanged + s)
     conditional = surprise.conditional - surprise.pairing + pairing
-    return Held(surprise.feature + conditional, conditional, pairing)
+    return RealisedBits(surprise.feature + conditional, conditional, pairing)
 
 
 # Some cells shown: o is uniform over the codes that fit, which are counted ------------------------
 
 
-def _cells_shown(scenes: Scenes, seen: NDArray[np.bool_], surprise: Surprise) -> Held:
+def _cell_erasure(scenes: Scenes, visible: NDArray[np.bool_], surprise: Surprise) -> RealisedBits:
     """Count the codes with these cells, of them those with this F, and of them with this M."""
     space, whole = scenes.space, surprise.feature + surprise.conditional
     ways = [completions(space, hidden) for hidden in range(space.n_cells + 1)]
-    ones = (scenes.objects * seen).sum(axis=1)
-    hidden = space.n_cells - seen.sum(axis=1)
+    ones = (scenes.objects * visible).sum(axis=1)
+    hidden = space.n_cells - visible.sum(axis=1)
     bits = whole - np.array([log2(ways[h][c]) for h, c in zip(hidden, ones, strict=True)])
     if surprise.pairing is None:
-        return Held(bits)
-    left = np.empty((2, len(bits)))
-    for i, (objects, cells) in enumerate(zip(scenes.objects, seen, strict=True)):
+        return RealisedBits(bits)
+    remaining_bits = np.empty((2, len(bits)))
+    for i, (objects, cells) in enumerate(zip(scenes.objects, visible, strict=True)):
         code, erased = objects.reshape(space.sizes), ~cells.reshape(space.sizes)
-        left[:, i] = log2(_same_features(code, erased, ways)), log2(_same_counts(code, erased))
-    return Held(bits, surprise.conditional - left[0], surprise.pairing - left[1])
+        remaining_bits[:, i] = (
+            log2(_same_features(code, erased, ways)),
+            log2(_same_counts(code, erased)),
+        )
+    return RealisedBits(
+        bits, surprise.conditional - remaining_bits[0], surprise.pairing - remaining_bits[1]
+    )
 
 
 def _same_features(
@@ -263,15 +272,15 @@ def _same_counts(code: NDArray[np.uint8], erased: NDArray[np.bool_]) -> int:
         places, n = np.flatnonzero(cells).tolist(), int(row.sum())
         following: dict[tuple[int, ...], int] = {}
         for state, number in states.items():
-            for lowered in _taken(state, [c for c in places if state[c]], n):
+            for lowered in _reduced(state, [c for c in places if state[c]], n):
                 following[lowered] = following.get(lowered, 0) + number
         states = following
     return sum(states.values())  # one state: every sum is used up
 
 
-def _taken(state: tuple[int, ...], places: list[int], n: int) -> Iterator[tuple[int, ...]]:
+def _reduced(state: tuple[int, ...], places: list[int], n: int) -> Iterator[tuple[int, ...]]:
     for chosen in combinations(places, n):
-        left = list(state)
+        counts = list(state)
         for column in chosen:
-            left[column] -= 1
-        yield tuple(left)
+            counts[column] -= 1
+        yield tuple(counts)

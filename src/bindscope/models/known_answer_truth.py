@@ -147,8 +147,8 @@ def swaps(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
 def _redrawn_class(share: float, s: float) -> float:
     """E[log2 P(M|z,F) / P(M|F)] where z has an M of this share of F's codes (see `swaps`)."""
     same = 1 - s + s * share
-    kept = same * log2(same / share) if same else 0.0
-    return kept + (s * (1 - share) * log2(s) if s else 0.0)
+    same_term = same * log2(same / share) if same else 0.0
+    return same_term + (s * (1 - share) * log2(s) if s else 0.0)
 
 
 def swaps_within_counts(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
@@ -201,8 +201,8 @@ def symmetric_channel(n: int, s: float) -> float:
     s
         Probability of a uniform redraw, which may give the same symbol again.
     """
-    same, other = 1 - s + s / n, s / n
-    return log2(n) + _plogp(same) + (n - 1) * _plogp(other)
+    same, different = 1 - s + s / n, s / n
+    return log2(n) + _plogp(same) + (n - 1) * _plogp(different)
 
 
 def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
@@ -215,14 +215,14 @@ def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
     if not is_exchangeable(dataset):
         return UNKNOWN
     space = build_space(dataset.space)
-    shown = space.n_cells // 2
+    n_visible = space.n_cells // 2
     numbers = range(space.min_objects, space.max_objects + 1)
-    bits = information_of_shown(space, shown)
-    if len(space.sizes) != 2 or shown % space.sizes[1]:
+    bits = information_of_shown(space, n_visible)
+    if len(space.sizes) != 2 or n_visible % space.sizes[1]:
         return Truth(bits, None, None, None, None)
     h = split_entropies(dataset, split)["h_feature_bits"]
-    given = _feature_entropy_given_rows(space.sizes, shown // space.sizes[1], numbers)
-    return Truth(bits, bits - h + given, h - given, None, None)
+    h_given_rows = _feature_entropy_given_rows(space.sizes, n_visible // space.sizes[1], numbers)
+    return Truth(bits, bits - h + h_given_rows, h - h_given_rows, None, None)
 
 
 def cell_erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
@@ -236,8 +236,11 @@ def cell_erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) ->
     space = build_space(dataset.space)
     k, p = space.n_cells, noise_level(config)
     bits = fsum(
-        comb(k, shown) * (1 - p) ** shown * p ** (k - shown) * information_of_shown(space, shown)
-        for shown in range(k + 1)
+        comb(k, n_visible)
+        * (1 - p) ** n_visible
+        * p ** (k - n_visible)
+        * information_of_shown(space, n_visible)
+        for n_visible in range(k + 1)
     )
     return Truth(bits, None, None, None, None)
 
@@ -248,19 +251,21 @@ def completions(space: CodeSpace, hidden: int) -> list[int]:
     return [sum(comb(hidden, m - c) for m in numbers if m >= c) for c in range(space.n_cells + 1)]
 
 
-def information_of_shown(space: CodeSpace, shown: int) -> float:
+def information_of_shown(space: CodeSpace, n_visible: int) -> float:
     """H of some cells in bits: -sum_c P(c) log2(P(c) / C(shown, c)), P hypergeometric.
 
     Parameters
     ----------
     space
         A space in which all codes with an allowed number of objects are equally likely.
-    shown
+    n_visible
         How many cells; all sets of as many are alike.
     """
-    ways = completions(space, space.n_cells - shown)[: shown + 1]
-    total = sum(comb(shown, c) * n for c, n in enumerate(ways))
-    return log2(total) - fsum(comb(shown, c) * n / total * log2(n) for c, n in enumerate(ways) if n)
+    ways = completions(space, space.n_cells - n_visible)[: n_visible + 1]
+    total = sum(comb(n_visible, c) * n for c, n in enumerate(ways))
+    return log2(total) - fsum(
+        comb(n_visible, c) * n / total * log2(n) for c, n in enumerate(ways) if n
+    )
 
 
 def is_exchangeable(dataset: SceneDistribution) -> bool:
@@ -279,8 +284,8 @@ def _feature_entropy_given_rows(sizes: tuple[int, ...], top: int, numbers: range
     terms = []
     for c in range(top * columns + 1):
         for w in range(columns + 1):
-            seen = comb(columns, w) * _hits(top, 0, 0, w, c)
-            if not seen:
+            n_patterns = comb(columns, w) * _hits(top, 0, 0, w, c)
+            if not n_patterns:
                 continue
             ways = {
                 (r, v): sum(_hits(0, w, r, v, m - c) for m in numbers if m >= c)
@@ -295,7 +300,7 @@ def _feature_entropy_given_rows(sizes: tuple[int, ...], top: int, numbers: range
                 for (r, v), n in ways.items()
                 if n
             )
-            terms.append(seen * whole / total * entropy)
+            terms.append(n_patterns * whole / total * entropy)
     return fsum(terms)
 
 
@@ -314,10 +319,12 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
 
 def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
     """H(Z), H(Z|F) and H(Z|M) less K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
-    found = flip_information(dataset, split, noise_level(config)) if is_uniform(dataset) else None
-    if found is None:
+    information = (
+        flip_information(dataset, split, noise_level(config)) if is_uniform(dataset) else None
+    )
+    if information is None:
         return UNKNOWN
-    bits, conditional, pairing = found
+    bits, conditional, pairing = information
     if len(build_space(dataset.space).sizes) != 2 or pairing is None:
         return Truth(bits, conditional, bits - conditional, None, None)
     return Truth(bits, conditional, bits - conditional, conditional - pairing, pairing)

@@ -36,11 +36,11 @@ class OwnTexts:
 
     dim = SHARED
 
-    def __init__(self, found: Restored, revision: str) -> None:
-        assert isinstance(found.objective, Captions)
-        self.where, self.objective, self.revision = found.where, found.objective, revision
-        self.weights_sha256 = found.sha256
-        dataset = SceneDistribution.model_validate({**found.recipe["dataset"], "name": "recipe"})
+    def __init__(self, restored: Restored, revision: str) -> None:
+        assert isinstance(restored.objective, Captions)
+        self.where, self.objective, self.revision = restored.where, restored.objective, revision
+        self.weights_sha256 = restored.sha256
+        dataset = SceneDistribution.model_validate({**restored.recipe["dataset"], "name": "recipe"})
         self.values = [list(group["values"]) for group in value_names(dataset)]
 
     @torch.inference_mode()
@@ -48,11 +48,13 @@ class OwnTexts:
         """Return the joint space's vector of each caption; `texts` are not read."""
         scenes = [[self._cells(object_) for object_ in scene] for scene in words]
         vectors = torch.zeros(len(words), SHARED)
-        said = [i for i, scene in enumerate(scenes) if all(len(cells) == 1 for cells in scene)]
-        vectors[said] = self._read([[cell for (cell,) in scenes[i]] for i in said])
-        if len(said) < len(scenes):
+        fully_named = [
+            i for i, scene in enumerate(scenes) if all(len(cells) == 1 for cells in scene)
+        ]
+        vectors[fully_named] = self._read([[cell for (cell,) in scenes[i]] for i in fully_named])
+        if len(fully_named) < len(scenes):
             objects = functional.normalize(self._read([[c] for c in range(self._n_cells)]), dim=-1)
-            for i in set(range(len(scenes))) - set(said):
+            for i in set(range(len(scenes))) - set(fully_named):
                 vectors[i] = objects[scenes[i][0]].mean(0)
         return np.asarray(vectors.numpy(), np.float32)
 
@@ -60,8 +62,8 @@ class OwnTexts:
     def project(self, cls: NDArray[np.floating]) -> NDArray[np.float32]:
         """Bring [CLS] after the final norm (n, width) into the joint space."""
         weight = self.objective.image.weight
-        found = self.objective.image(torch.from_numpy(np.float32(cls)).to(weight.device))
-        return np.asarray(found.cpu().numpy(), np.float32)
+        projected = self.objective.image(torch.from_numpy(np.float32(cls)).to(weight.device))
+        return np.asarray(projected.cpu().numpy(), np.float32)
 
     @property
     def _n_cells(self) -> int:
@@ -108,10 +110,10 @@ def load(config: Controlled | Zoo, weights: Path | None, device: torch.device) -
         If it was trained for something else, or its file holds the image tower alone.
     """
     where = f"the text tower of {config.name} ({config.source})"
-    found = restore(config, weights, device, where)
-    if not isinstance(found.objective, Captions):
+    restored = restore(config, weights, device, where)
+    if not isinstance(restored.objective, Captions):
         raise ModelError(
             where, "it was not trained with captions",
             "use a model of the objective captions or captions_unpaired",
         )  # fmt: skip
-    return OwnTexts(found, f"{config.source}, seed {config.seed}")
+    return OwnTexts(restored, f"{config.source}, seed {config.seed}")

@@ -63,9 +63,11 @@ def load(
     Parameters and errors are those of `restore`.
     """
     where = f"the pretraining loss of {config.name} ({config.source})"
-    found = restore(config, weights, device, where, heads)
-    size = int(found.recipe["model"]["training"]["batch_size"])
-    return Evaluation(where, found.objective, transform(found.input_px), torch.device(device), size)
+    restored = restore(config, weights, device, where, heads)
+    size = int(restored.recipe["model"]["training"]["batch_size"])
+    return Evaluation(
+        where, restored.objective, transform(restored.input_px), torch.device(device), size
+    )
 
 
 def restore(

@@ -75,31 +75,31 @@ def _called(config: PythonModel, where: str, device: torch.device, input_px: int
     offered = {"device": device, "input_px": input_px, **config.options}
     signature = inspect.signature(function)
     accepted = {*signature.parameters, *config.options}
-    taken = {key: value for key, value in offered.items() if key in accepted}
+    accepted_settings = {key: value for key, value in offered.items() if key in accepted}
     try:
-        signature.bind(**taken)
+        signature.bind(**accepted_settings)
     except TypeError as error:
         raise ModelError(
             where, f"its function does not take the options ({error})",
             f"set `options` to arguments of {signature}",
         ) from error  # fmt: skip
-    return function(**taken)
+    return function(**accepted_settings)
 
 
 def complaints(model: Any) -> list[str]:
     """List what an object lacks to be a `Model`; empty if nothing."""
-    found = []
+    lines = []
     for name, kind in _ATTRIBUTES.items():
         if not hasattr(model, name):
-            found.append(f"`{name}` ({kind.__name__}) is missing")
+            lines.append(f"`{name}` ({kind.__name__}) is missing")
         elif not isinstance(getattr(model, name), kind):
-            found.append(f"`{name}` is {type(getattr(model, name)).__name__}, not {kind.__name__}")
-    found += [
+            lines.append(f"`{name}` is {type(getattr(model, name)).__name__}, not {kind.__name__}")
+    lines += [
         f"method `{name}` is missing"
         for name in _METHODS
         if not callable(getattr(model, name, None))
     ]
-    return found
+    return lines
 
 
 def _function(source: str, where: str) -> Any:

@@ -53,7 +53,7 @@ def refit(
     model = Controlled.model_validate({**recipe["model"], "name": config.name})
     training = model.training.model_copy(update={"steps": steps})
     dataset = SceneDistribution.model_validate({**recipe["dataset"], "name": training.dataset})
-    found = train(
+    trained = train(
         model.model_copy(update={"training": training}),
         dataset,
         FreshScenes(dataset, training.batch_size, model.seed),
@@ -61,5 +61,5 @@ def refit(
         checkpoint,
         trunk={name: value.float() for name, value in trunk.items()},
     )
-    beside = {name: value for name, value in found.weights.items() if name.startswith(BESIDE)}
-    return replace(found, weights=beside)
+    beside = {name: value for name, value in trained.weights.items() if name.startswith(BESIDE)}
+    return replace(trained, weights=beside)

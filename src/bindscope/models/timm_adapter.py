@@ -71,15 +71,19 @@ def hub_repository(name: str) -> tuple[str, str | None]:
     declare_torchvision_operators()
     import timm
 
-    found = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
-    if found is None or not found.hf_hub_id:
+    pretrained_config = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
+    if pretrained_config is None or not pretrained_config.hf_hub_id:
         raise ModelError(
             f"timm:{name}",
-            "timm knows no such model" if found is None else "its weights are not on the hub",
+            "timm knows no such model"
+            if pretrained_config is None
+            else "its weights are not on the hub",
             "choose a name of `timm.list_models(pretrained=True)`, or `pretrained: false`",
         )
-    filename = found.hf_hub_filename
-    return found.hf_hub_id, filename if filename and filename.endswith(".safetensors") else None
+    filename = pretrained_config.hf_hub_filename
+    return pretrained_config.hf_hub_id, filename if filename and filename.endswith(
+        ".safetensors"
+    ) else None
 
 
 def token_map(model: Any, px: int) -> TokenMap:
@@ -117,41 +121,43 @@ def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, 
                     "use arguments of timm's VisionTransformer, such as depth and embed_dim",
                 ) from error  # fmt: skip
         return model, f"random weights, seed {config.seed}", state_sha256(model.state_dict())
-    found = resolve(config, weights)
+    resolved = resolve(config, weights)
     try:  # strict: timm would only log weights that are missing from the file
         model = timm.create_model(
-            name, pretrained=True, pretrained_cfg_overlay={"file": str(found.tensors[0])}
+            name, pretrained=True, pretrained_cfg_overlay={"file": str(resolved.tensors[0])}
         )
     except UNREADABLE as error:
         raise ModelError(
-            where, f"the weights in {found.tensors[0]} are not those of {name} ({error})",
+            where, f"the weights in {resolved.tensors[0]} are not those of {name} ({error})",
             "name the model, with its tag, that the weights were saved from",
         ) from error  # fmt: skip
-    return model, found.revision, found.sha256
+    return model, resolved.revision, resolved.sha256
 
 
-def _resize(model: Any, wanted: int | None, where: str) -> int:
+def _resize(model: Any, input_px: int | None, where: str) -> int:
     """Set the side of the input, interpolating position embeddings; return it."""
-    own = model.patch_embed.img_size
-    if wanted is None:
-        if own is None or own[0] != own[1]:
-            raise ModelError(where, f"its own input is {own}, not a square", "set `input_px`")
-        return int(own[0])
-    check_input_px(wanted, int(model.patch_embed.feat_ratio()), where)
-    if own is not None and tuple(own) == (wanted, wanted):
-        return wanted
+    default_size = model.patch_embed.img_size
+    if input_px is None:
+        if default_size is None or default_size[0] != default_size[1]:
+            raise ModelError(
+                where, f"its own input is {default_size}, not a square", "set `input_px`"
+            )
+        return int(default_size[0])
+    check_input_px(input_px, int(model.patch_embed.feat_ratio()), where)
+    if default_size is not None and tuple(default_size) == (input_px, input_px):
+        return input_px
     if not hasattr(model, "set_input_size"):
         raise ModelError(
             where, f"{type(model).__name__} cannot change the size of its input",
-            f"drop `input_px` (its own is {own[0]})",
+            f"drop `input_px` (its own is {default_size[0]})",
         )  # fmt: skip
-    model.set_input_size(img_size=(wanted, wanted))
-    return wanted
+    model.set_input_size(img_size=(input_px, input_px))
+    return input_px
 
 
 def _transform(model: nn.Module, px: int, where: str) -> Transform:
     from timm.data.config import resolve_model_data_config
 
-    own = resolve_model_data_config(model)  # type: ignore[no-untyped-call]
-    mode = interpolation(own["interpolation"], where)
-    return Transform(px, mode, tuple(own["mean"]), tuple(own["std"]))
+    data_config = resolve_model_data_config(model)  # type: ignore[no-untyped-call]
+    mode = interpolation(data_config["interpolation"], where)
+    return Transform(px, mode, tuple(data_config["mean"]), tuple(data_config["std"]))

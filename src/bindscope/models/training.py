@@ -192,10 +192,14 @@ def _transformer(config: Controlled, input_px: int, trunk: Mapping[str, Tensor] 
 
 
 def _plan(config: Controlled) -> Plan:
-    given = config.training
+    settings = config.training
     # Matrices alone: not the class token, nor the positions.
     return training_plan(
-        given.steps, given.learning_rate, given.weight_decay, lambda p: p.ndim == 2, EVALUATIONS
+        settings.steps,
+        settings.learning_rate,
+        settings.weight_decay,
+        lambda p: p.ndim == 2,
+        EVALUATIONS,
     )
 
 
@@ -224,13 +228,13 @@ class _Task:
             loss = evaluation.objective.loss_bits(pixels, codes, generator)
         joint = loss + self.added.take() if self.added else loss
         (joint * share).backward()  # type: ignore[no-untyped-call]
-        found = float(loss.detach())
-        if not isfinite(found):
+        loss_bits = float(loss.detach())
+        if not isfinite(loss_bits):
             raise ModelError(
                 run.name, f"training diverged at step {run.steps + 1}",
                 f"lower training.learning_rate ({self.config.training.learning_rate:g})",
             )  # fmt: skip
-        return found
+        return loss_bits
 
     def validate(self, runs: Sequence[Run]) -> list[float]:
         """Return the loss on validation scenes: the same masks and views at each evaluation."""

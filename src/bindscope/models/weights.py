@@ -138,11 +138,11 @@ def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dic
     parts = parse_source(source)
     if parts.path is not None:
         return _manifest(source, "", _local(parts, source))
-    repo, wanted = _repository(parts)
-    wanted = (*wanted, *_TOKENIZER) if texts else wanted
+    repo, patterns = _repository(parts)
+    patterns = (*patterns, *_TOKENIZER) if texts else patterns
     try:
         about = huggingface_hub.HfApi().model_info(repo, revision=parts.revision)
-        names = _needed([file.rfilename for file in about.siblings or ()], wanted, repo)
+        names = _needed([file.rfilename for file in about.siblings or ()], patterns, repo)
         folder = Path(
             huggingface_hub.snapshot_download(repo, revision=about.sha, allow_patterns=names)
         )
@@ -193,10 +193,10 @@ def resolve(config: Pretrained, manifest: Path | None) -> Weights:
     return Weights(folder, known["files"], str(known["revision"]))
 
 
-def _manifest(source: str, repo: str, found: Weights) -> dict[str, Any]:
+def _manifest(source: str, repo: str, weights: Weights) -> dict[str, Any]:
     return {
-        "source": source, "repo": repo, "revision": found.revision,
-        "folder": str(found.folder.absolute()), "files": found.files, "sha256": found.sha256,
+        "source": source, "repo": repo, "revision": weights.revision,
+        "folder": str(weights.folder.absolute()), "files": weights.files, "sha256": weights.sha256,
     }  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def _repository(source: Source) -> tuple[str, tuple[str, ...]]:
     return repo, ("config.json", filename) if filename else ("config.json", *_WEIGHTS)
 
 
-def _needed(present: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+def _needed(present: Sequence[str], patterns: Sequence[str], where: str) -> list[str]:
     """Choose the files to take; one file with all weights is preferred to shards.
 
     Raises
@@ -262,7 +262,7 @@ def _needed(present: Sequence[str], wanted: Sequence[str], where: str) -> list[s
         If none of them is a safetensors file.
     """
     names = [
-        name for name in present if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
+        name for name in present if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]
     tensors = [name for name in names if name.endswith(".safetensors")]
     if not tensors:
@@ -275,8 +275,8 @@ def _needed(present: Sequence[str], wanted: Sequence[str], where: str) -> list[s
             "with one: its commit is a revision), or convert the weights and use `path:`",
         )
     if "model.safetensors" in tensors:
-        kept = ("model.safetensors", *_SETTINGS, *_TOKENIZER)
-        return [name for name in names if name in kept]
+        loaded_names = ("model.safetensors", *_SETTINGS, *_TOKENIZER)
+        return [name for name in names if name in loaded_names]
     return names
 
 
@@ -291,10 +291,10 @@ def _snapshot(repo: str, revision: str | None, source: str, manifest: Path | Non
 
 
 def _cached(source: Source, where: str, texts: bool = False) -> Weights:
-    repo, wanted = _repository(source)
-    wanted = (*wanted, *_TOKENIZER) if texts else wanted
+    repo, patterns = _repository(source)
+    patterns = (*patterns, *_TOKENIZER) if texts else patterns
     folder = _snapshot(repo, source.revision, where, None)
-    names = _needed([entry.name for entry in sorted(folder.iterdir())], wanted, where)
+    names = _needed([entry.name for entry in sorted(folder.iterdir())], patterns, where)
     if _SHARDS in names:
         index = read_json(folder / _SHARDS, "delete it and download the weights again")
         shards = set(index["weight_map"].values())

@@ -85,9 +85,11 @@ def write(
     ModelError
         If the weights are not those of the training's manifest.
     """
-    made = json.loads(training.read_text())
+    training_record = json.loads(training.read_text())
     remedy = f"delete {training} and run `make zoo`"
-    content = checked(training.parent / made["weights"], made["sha256"], remedy)
+    content = checked(
+        training.parent / training_record["weights"], training_record["sha256"], remedy
+    )
     stored = save({name: value.half() for name, value in load_tensors(content).items()})
     write_atomic(folder / f"{name}.safetensors", stored)
     manifest = folder / f"{name}.json"
@@ -95,7 +97,7 @@ def write(
         manifest,
         {
             **described, "weights": f"{name}.safetensors", "sha256": sha256(stored),
-            "code": made["code"], "lock": lock, "cpu_seconds": cpu_seconds,
+            "code": training_record["code"], "lock": lock, "cpu_seconds": cpu_seconds,
         },
     )  # fmt: skip
     return manifest
@@ -108,13 +110,13 @@ def described(training: Path) -> dict[str, Any]:
     `threads`, `device`); `val_loss_bits` and `history`. Its file keeps heads, decoder and teacher
     beside the transformer, for `models.pretraining_loss`.
     """
-    made = json.loads(training.read_text())
-    spec = json.loads(made["spec"])
+    training_record = json.loads(training.read_text())
+    spec = json.loads(training_record["spec"])
     history = json.loads(training.with_suffix(".history.json").read_text())
     losses = [entry["loss_bits"] for entry in history if entry["split"] == "val"]
     return {
         "objective": spec["model"]["source"].partition(":")[2],
-        "seed": spec["model"]["seed"], "input_px": made["input_px"],
+        "seed": spec["model"]["seed"], "input_px": training_record["input_px"],
         "recipe": {key: spec[key] for key in ("model", "dataset", "threads", "device")},
         "val_loss_bits": losses[-1] if losses else None, "history": history,
     }  # fmt: skip

@@ -60,10 +60,10 @@ def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[
         If an object code is not in the space.
     """
     space = build_space(dataset.space)
-    found = log_odds(space, objects)
+    odds = log_odds(space, objects)
     counts = count_anchors(space, objects)
     bits = {"counts": counts.pop("counts")} if counts else {}
-    return {**bits, **clipped({**found, **counts})}
+    return {**bits, **clipped({**odds, **counts})}
 
 
 def clipped(odds: Mapping[str, LogOdds]) -> dict[str, npt.NDArray[np.float32]]:
@@ -83,11 +83,11 @@ def log_odds(space: CodeSpace, objects: Bits) -> dict[str, LogOdds]:
     features = feature_code(objects, space.sizes)
     ways = _ways(space, objects, features)
     blocks = [slice(start, start + _BLOCK) for start in range(0, max(len(objects), 1), _BLOCK)]
-    given = [_object_given_feature(space, objects[b], features[b], ways[b]) for b in blocks]
+    conditional = [_object_given_feature(space, objects[b], features[b], ways[b]) for b in blocks]
     return {
         "object": np.concatenate([_object(space, objects[b]) for b in blocks]),
         "feature": _feature(space, features),
-        "object_given_feature": np.concatenate(given),
+        "object_given_feature": np.concatenate(conditional),
     }
 
 
@@ -159,10 +159,10 @@ def _feature(space: CodeSpace, features: Bits) -> LogOdds:
         bits = features[:, columns]
         ones = ones_before(bits)
         done = tuple(counts[:, :group].T)
-        left = weights
+        partial_sums = weights
         for value in reversed(range(size)):
-            table = log_ratio(left[..., 1:], left[..., :-1])
+            table = log_ratio(partial_sums[..., 1:], partial_sums[..., :-1])
             odds[:, columns.start + value] = table[(*done, ones[:, value])]
-            left = left[..., :-1] + left[..., 1:]
+            partial_sums = partial_sums[..., :-1] + partial_sums[..., 1:]
         weights = weights @ np.array([comb(size, count) for count in range(size + 1)], dtype=object)
     return odds

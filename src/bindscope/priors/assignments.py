@@ -172,10 +172,10 @@ def assignment_rows(
     rows: list[dict[str, Any]] = []
     for split, scenes in splits.items():
         try:
-            found = assignment_entropies(scenes, log_weights)
+            entropies = assignment_entropies(scenes, log_weights)
         except BindscopeError as error:
             raise BindscopeError(f"{split}, {error.where}", error.problem, error.remedy) from None
-        means = {name: float(values.mean()) for name, values in vars(found).items()}
+        means = {name: float(values.mean()) for name, values in vars(entropies).items()}
         rows.append({"split": split, "n_scenes": len(scenes), **means})
     return rows
 
@@ -184,15 +184,15 @@ def _by_margins(
     scenes: Sequence[Scene], shape: tuple[int, ...]
 ) -> Mapping[Margins, Mapping[Margins, list[tuple[int, _Problem]]]]:
     """Sort scenes into those that can be computed together: column sizes -> row sizes -> scenes."""
-    found: dict[Margins, dict[Margins, list[tuple[int, _Problem]]]]
-    found = defaultdict(lambda: defaultdict(list))
+    grouped: dict[Margins, dict[Margins, list[tuple[int, _Problem]]]]
+    grouped = defaultdict(lambda: defaultdict(list))
     for number, scene in enumerate(scenes):
         _check_scene(scene, shape, number)
         if not len(scene):
             continue  # one outcome: 0 bits
         problem = _problem(scene, number)
-        found[problem.column_sizes][problem.row_sizes].append((number, problem))
-    return found
+        grouped[problem.column_sizes][problem.row_sizes].append((number, problem))
+    return grouped
 
 
 def _check_scene(scene: Scene, shape: tuple[int, ...], number: int) -> None:

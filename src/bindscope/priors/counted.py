@@ -66,9 +66,11 @@ class Exchangeable(CodeSpace):
 
     def __init__(self, config: CountedSpace, numbers: Sequence[int]) -> None:
         super().__init__(config.groups, 1, config.max_objects)
-        seen = Counter(numbers)
+        occurrences = Counter(numbers)
         allowed = range(1, self.max_objects + 1)
-        self.shares = [(seen[m] + 0.5) / (len(numbers) + 0.5 * len(allowed)) for m in allowed]
+        self.shares = [
+            (occurrences[m] + 0.5) / (len(numbers) + 0.5 * len(allowed)) for m in allowed
+        ]
         codes = [comb(self.n_cells, m) for m in allowed]
         each = [Fraction(share) / n for share, n in zip(self.shares, codes, strict=True)]
         # Integers, as all counts are.
@@ -218,13 +220,13 @@ def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[d
         loss = losses[split]
         features = feature_code(objects, prior.space.sizes)
         difference = max(loss["object"] - loss["feature"], 0.0)
-        given = loss["object_given_feature"] if chained else difference
+        conditional = loss["object_given_feature"] if chained else difference
         rows.append(
             {
                 "split": split,
-                "h_object_bits": loss["feature"] + given,
+                "h_object_bits": loss["feature"] + conditional,
                 "h_feature_bits": loss["feature"],
-                "h_object_given_feature_bits": given,
+                "h_object_given_feature_bits": conditional,
                 "h_counts_given_feature_bits": None,
                 "h_object_given_counts_bits": None,
                 "counts_reason": "the distribution of the scenes is not known",
@@ -259,9 +261,9 @@ class _Tables:
     def odds(self, contexts: Contexts, strength: float) -> Floats:
         """Log-odds of every bit."""
         free = np.isfinite(contexts.base)
-        own, common, *finer = self._keys(contexts, free)
+        exact, common, *finer = self._keys(contexts, free)
         lifted = contexts.base[free]
-        for key, counts in ((own, self._counts[0]), (common, self._counts[1])):
+        for key, counts in ((exact, self._counts[0]), (common, self._counts[1])):
             lifted += _lift(counts, strength)[key]
         estimate = _sigmoid(np.clip(lifted, -_LARGEST_NATS, _LARGEST_NATS))
         for key, (total, ones, _) in zip(finer, self._counts[2:], strict=True):
@@ -319,8 +321,8 @@ def _of_feature(features: Bits, base: Floats, sizes: Sequence[int], cap: int) ->
         earlier[:, columns] = features[:, : columns.start].sum(1, dtype=np.int64)[:, None]
         group_of[columns] = min(group, _PARTS - 1)
     within, earlier = np.minimum(within, cap - 1), np.minimum(earlier, cap - 1)
-    own = (within, within + cap * earlier)
-    return Contexts(features, base, within * _PARTS + group_of, own)
+    exact = (within, within + cap * earlier)
+    return Contexts(features, base, within * _PARTS + group_of, exact)
 
 
 def _of_object_given_feature(
@@ -331,7 +333,7 @@ def _of_object_given_feature(
     No contexts of a cell by itself: what it is worth depends on F, and the base knows that.
     """
     inside = cells_within(features, sizes)
-    left = inside.sum(1, keepdims=True) - ones_before(inside)
-    quarter_octaves = (4 * np.log2(np.maximum(left, 1))).astype(np.int64)
+    open_cells = inside.sum(1, keepdims=True) - ones_before(inside)
+    quarter_octaves = (4 * np.log2(np.maximum(open_cells, 1))).astype(np.int64)
     so_far = np.minimum(ones_before(objects), cap - 1)
     return Contexts(objects, base, so_far * _PARTS + np.minimum(quarter_octaves, _PARTS - 1), ())

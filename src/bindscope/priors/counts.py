@@ -55,11 +55,11 @@ def not_counted(space: CodeSpace) -> str | None:
         return f"counts are told apart for two feature groups, and there are {len(space.sizes)}"
     if max(outcome_weights(space)) > 1:
         return "objects may repeat, so that an object code does not say how many there are"
-    found = 0
+    n_margins = 0
     for rows, columns in space.covers():
         for m in range(space.min_objects, space.max_objects + 1):
-            found += n_partitions(m, rows, columns) * n_partitions(m, columns, rows)
-            if found > MAX_MARGINS:
+            n_margins += n_partitions(m, rows, columns) * n_partitions(m, columns, rows)
+            if n_margins > MAX_MARGINS:
                 return f"there are more than {MAX_MARGINS:,} margins, too many to count over"
     return None
 
@@ -91,9 +91,9 @@ def count_levels(space: CodeSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
     allowed = _allowed(space)
     levels: list[set[int]] = [set(), set()]
     for rows, columns in space.covers():
-        for found, used, across in ((levels[0], rows, columns), (levels[1], columns, rows)):
+        for level_values, used, across in ((levels[0], rows, columns), (levels[1], columns, rows)):
             possible = [n for n, ways in enumerate(_row_ways(used, across, (), allowed)) if ways]
-            found.update(range(min(possible) + 1, max(possible) + 1))
+            level_values.update(range(min(possible) + 1, max(possible) + 1))
     return tuple(sorted(levels[0])), tuple(sorted(levels[1]))
 
 
@@ -123,9 +123,14 @@ def count_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
         return _row_ways(used, across, as_sums(state[2:]), allowed)
 
     def of_column(state: Ints) -> list[int]:
-        given, before = as_sums(state[1 : 1 + rows.shape[1]]), as_sums(state[1 + rows.shape[1] :])
+        across_sums, before = (
+            as_sums(state[1 : 1 + rows.shape[1]]),
+            as_sums(state[1 + rows.shape[1] :]),
+        )
         further = int(state[0]) - len(before) - 1
-        ways = [matrices(given, _with(before, n), further) for n in range(1, rows.shape[1] + 1)]
+        ways = [
+            matrices(across_sums, _with(before, n), further) for n in range(1, rows.shape[1] + 1)
+        ]
         return [0, *ways]
 
     sorted_rows = descending(rows)
@@ -145,18 +150,18 @@ def cell_log_odds(space: CodeSpace, objects: Bits) -> LogOdds:
     rest = [descending(rows[:, i + 1 :]) for i in range(rows.shape[1])]
     before = _distinct(np.hstack([descending(rows), descending(columns)]), _count(rows.shape[1]))
     before = before.astype(dtype)
-    left_in_row, left = rows.copy(), columns.copy()
+    row_rest, column_rest = rows.copy(), columns.copy()
     for cell, (i, j) in enumerate(np.ndindex(*_two(space))):
         bit = objects[:, cell]
-        open_ = np.flatnonzero((left_in_row[:, i] > 0) & (left[:, j] > 0))
-        left_in_row[:, i] -= bit
-        left[:, j] -= bit
+        open_ = np.flatnonzero((row_rest[:, i] > 0) & (column_rest[:, j] > 0))
+        row_rest[:, i] -= bit
+        column_rest[:, j] -= bit
         state = np.hstack(
             [
-                left_in_row[open_, i, None],
+                row_rest[open_, i, None],
                 rest[i][open_],
-                descending(left[open_, : j + 1]),
-                descending(left[open_, j + 1 :]),
+                descending(column_rest[open_, : j + 1]),
+                descending(column_rest[open_, j + 1 :]),
             ]
         )
         after = _distinct(state, _completions(rows.shape[1] - i - 1, j + 1)).astype(dtype)
@@ -240,7 +245,7 @@ def _further_rows(cells: int, rows: int, allowed: tuple[int, ...]) -> list[int]:
 
 
 def _thermometer(
-    sums: Ints, levels: tuple[int, ...], given: Ints, ways: Callable[[Ints], list[int]]
+    sums: Ints, levels: tuple[int, ...], across_sums: Ints, ways: Callable[[Ints], list[int]]
 ) -> Iterator[LogOdds]:
     """Yield the log-odds (N, levels) of the bits of each value in turn.
 
@@ -250,16 +255,16 @@ def _thermometer(
         int (N, values).
     levels
         The j of the bits [sum >= j].
-    given
+    across_sums
         int (N, ...): what is known before.
     ways
-        From a row of `given` and the sums of the used values before, sorted: outcomes by the next
-        sum, from 0.
+        From a row of `across_sums` and the sums of the used values before, sorted: outcomes by the
+        next sum, from 0.
     """
     for value in range(sums.shape[1] if levels else 0):
         odds = np.full((len(sums), len(levels)), -np.inf)
         used = np.flatnonzero(sums[:, value])
-        states = np.hstack([given[used], descending(sums[used, :value])])
+        states = np.hstack([across_sums[used], descending(sums[used, :value])])
         rows, place = distinct_rows(states)
         table = np.array([_level_odds(ways(row), levels) for row in rows], np.float64)
         # The bit after the first that is 0 is certain: it is 0 too.
@@ -270,11 +275,11 @@ def _thermometer(
 
 def _level_odds(ways: list[int], levels: tuple[int, ...]) -> list[float]:
     """Log-odds of [n >= j] given that n is at least the level before, for each level j."""
-    found = []
+    odds = []
     for previous, level in zip((0, *levels), levels, strict=False):
         pair = np.array([[sum(ways[level:])], [sum(ways[previous:level])]], dtype=object)
-        found.append(float(log_ratio(*pair)[0]))
-    return found
+        odds.append(float(log_ratio(*pair)[0]))
+    return odds
 
 
 def _distinct(states: Ints, count: Callable[[Ints], int]) -> Ways:
@@ -307,6 +312,6 @@ def _completions(n_rest: int, n_passed: int) -> Callable[[Ints], int]:
 
 def _finish(ones: int, rest: Sums, passed: Sums, open_: Sums) -> int:
     return sum(
-        ways * matrices(rest, tuple(sorted((*left, *passed), reverse=True)))
-        for left, ways in lowered(open_, ones)
+        ways * matrices(rest, tuple(sorted((*remaining, *passed), reverse=True)))
+        for remaining, ways in lowered(open_, ones)
     )

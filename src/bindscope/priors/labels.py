@@ -55,11 +55,11 @@ def build_labels(
         for role, path in zip(("codes", "anchors"), paths, strict=True):
             manifest = read_manifest(path)
             both[role] = {**entry(manifest, folder), "code": manifest.code}
-        found = {role: listed["n_scenes"] for role, listed in both.items()}
-        if found["codes"] != found["anchors"]:
+        n_scenes = {role: listed["n_scenes"] for role, listed in both.items()}
+        if n_scenes["codes"] != n_scenes["anchors"]:
             raise StoreError(
                 str(paths[1]),
-                f"it holds {found['anchors']} scenes, and {paths[0]} {found['codes']}",
+                f"it holds {n_scenes['anchors']} scenes, and {paths[0]} {n_scenes['codes']}",
                 remedy(paths[1]),
             )
         splits[split] = both

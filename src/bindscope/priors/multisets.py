@@ -130,17 +130,17 @@ class Lattice:
         if known is not None:
             yield from known
             return
-        found: list[Edges] | None = []
+        blocks: list[Edges] | None = []
         for block in self._blocks(level, size):
             yield block
-            if found is not None:
-                found.append(block)
+            if blocks is not None:
+                blocks.append(block)
                 self._n_known += len(block.source)
                 if self._n_known > _REMEMBERED:
-                    self._n_known -= sum(len(edges.source) for edges in found)
-                    found = None
-        if found is not None:
-            self._known[level, size] = found
+                    self._n_known -= sum(len(edges.source) for edges in blocks)
+                    blocks = None
+        if blocks is not None:
+            self._known[level, size] = blocks
 
     def _blocks(self, level: int, size: int) -> Iterator[Edges]:
         targets, rows = self.digits[level + size], self.digits[size]

@@ -97,12 +97,12 @@ def entropy_given_code(
         for sizes in np.unique(groups.sizes[shared], axis=0):
             here = shared & (groups.sizes == sizes).all(axis=1)
             rest = [
-                _row(lattice, rows[i] - taken, log_weights[:, i], columns, True)
-                for i, taken in zip(chosen, sizes.tolist(), strict=True)
+                _row(lattice, rows[i] - used, log_weights[:, i], columns, True)
+                for i, used in zip(chosen, sizes.tolist(), strict=True)
             ]
-            left = np.tile(column_sizes, (int(here.sum()), 1))
-            left[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, taken_by_others)[:, lattice.index(left)]
+            remaining = np.tile(column_sizes, (int(here.sum()), 1))
+            remaining[:, columns] -= groups.used[here]
+            totals = lattice.totals(rest, known, taken_by_others)[:, lattice.index(remaining)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result
@@ -142,16 +142,16 @@ def _fitting(used: Ints, contents: Ints, capacity: Ints, limit: int) -> tuple[In
     """Return the pairs of a group and a content of the next row that the columns have room for."""
     if len(used) * len(contents) > _COMPARED * limit:
         raise TooManyTablesError(len(used) * len(contents) // _COMPARED)
-    found, n = [], 0
+    fits, n = [], 0
     step = max(1, _BLOCK // max(1, len(contents)))
     for first in range(0, len(used), step):
         room = capacity - used[first : first + step]
         before, row = np.nonzero((contents[None] <= room[:, None]).all(axis=2))
-        found.append((before + first, row))
+        fits.append((before + first, row))
         n += len(row)
         if n > limit:
             raise TooManyTablesError(n)
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+    return np.concatenate([f[0] for f in fits]), np.concatenate([f[1] for f in fits])
 
 
 def _with_row(

@@ -33,11 +33,11 @@ def read_rates(path: str) -> pd.DataFrame:
 
 def weakest_impostor(rates: pd.DataFrame, study: str, claim: str) -> str:
     """Name the impostor of which a claim is made most often, and how often."""
-    own = rates[(rates["study"] == study) & (rates["claim"] == claim)]
-    own = own[own["kind"] == "impostor"]
-    if not len(own):
+    impostors = rates[(rates["study"] == study) & (rates["claim"] == claim)]
+    impostors = impostors[impostors["kind"] == "impostor"]
+    if not len(impostors):
         return ""
-    row = max(own.to_dict("records"), key=lambda row: row["holds"] / row["n"])
+    row = max(impostors.to_dict("records"), key=lambda row: row["holds"] / row["n"])
     return f"{row['case']}: {row['holds']} of {row['n']} seeds"
 
 
@@ -52,11 +52,11 @@ def claims_findings(judgments: Sequence[Judgment], lead: str) -> tuple[Finding, 
         The paragraph before the list.
     """
     points = []
-    for sentence in dict.fromkeys(one.claim.sentence for one in judgments):
-        about = [one for one in judgments if one.claim.sentence == sentence]
+    for sentence in dict.fromkeys(judgment.claim.sentence for judgment in judgments):
+        about = [judgment for judgment in judgments if judgment.claim.sentence == sentence]
         texts = []
         for verdict in VERDICTS:
-            here = [_in_short(one) for one in about if one.verdict == verdict]
+            here = [_in_short(judgment) for judgment in about if judgment.verdict == verdict]
             if here:
                 more = len(here) - MOST_PLACES
                 listed = ", ".join(here[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
@@ -91,27 +91,27 @@ def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: st
 def _table(judgments: Sequence[Judgment], rates: pd.DataFrame, study: str) -> PageTable:
     rows = [
         {
-            "claim": one.claim.sentence,
-            "where": one.effect.where,
-            "verdict": one.verdict,
-            "effect": one.effect.value,
-            "effect_low": one.effect.low,
-            "effect_high": one.effect.high,
-            "unit": one.claim.unit,
-            "resampled": f"{one.effect.n} {one.effect.resampled}",
-            "p_value": one.p_value,
-            "impostor": weakest_impostor(rates, study, one.claim.name),
-            "reason": one.reason,
+            "claim": judgment.claim.sentence,
+            "where": judgment.effect.where,
+            "verdict": judgment.verdict,
+            "effect": judgment.effect.value,
+            "effect_low": judgment.effect.low,
+            "effect_high": judgment.effect.high,
+            "unit": judgment.claim.unit,
+            "resampled": f"{judgment.effect.n} {judgment.effect.resampled}",
+            "p_value": judgment.p_value,
+            "impostor": weakest_impostor(rates, study, judgment.claim.name),
+            "reason": judgment.reason,
         }
-        for one in judgments
+        for judgment in judgments
     ]
     return page_table("Claims", _COLUMNS, pd.DataFrame(rows))
 
 
-def _in_short(one: Judgment) -> str:
-    effect = one.effect
-    if one.verdict == "not testable":
-        return f"{effect.where} ({one.reason})"
-    form = "z.1f" if one.claim.unit == "points" else "z.2f"
+def _in_short(judgment: Judgment) -> str:
+    effect = judgment.effect
+    if judgment.verdict == "not testable":
+        return f"{effect.where} ({judgment.reason})"
+    form = "z.1f" if judgment.claim.unit == "points" else "z.2f"
     value, low, high = (number(v, form) for v in (effect.value, effect.low, effect.high))
-    return f"{effect.where}: {value} {one.claim.unit} ({low} to {high})"
+    return f"{effect.where}: {value} {judgment.claim.unit} ({low} to {high})"

@@ -73,10 +73,10 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
         If a table is missing or does not fit its schema.
     """
     schemas = declared()
-    names = {given.names["table"]: given.path for given in inputs.of("tables")}
+    names = {product.names["table"]: product.path for product in inputs.of("tables")}
     tables = {name: read_table(path, schemas[name]) for name, path in names.items()}
     # In the order of the graph; a spec does not keep the order of its keys.
-    drawn = {given.names["figure"]: given for given in inputs.of("figures")}
+    drawn = {product.names["figure"]: product for product in inputs.of("figures")}
     about = Inputs(content=inputs.content["config"], resources=inputs.resources)
     return [
         Part(
@@ -84,9 +84,9 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
             chapter["title"],
             resolve(chapter["findings"])(tables, about),
             tuple(
-                _drawing(given, chapter["figures"][name], inputs.resources)
-                for name, given in drawn.items()
-                if name in chapter["figures"] and not _is_empty(given)
+                _drawing(product, chapter["figures"][name], inputs.resources)
+                for name, product in drawn.items()
+                if name in chapter["figures"] and not _is_empty(product)
             ),
         )
         for chapter in chapters

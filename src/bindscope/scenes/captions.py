@@ -97,9 +97,9 @@ def queries(groups: Sequence[Group], templates: Sequence[CaptionTemplate]) -> It
         number = 0
         for at, (_, values) in enumerate(groups):
             for value in values:
-                said = tuple(value if i == at else None for i in range(len(groups)))
+                named_values = tuple(value if i == at else None for i in range(len(groups)))
                 text = template.concept.format(value=value)
-                yield Caption(template.name, CONCEPT, number, text, (said,))
+                yield Caption(template.name, CONCEPT, number, text, (named_values,))
                 number += 1
 
 

@@ -145,16 +145,16 @@ def patch_pieces(masks: Ints, instances: NDArray[np.int16], grid: Grid) -> NDArr
     int16 (n, P)
         From 1 on, in the order of the pieces' first pixels; 0 of patches without an object.
     """
-    found = (instances > 0).astype(np.int16)
+    pieces = (instances > 0).astype(np.int16)
     for i, mask in enumerate(masks):
         numbers = _pieces(mask)
-        if numbers.max(initial=0) < 2 or not found[i].any():
+        if numbers.max(initial=0) < 2 or not pieces[i].any():
             continue
-        shown = np.repeat(np.repeat(instances[i].reshape(grid), mask.shape[0] // grid[0], 0),
+        enlarged = np.repeat(np.repeat(instances[i].reshape(grid), mask.shape[0] // grid[0], 0),
                           mask.shape[1] // grid[1], 1)  # fmt: skip
-        counts = count_pixels(np.where(mask == shown, numbers, 0)[None], grid)[0, :, 1:]
-        found[i] = np.where(instances[i] > 0, counts.argmax(1) + 1, 0)
-    return found
+        counts = count_pixels(np.where(mask == enlarged, numbers, 0)[None], grid)[0, :, 1:]
+        pieces[i] = np.where(instances[i] > 0, counts.argmax(1) + 1, 0)
+    return pieces
 
 
 def _pieces(mask: Ints) -> NDArray[np.int64]:
@@ -196,12 +196,12 @@ def _check_ids(
     counts: NDArray[np.int64], classes: NDArray[np.int16], where: str, first: int
 ) -> None:
     """Refuse ids without a class; `first` is the number of the first image."""
-    found: NDArray[np.bool_] = np.asarray(counts.any(axis=1))
-    found[:, 0] = False  # unlabelled
-    known = np.zeros(found.shape, bool)
-    width = min(found.shape[1], classes.shape[1])
+    present: NDArray[np.bool_] = np.asarray(counts.any(axis=1))
+    present[:, 0] = False  # unlabelled
+    known = np.zeros(present.shape, bool)
+    width = min(present.shape[1], classes.shape[1])
     known[:, :width] = classes[:, :width] > 0
-    missing = np.argwhere(found & ~known)
+    missing = np.argwhere(present & ~known)
     if len(missing):
         image, number = missing[0].tolist()
         raise InputError(

@@ -210,7 +210,7 @@ def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> In
     places = np.full((len(counts), canvas.capacity, 2), FAR, np.int16)
     pending = np.flatnonzero(counts)
     for attempt in range(ATTEMPTS):
-        taken = np.full((2, canvas.capacity, len(pending)), FAR, np.int16)
+        accepted = np.full((2, canvas.capacity, len(pending)), FAR, np.int16)
         filled = np.zeros(len(pending), np.intp)
         for block in range(BLOCKS):
             if not len(pending):
@@ -219,10 +219,10 @@ def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> In
             candidates = canvas.margin + words.numbers(
                 (PLACES, attempt, block), first, (last - first + 1, n_candidates), free
             )
-            _scan(taken, filled, counts[pending], candidates[pending - first], canvas)
+            _scan(accepted, filled, counts[pending], candidates[pending - first], canvas)
             done = filled == counts[pending]
-            places[pending[done]] = taken[:, :, done].transpose(2, 1, 0)
-            pending, taken, filled = pending[~done], taken[:, :, ~done], filled[~done]
+            places[pending[done]] = accepted[:, :, done].transpose(2, 1, 0)
+            pending, accepted, filled = pending[~done], accepted[:, :, ~done], filled[~done]
     if len(pending):
         scene = int(pending[0])
         raise ConfigError(
@@ -235,12 +235,12 @@ def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> In
     return places
 
 
-def _scan(taken: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: Canvas) -> None:
+def _scan(accepted: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: Canvas) -> None:
     """Accept every candidate that keeps its distance from the places taken so far.
 
     Parameters
     ----------
-    taken
+    accepted
         int16 (2, capacity, n): x and y of the places taken; changed in place.
     filled
         intp (n,): how many they are; changed in place.
@@ -255,11 +255,11 @@ def _scan(taken: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: C
     columns = np.ascontiguousarray(candidates.transpose(1, 2, 0))
     for x, y in columns:
         most = int(filled.max())
-        near = np.abs(taken[0, :most] - x) < reach
-        near &= np.abs(taken[1, :most] - y) < reach
+        near = np.abs(accepted[0, :most] - x) < reach
+        near &= np.abs(accepted[1, :most] - y) < reach
         rows = np.flatnonzero(~near.any(axis=0) & (filled < counts))
-        taken[0, filled[rows], rows] = x[rows]
-        taken[1, filled[rows], rows] = y[rows]
+        accepted[0, filled[rows], rows] = x[rows]
+        accepted[1, filled[rows], rows] = y[rows]
         filled[rows] += 1
         if (filled == counts).all():
             return

@@ -38,7 +38,9 @@ def sprite(shape: str, material: Material = "rubber", scale: float = 1.0) -> Por
 
 
 def tinted(
-    colors: NDArray[np.float64], own: NDArray[np.floating], all_three: NDArray[np.floating]
+    colors: NDArray[np.float64],
+    channel_jitter: NDArray[np.floating],
+    all_three: NDArray[np.floating],
 ) -> NDArray[np.float64]:
     """Return linear colors that vary by `JITTER`.
 
@@ -49,7 +51,7 @@ def tinted(
     own, all_three
         From -1 to 1: of each color (..., 3), and of brightness (..., 1).
     """
-    varied = colors * (1 + JITTER * own) * (1 + JITTER * all_three)
+    varied = colors * (1 + JITTER * channel_jitter) * (1 + JITTER * all_three)
     return from_srgb(np.minimum(varied, 255.0))
 
 

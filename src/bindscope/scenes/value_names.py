@@ -34,8 +34,11 @@ def value_names(dataset: SceneDistribution) -> list[dict[str, Any]]:
 def words(dataset: SceneDistribution) -> list[dict[str, Any]]:
     """Name groups and values as captions do: as `value_names`, or as the captions section says."""
     named = value_names(dataset)
-    given = dataset.captions.words if dataset.captions else {}
-    return [{**group, "values": list(given.get(group["name"], group["values"]))} for group in named]
+    caption_words = dataset.captions.words if dataset.captions else {}
+    return [
+        {**group, "values": list(caption_words.get(group["name"], group["values"]))}
+        for group in named
+    ]
 
 
 def _values(dataset: SceneDistribution, i: int, group: Group) -> list[str]:

@@ -90,9 +90,9 @@ class Ade20kReader(PartsReader[Ade20kSource]):
             If a file is missing, damaged or not the release's.
         """
         self.skipped.clear()
-        wanted = [entry for entry in self._index.images if entry.part in self.source.parts]
-        progress, before = Progress(len(wanted), "masks"), Counter[str]()
-        for entry in wanted:
+        entries = [entry for entry in self._index.images if entry.part in self.source.parts]
+        progress, before = Progress(len(entries), "masks"), Counter[str]()
+        for entry in entries:
             position = before[entry.part]
             before[entry.part] += 1
             progress.advance()
@@ -187,13 +187,13 @@ def read_benchmark(files: SourceFiles, name: str) -> dict[str, bool]:
     with files.text(name) as file:
         rows = list(csv.DictReader(file))
     try:
-        found = {row["Name"]: row["Stuff"] == "1" for row in rows}
+        is_stuff = {row["Name"]: row["Stuff"] == "1" for row in rows}
         numbers = [row["Idx"] for row in rows]
     except (KeyError, TypeError) as error:
         raise InputError(path, f"has no column {error}", _BENCHMARK) from None
-    if numbers != [str(i + 1) for i in range(150)] or len(found) < 150:
-        raise InputError(path, f"has not 150 classes in order, but {len(found)}", _BENCHMARK)
-    return found
+    if numbers != [str(i + 1) for i in range(150)] or len(is_stuff) < 150:
+        raise InputError(path, f"has not 150 classes in order, but {len(is_stuff)}", _BENCHMARK)
+    return is_stuff
 
 
 _BENCHMARK = (
@@ -221,10 +221,10 @@ def classes_of(
     stuff = (False, *(benchmark.get(name, False) for name in listed))
     if source.classes == "all":
         return Classes(tuple(names), (-1, *range(len(names))), stuff)
-    kept = source.other == "keep"
-    other = len(place) if kept else -1
-    found = (*place, OTHER) if kept else tuple(place)
-    return Classes(found, (-1, *(place.get(name, other) for name in listed)), stuff)
+    keeps_others = source.other == "keep"
+    other_class = len(place) if keeps_others else -1
+    class_names = (*place, OTHER) if keeps_others else tuple(place)
+    return Classes(class_names, (-1, *(place.get(name, other_class) for name in listed)), stuff)
 
 
 def benchmark_name(name: str) -> str:

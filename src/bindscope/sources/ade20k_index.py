@@ -103,8 +103,10 @@ def read_index(files: SourceFiles, name: str) -> Index:
         raise InputError(path, f"is no index of ADE20K (no {error})", _OWN) from None
     if len(folders) != len(images):
         raise InputError(path, f"has {len(folders)} folders for {len(images)} images", _OWN)
-    found = (_image(folder, file, path) for folder, file in zip(folders, images, strict=True))
-    return Index(tuple(found), tuple(names))
+    images_of_index = (
+        _image(folder, file, path) for folder, file in zip(folders, images, strict=True)
+    )
+    return Index(tuple(images_of_index), tuple(names))
 
 
 def _texts(values: Any) -> list[str]:

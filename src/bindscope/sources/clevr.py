@@ -45,13 +45,13 @@ class ClevrReader:
         InputError
             If a scene file is missing, cut off or not CLEVR's, or has no scene of that size.
         """
-        found = [scene for part in self.source.parts for scene in self._part(part)]
-        if not found:
+        scenes = [scene for part in self.source.parts for scene in self._part(part)]
+        if not scenes:
             raise InputError(
                 self.images, f"no scene has {self.source.n_objects} objects",
                 "CLEVR's have 3 to 10: change `source.n_objects`",
             )  # fmt: skip
-        return found
+        return scenes
 
     def _part(self, part: str) -> Iterator[Scene]:
         name = f"scenes/CLEVR_{part}_scenes.json"
@@ -63,7 +63,7 @@ class ClevrReader:
                 "give the folder or archive of CLEVR v1.0 with `scenes` and `images`",
             )  # fmt: skip
         with self._files.text(top + name) as file:
-            for where, scene in entries(file, path, key="scenes", other=_OWN, damaged=_AGAIN):
+            for where, scene in entries(file, path, key="scenes", remedy=_OWN, damaged=_AGAIN):
                 try:
                     objects = scene["objects"]
                     if len(objects) == self.source.n_objects:

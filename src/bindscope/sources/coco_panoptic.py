@@ -38,11 +38,11 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
 
     @cached_property
     def _categories(self) -> Mapping[int, _Category]:
-        found = {}
+        categories = {}
         for where, entry in self._entries(self.source.parts[0], "categories"):
             number, name, is_thing = _read(where, entry, "id", "name", "isthing")
-            found[int(number)] = _Category(str(name), not is_thing)
-        return found
+            categories[int(number)] = _Category(str(name), not is_thing)
+        return categories
 
     def scenes(self) -> Iterator[Scene]:
         """Read the annotations of all parts.
@@ -98,7 +98,7 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
         name = f"annotations/panoptic_{part}.json"
         with self._files.text(name) as file:
             path = self._files.path(name)
-            yield from entries(file, path, key=key, other=_OWN, damaged=_AGAIN)
+            yield from entries(file, path, key=key, remedy=_OWN, damaged=_AGAIN)
 
 
 def _read(where: str, entry: Any, *keys: str) -> tuple[Any, ...]:

@@ -100,10 +100,10 @@ def _alone(part: Path) -> Iterator[None]:
 
 def _check(path: Path, sha256: str) -> None:
     log.info("checksum of %s", path)
-    found = file_sha256(path)
-    if found != sha256:
+    digest = file_sha256(path)
+    if digest != sha256:
         raise InputError(
-            str(path), f"its SHA-256 is {found}, not {sha256}",
+            str(path), f"its SHA-256 is {digest}, not {sha256}",
             "if `source.sha256` is right, the file is damaged or another one: "
             f"delete {path} and run again",
         )  # fmt: skip

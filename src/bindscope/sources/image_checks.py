@@ -97,10 +97,10 @@ class ImageChecks:
 
     def _remembered(self) -> Mapping[str, _Result]:
         try:
-            found: dict[str, _Result] = json.loads(self.note.read_text())
+            results: dict[str, _Result] = json.loads(self.note.read_text())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return results if isinstance(results, dict) else {}
 
     def _state(self, scene: Scene) -> str:
         """Describe what a check depends on."""

@@ -15,7 +15,7 @@ _LONGEST_KEY = 1000  # characters of a key, and of white space around its colon
 
 
 def entries(
-    file: TextIO, path: str, *, key: str = "", other: str, damaged: str
+    file: TextIO, path: str, *, key: str = "", remedy: str, damaged: str
 ) -> Iterator[tuple[str, Any]]:
     """Read the entries of a list of objects or lists, one after the other.
 
@@ -27,7 +27,7 @@ def entries(
         What to call the file in a message.
     key
         Key of the list in the object; empty where the file is the list.
-    other, damaged
+    remedy, damaged
         Remedies: for a file that is something else, and for one that is not whole.
 
     Yields
@@ -41,7 +41,7 @@ def entries(
         If there is no such list, or it ends or breaks before its end.
     """
     decoder, number = JSONDecoder(), 0
-    text, at = _start(file, path, key, other)
+    text, at = _start(file, path, key, remedy)
     while True:
         at = _skip(text, at, "," if number else "")
         try:
@@ -57,23 +57,23 @@ def entries(
             continue
         except (ValueError, RecursionError) as problem:  # a number of thousands of digits; depth
             where = f"{path}, {key or 'element'} {number}"
-            raise InputError(where, f"is no such entry ({first_line(problem)})", other) from None
+            raise InputError(where, f"is no such entry ({first_line(problem)})", remedy) from None
         yield f"{path}, {key or 'element'} {number}", value
         at, number = end, number + 1
 
 
-def _start(file: TextIO, path: str, key: str, other: str) -> tuple[str, int]:
+def _start(file: TextIO, path: str, key: str, remedy: str) -> tuple[str, int]:
     """Return the first characters of a file, and where in them the first entry is looked for."""
     text = file.read(_CHUNK).lstrip("\ufeff")
     opening = re.compile(rf'"{key}"\s*:\s*\[' if key else r"\s*\[")
-    while not (found := opening.search(text) if key else opening.match(text)):
+    while not (match := opening.search(text) if key else opening.match(text)):
         more = (key or (not text.strip() and len(text) < _LONGEST)) and file.read(_CHUNK)
         if not more:
             problem = f"has no list {key!r}" if key else "does not begin with a JSON array"
-            raise InputError(path, problem, other)
+            raise InputError(path, problem, remedy)
         # What is before the key is not kept, but the key itself may have begun.
         text = (text[-_LONGEST_KEY:] if key else text) + more
-    return text, found.end()
+    return text, match.end()
 
 
 def _skip(text: str, at: int, separator: str) -> int:

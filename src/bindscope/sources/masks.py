@@ -232,10 +232,10 @@ def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArra
         If an object has no pixel.
     """
     known = np.array(segments.ids, np.int32)
-    found = _ranks(numbers, known)
-    seen = np.bincount(found.ravel(), minlength=len(known) + 1)[1:]
-    if not seen.all():
-        lacking = ", ".join(map(str, known[seen == 0].tolist()))
+    ranks = _ranks(numbers, known)
+    n_pixels = np.bincount(ranks.ravel(), minlength=len(known) + 1)[1:]
+    if not n_pixels.all():
+        lacking = ", ".join(map(str, known[n_pixels == 0].tolist()))
         has = np.unique(numbers)
         listed = ", ".join(map(str, has[:_LISTED].tolist())) + (", ..." * (len(has) > _LISTED))
         raise InputError(
@@ -244,7 +244,7 @@ def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArra
             f"pixels have {listed}",
             f"make mask and labels agree, or {LEAVE_OUT}",
         )
-    return found
+    return ranks
 
 
 def _ranks(numbers: Numbers, known: Numbers) -> npt.NDArray[np.uint16]:

@@ -109,21 +109,21 @@ def write_photos(
     InputError
         For an image or a mask that cannot be read or decoded, or a mask of another size.
     """
-    found = read_records(records, split, start, stop)
-    files = SourceFiles(found.images)
-    masked = [record.segments is not None for record in found.scenes]
+    stored = read_records(records, split, start, stop)
+    files = SourceFiles(stored.images)
+    masked = [record.segments is not None for record in stored.scenes]
     if any(masked) and not all(masked):
-        without = found.scenes[masked.index(False)]
+        without = stored.scenes[masked.index(False)]
         raise InputError(
             f"{without.image} ({without.where})", "has no mask, and other images of its shard do",
             "let the reader give a mask for every image, or for none",
         )  # fmt: skip
 
     def decoded(first: int, last: int) -> dict[str, npt.NDArray[np.integer]]:
-        return _arrays(files, found.scenes[first:last], render, max_objects, masked=any(masked))
+        return _arrays(files, stored.scenes[first:last], render, max_objects, masked=any(masked))
 
     writer.attributes.update(split=split, start=start)
-    write_blocks(writer, len(found.scenes), BLOCK, "images", decoded)
+    write_blocks(writer, len(stored.scenes), BLOCK, "images", decoded)
 
 
 def _arrays(

@@ -63,7 +63,7 @@ class PugSpareReader:
                 path, "is not there",
                 "give the folder or archive with PUG_SPARE.csv and a folder of images per world",
             )  # fmt: skip
-        found: list[Scene] = []
+        scenes: list[Scene] = []
         worlds: dict[str, None] = {}
         with self._files.text(TABLE) as file:
             reader = csv.DictReader(file)
@@ -74,13 +74,13 @@ class PugSpareReader:
             for row in reader:
                 worlds[row["world_name"]] = None
                 if row["world_name"] == self.source.world:
-                    found += self._scene(row, f"{path}, row {reader.line_num}")
-        if not found:
+                    scenes += self._scene(row, f"{path}, row {reader.line_num}")
+        if not scenes:
             raise InputError(
                 path, f"has no scene of the world {self.source.world!r}",
                 f"set `source.world` to one of {', '.join(worlds) or 'those that it names'}",
             )  # fmt: skip
-        return found
+        return scenes
 
     def _scene(self, row: Mapping[str, str], where: str) -> list[Scene]:
         """Return a row's scene, or nothing where it is left out."""

@@ -38,7 +38,7 @@ _NAMED = 12  # values that a message lists
 
 
 def read_source(
-    dataset: SceneDistribution, found: Sequence[str] = (), *, decode: bool = True
+    dataset: SceneDistribution, downloaded: Sequence[str] = (), *, decode: bool = True
 ) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]], tuple[Skipped, ...]]:
     """Read the scenes of a dataset's source, check all of them, and assign them to splits.
 
@@ -46,7 +46,7 @@ def read_source(
     ----------
     dataset
         With a `source`.
-    found
+    downloaded
         What was downloaded or drawn for a source without a `path`: a file or folder, or several
         files of one folder. Their common path takes the place of `path`.
     decode
@@ -66,7 +66,7 @@ def read_source(
     source = dataset.source
     assert source is not None
     column = dataset.split.column if isinstance(dataset.split, ColumnSplit) else None
-    at = {"path": os.path.commonpath(found)} if found else {}
+    at = {"path": os.path.commonpath(downloaded)} if downloaded else {}
     reader = build_reader(source.model_copy(update=at), column)
     scenes = list(reader.scenes())
     problems = Problems()

@@ -48,19 +48,19 @@ def assign(
         return _by_column(rule, scenes)
     assert isinstance(rule, HashedSplit | HashedImagesSplit)
     by_image = isinstance(rule, HashedImagesSplit)
-    found: dict[str, list[int]] = {split: [] for split in SPLITS}
+    rows_by_split: dict[str, list[int]] = {split: [] for split in SPLITS}
     for i in sorted(range(len(scenes)), key=lambda i: _digest(rule.salt, scenes[i].image)):
         bucket = _digest(rule.salt, scenes[i].image if by_image else features[i]) % rule.buckets
         split = "test" if bucket in rule.test else "val" if bucket in rule.val else "train"
-        found[split].append(i)
-    for split, mine in found.items():
+        rows_by_split[split].append(i)
+    for split, mine in rows_by_split.items():
         if not mine:
             key = "buckets" if split == "train" else split
             raise ConfigError(
                 f"{where}.{key}", f"none of the {len(scenes)} scenes falls into the {split} split",
                 f"give {split} more buckets, change `salt`, or use another rule",
             )  # fmt: skip
-    return found
+    return rows_by_split
 
 
 def _digest(salt: str, text: str) -> int:
@@ -82,11 +82,11 @@ def _by_index(rule: IndexSplit, n: int, where: str) -> dict[str, list[int]]:
 
 
 def _by_column(rule: ColumnSplit, scenes: Sequence[Scene]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {split: [] for split in SPLITS}
+    rows_by_split: dict[str, list[int]] = {split: [] for split in SPLITS}
     problems = Problems()
     for i, scene in enumerate(scenes):
-        if scene.split in found:
-            found[str(scene.split)].append(i)
+        if scene.split in rows_by_split:
+            rows_by_split[str(scene.split)].append(i)
         else:
             problems.add(
                 scene.where, f"column {rule.column!r} says {scene.split!r}",
@@ -94,10 +94,10 @@ def _by_column(rule: ColumnSplit, scenes: Sequence[Scene]) -> dict[str, list[int
             )  # fmt: skip
     path = scenes[0].where.partition(",")[0]
     problems.check(path)
-    if missing := [split for split, mine in found.items() if not mine]:
+    if missing := [split for split, mine in rows_by_split.items() if not mine]:
         counts = Counter(scene.split for scene in scenes)
         raise InputError(
             path, f"no scene is in {' or '.join(missing)} ({dict(counts)})",
             "mark some, or use `split: {rule: hashed_images}`",
         )  # fmt: skip
-    return found
+    return rows_by_split

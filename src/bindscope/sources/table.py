@@ -59,13 +59,13 @@ class TableReader:
             If the file cannot be read, lacks a column or has no rows.
         """
         self.problems = Problems()
-        found: dict[str, list[tuple[int, Row]]] = {}
+        rows_by_image: dict[str, list[tuple[int, Row]]] = {}
         for number, row in self._rows():
             if image := self._cell(row, self.source.image, number):
-                found.setdefault(image, []).append((number, row))
-        if not found and not self.problems.errors:
+                rows_by_image.setdefault(image, []).append((number, row))
+        if not rows_by_image and not self.problems.errors:
             raise InputError(str(self.path), "has no rows", "give a row for every object")
-        for image, rows in found.items():
+        for image, rows in rows_by_image.items():
             if is_listed(image, self.source.skip):
                 self.skipped.append(Skipped(image, "source.skip"))
                 continue

@@ -161,18 +161,20 @@ def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
         If an effect names no claim, or its interval does not hold its value.
     """
     by_name = {claim.name: claim for claim in claims}
-    found = list(effects)
-    if unknown := {effect.claim for effect in found} - set(by_name):
+    measured = list(effects)
+    if unknown := {effect.claim for effect in measured} - set(by_name):
         raise ValueError(f"effects of undeclared claims: {', '.join(sorted(unknown))}")
-    reasons = [_why_not(by_name[effect.claim], effect) for effect in found]
+    reasons = [_why_not(by_name[effect.claim], effect) for effect in measured]
     tested = [i for i, reason in enumerate(reasons) if not reason]
-    for_it = holm([_in_all(_p_holds(by_name[found[i].claim], found[i]), found[i]) for i in tested])
+    for_it = holm(
+        [_in_all(_p_holds(by_name[measured[i].claim], measured[i]), measured[i]) for i in tested]
+    )
     against = holm(
-        [_in_all(_p_refuted(by_name[found[i].claim], found[i]), found[i]) for i in tested]
+        [_in_all(_p_refuted(by_name[measured[i].claim], measured[i]), measured[i]) for i in tested]
     )
     p_values = dict(zip(tested, zip(for_it, against, strict=True), strict=True))
     judgments = []
-    for i, effect in enumerate(found):
+    for i, effect in enumerate(measured):
         verdict: Verdict = "not testable"
         p = np.nan
         if i in p_values:
@@ -248,8 +250,8 @@ def held(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool]:
         If a genuine claim was not measured: the case would say nothing of it.
     """
     judgments = judge(claims, case.effects(seed))
-    measured = {one.claim.name for one in judgments}
+    measured = {judgment.claim.name for judgment in judgments}
     if missing := set(case.genuine) - measured:
         raise ValueError(f"case {case.name!r} measures no {', '.join(sorted(missing))}")
-    holding = {one.claim.name for one in judgments if one.verdict == "holds"}
+    holding = {judgment.claim.name for judgment in judgments if judgment.verdict == "holds"}
     return {name: name in holding for name in (*case.genuine, *case.impostor)}

@@ -73,32 +73,34 @@ def mixture_shares(
         raise ValueError(f"counts {counts.shape} and parts {parts.shape} are of other outcomes")
     if not (counts.sum(axis=1) > 0).all() or (counts[:, ~parts.any(axis=1)] > 0).any():
         raise ValueError("a data set is empty, or has an outcome that no part allows")
-    seen = counts / counts.sum(axis=1, keepdims=True)
+    frequencies = counts / counts.sum(axis=1, keepdims=True)
     shares, duals = np.full((2, len(counts), parts.shape[1]), 1 / parts.shape[1])
     gap = np.full(len(counts), np.inf)
-    left = np.arange(len(counts))
+    active = np.arange(len(counts))
     for _ in range(most_steps):
-        sums = shares[left].sum(axis=1)
-        gains = _ratios(seen[left], shares[left] @ parts.T) @ parts
-        gap[left] = np.maximum((gains * sums[:, None]).max(axis=1) - 1, 0)
-        going = gap[left] > tolerance
-        left, gains = left[going], gains[going]
-        if not len(left):
+        sums = shares[active].sum(axis=1)
+        gains = _ratios(frequencies[active], shares[active] @ parts.T) @ parts
+        gap[active] = np.maximum((gains * sums[:, None]).max(axis=1) - 1, 0)
+        going = gap[active] > tolerance
+        active, gains = active[going], gains[going]
+        if not len(active):
             break
-        shares[left], duals[left] = _step(seen[left], parts, shares[left], duals[left], gains)
+        shares[active], duals[active] = _step(
+            frequencies[active], parts, shares[active], duals[active], gains
+        )
     shares /= shares.sum(axis=1, keepdims=True)
     mixed = shares @ parts.T
-    logs = np.log(np.where(seen > 0, mixed, 1.0))
-    return MixtureShares(shares, np.asarray((seen * logs).sum(axis=1)), gap)
+    logs = np.log(np.where(frequencies > 0, mixed, 1.0))
+    return MixtureShares(shares, np.asarray((frequencies * logs).sum(axis=1)), gap)
 
 
 def _step(
-    seen: Doubles, parts: Doubles, shares: Doubles, duals: Doubles, gains: Doubles
+    frequencies: Doubles, parts: Doubles, shares: Doubles, duals: Doubles, gains: Doubles
 ) -> tuple[Doubles, Doubles]:
     """Return shares and multipliers of their bounds, all (B, m), after a step of Newton's."""
     m = parts.shape[1]
     target = 0.1 * (shares * duals).mean(axis=1, keepdims=True)
-    squared = _ratios(seen, (shares @ parts.T) ** 2)
+    squared = _ratios(frequencies, (shares @ parts.T) ** 2)
     products = (parts[:, :, None] * parts[:, None, :]).reshape(len(parts), -1)
     bend = (squared @ products).reshape(-1, m, m)
     bend = bend + (duals / shares)[:, :, None] * np.eye(m)
@@ -111,6 +113,6 @@ def _step(
     return shares + longest[0] * move, duals + longest[1] * move_duals
 
 
-def _ratios(seen: Doubles, mixed: Doubles) -> Doubles:
+def _ratios(frequencies: Doubles, mixed: Doubles) -> Doubles:
     """Return how often outcomes were seen over how probable they are, 0 of those not seen."""
-    return np.divide(seen, mixed, out=np.zeros_like(seen), where=seen > 0)
+    return np.divide(frequencies, mixed, out=np.zeros_like(frequencies), where=frequencies > 0)

@@ -53,7 +53,7 @@ def resampled_set_means(
     columns = [*np.asarray(values, np.float64).T, np.ones(len(members))]
     table = np.column_stack([np.bincount(place, weights=column) for column in columns])
     present = np.unique(kinds[kinds >= 0])
-    own = np.where(kinds >= 0, np.searchsorted(present, kinds), len(present))
+    positions = np.where(kinds >= 0, np.searchsorted(present, kinds), len(present))
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     means = np.full((n_samples, table.shape[1] - 1), np.nan)
     step = max(1, _BLOCK // len(kinds))
@@ -62,7 +62,7 @@ def resampled_set_means(
         draws = np.ones((n, len(present) + 1))
         draws[:, :-1] = rng.multinomial(len(present), np.full(len(present), 1 / len(present)), n)
         weights = np.ones((n, len(kinds)))
-        for column in own.T:
+        for column in positions.T:
             weights *= draws[:, column]
         totals = weights @ table
         some = totals[:, -1] > 0

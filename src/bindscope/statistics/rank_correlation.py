@@ -49,8 +49,10 @@ def spearman(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     second = second - second.mean(-1, keepdims=True)
     scale = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float64] = np.where(scale > 0, (first * second).sum(-1) / scale, np.nan)
-    return found
+        correlations: NDArray[np.float64] = np.where(
+            scale > 0, (first * second).sum(-1) / scale, np.nan
+        )
+    return correlations
 
 
 def rank_correlation(
@@ -88,20 +90,22 @@ def rank_correlation(
     of_groups = np.stack([_resampled(group, n_samples, rng) for group in groups], axis=1)
     drawn = rng.integers(0, len(groups), size=(n_samples, len(groups)))
     resampled = np.take_along_axis(of_groups, drawn[..., None], axis=1)  # twice drawn: a tie
-    found = _correlation(resampled)
-    return Interval(value, *interval(found[~np.isnan(found)], level))
+    correlations = _correlation(resampled)
+    return Interval(value, *interval(correlations[~np.isnan(correlations)], level))
 
 
 def _correlation(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rank correlation of columns 0 and 1 of (..., n, 2 or 3), given column 2 if there is one."""
-    x, y, *given = np.moveaxis(values, -1, 0)
-    if not given:
+    x, y, *covariates = np.moveaxis(values, -1, 0)
+    if not covariates:
         return spearman(x, y)
-    xy, xz, yz = spearman(x, y), spearman(x, given[0]), spearman(y, given[0])
-    left = np.sqrt((1 - xz**2) * (1 - yz**2))
+    xy, xz, yz = spearman(x, y), spearman(x, covariates[0]), spearman(y, covariates[0])
+    residual_scale = np.sqrt((1 - xz**2) * (1 - yz**2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: NDArray[np.float64] = np.where(left > 1e-9, (xy - xz * yz) / left, np.nan)
-    return np.clip(found, -1.0, 1.0)
+        partial: NDArray[np.float64] = np.where(
+            residual_scale > 1e-9, (xy - xz * yz) / residual_scale, np.nan
+        )
+    return np.clip(partial, -1.0, 1.0)
 
 
 def _resampled(

@@ -33,18 +33,22 @@ CLAIM_RATES = "resources/reference/claims.csv"
 @cache
 def all_steps() -> dict[str, Step]:
     """Return the rules that there are, by name."""
-    own = {
+    study_steps = {
         step.name: replace(step, work=step.work or f"bindscope.studies.{study.name}.cost")
         for study in studies().values()
         for step in study.steps
     }
-    return {**SHARED_STEPS, **own}
+    return {**SHARED_STEPS, **study_steps}
 
 
 def wildcards() -> dict[str, str]:
     """Return the regular expressions of all wildcards."""
-    own = [study.wildcards for study in studies().values()]
-    return {name: text for given in (SHARED_WILDCARDS, *own) for name, text in given.items()}
+    study_wildcards = [study.wildcards for study in studies().values()]
+    return {
+        name: text
+        for patterns in (SHARED_WILDCARDS, *study_wildcards)
+        for name, text in patterns.items()
+    }
 
 
 def stem(rule: str) -> str:
@@ -109,7 +113,7 @@ def build(config: Config, unavailable: Sequence[str] = ()) -> Graph:
         check_split(dataset)
     for study, section in taking_part.values():
         study.products(graph, shared, section)
-    lost = [made for made in graph.of("weights") if made.path() in unavailable]
+    lost = [weights for weights in graph.of("weights") if weights.path() in unavailable]
     graph.drop(lost)
     for study, section in taking_part.values():
         for table in study.tables:
@@ -117,12 +121,12 @@ def build(config: Config, unavailable: Sequence[str] = ()) -> Graph:
     for model in config.models:
         if isinstance(model, Controlled):  # one that no study reads is trained all the same: a zoo
             add_weights(graph, model, shared.datasets, config.models)
-    wanted = config.report.figures
+    figure_names = config.report.figures
     for study, section in taking_part.values():
         for figure in study.figures:
-            if wanted is None or figure.name in wanted:
+            if figure_names is None or figure.name in figure_names:
                 _add_entry(graph, shared, section, "figure", figure)
-    missing = sorted({made.wildcards["model"] for made in lost})
+    missing = sorted({weights.wildcards["model"] for weights in lost})
     _add_report(graph, config, [study for study, _ in taking_part.values()], missing)
     return graph
 
@@ -157,7 +161,7 @@ def _add_entry(
         )
 
 
-def _shown(config: Config) -> dict[str, Any]:
+def _reported(config: Config) -> dict[str, Any]:
     """Return the configuration as the report shows it: of studies those that take part."""
     content = config.model_dump(mode="json")
     sections = {name: section for name, section in content["studies"].items() if section}
@@ -187,7 +191,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
         runs=[str(chapter["findings"]) for chapter in chapters],
         request=Request(
             {"tables": graph.of("table"), "figures": figures},
-            {"config": _shown(config)},
+            {"config": _reported(config)},
             {"figures": ("svg",)},
         ),
         resources=[TEMPLATE, CLAIM_RATES, *captions, *resources],

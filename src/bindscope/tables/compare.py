@@ -127,33 +127,33 @@ def compare(
         Largest deviation per column, and every problem.
     """
     key = list(schema.key)
-    left = table[compared(schema)].set_index(key)
-    right = _read_reference(reference_csv, schema).set_index(key)
+    actual = table[compared(schema)].set_index(key)
+    reference_rows = _read_reference(reference_csv, schema).set_index(key)
     result = Comparison()
     for names, word in (
-        (right.index.difference(left.index), "missing"),
-        (left.index.difference(right.index), "not in the reference"),
+        (reference_rows.index.difference(actual.index), "missing"),
+        (actual.index.difference(reference_rows.index), "not in the reference"),
     ):
         result.problems += [f"row {_name(row)} is {word}" for row in names]
-    common = right.index.intersection(left.index)
-    left, right = left.loc[common], right.loc[common]
+    common = reference_rows.index.intersection(actual.index)
+    actual, reference_rows = actual.loc[common], reference_rows.loc[common]
     for column in _columns(schema, "same"):
-        ours, theirs = left[column].astype(str), right[column].astype(str)
+        ours, theirs = actual[column].astype(str), reference_rows[column].astype(str)
         result.problems += [
-            f"{column} of {_name(row)} is {found}, not {wanted}"
-            for row, found, wanted in zip(common, ours, theirs, strict=True)
-            if found != wanted
+            f"{column} of {_name(row)} is {actual_text}, not {reference_text}"
+            for row, actual_text, reference_text in zip(common, ours, theirs, strict=True)
+            if actual_text != reference_text
         ]
     for column in _columns(schema, "exact"):
-        _compare_column(result, left[column], right[column], EXACT_TOLERANCE)
-    fixed = pd.Series(True, index=right.index)
+        _compare_column(result, actual[column], reference_rows[column], EXACT_TOLERANCE)
+    fixed = pd.Series(True, index=reference_rows.index)
     if "model" in key:
-        models = right.index.get_level_values("model")
+        models = reference_rows.index.get_level_values("model")
         counts = {name: int((models == name).sum()) for name in trained}
         result.not_compared = {name: number for name, number in counts.items() if number}
         fixed &= ~models.isin(list(trained))
     for column in _columns(schema, "close"):
-        _compare_column(result, left[column][fixed], right[column][fixed], tolerance)
+        _compare_column(result, actual[column][fixed], reference_rows[column][fixed], tolerance)
     return result
 
 
@@ -167,15 +167,15 @@ def trained_models(config: Path | str) -> list[str]:
 
 
 def _compare_column(
-    result: Comparison, left: pd.Series[float], right: pd.Series[float], tolerance: float
+    result: Comparison, actual: pd.Series[float], expected: pd.Series[float], tolerance: float
 ) -> None:
-    column = str(right.name)
-    only_one = left.isna() != right.isna()
+    column = str(expected.name)
+    only_one = actual.isna() != expected.isna()
     result.problems += [
-        f"{column} of {_name(row)} is {left.at[row]}, not {right.at[row]}"
-        for row in right.index[only_one]
+        f"{column} of {_name(row)} is {actual.at[row]}, not {expected.at[row]}"
+        for row in expected.index[only_one]
     ]
-    deviation = (left - right).abs().dropna()
+    deviation = (actual - expected).abs().dropna()
     if len(deviation):
         worst: Any = deviation.idxmax()
         result.deviations[column] = (float(deviation.max()), _name(worst))
@@ -190,15 +190,15 @@ def _name(row: Any) -> str:
 
 
 def _read_reference(path: PathLike, schema: TableSchema) -> pd.DataFrame:
-    wanted = compared(schema)
-    types = {column.name: pandas_type(column) for column in schema.columns if column.name in wanted}
+    names = compared(schema)
+    types = {column.name: pandas_type(column) for column in schema.columns if column.name in names}
     remedy = "make it anew: python -m bindscope.tables.compare --write TABLE.parquet REFERENCE.csv"
     try:
         frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values=[""])
     except (OSError, ValueError) as error:
         raise StoreError(str(path), f"cannot be read ({error})", remedy) from error
-    if list(frame.columns) != wanted:
-        odd = sorted(set(frame.columns) ^ set(wanted))
+    if list(frame.columns) != names:
+        odd = sorted(set(frame.columns) ^ set(names))
         raise StoreError(str(path), f"columns {', '.join(odd)} do not match", remedy)
     return frame
 
@@ -211,15 +211,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tolerance-bits", type=float, default=0.02)
     parser.add_argument("--config", help="configuration of the run: what it trains")
     parser.add_argument("--write", action="store_true", help="write the reference instead")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        schema = _schema_of(given.table)
-        table = read_table(given.table, schema)
-        if given.write:
-            write_reference(table, given.reference, schema)
+        schema = _schema_of(options.table)
+        table = read_table(options.table, schema)
+        if options.write:
+            write_reference(table, options.reference, schema)
             return 0
-        trained = trained_models(given.config) if given.config else []
-        result = compare(table, given.reference, schema, given.tolerance_bits, trained)
+        trained = trained_models(options.config) if options.config else []
+        result = compare(table, options.reference, schema, options.tolerance_bits, trained)
     except BindscopeError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -17,12 +17,12 @@ PathLike = str | os.PathLike[str]
 _KEYS = {"spec_key": "configuration", "code_key": "version of the code"}
 
 
-def read_rows(given: Given, output: str = "") -> list[Row]:
+def read_rows(product: Given, output: str = "") -> list[Row]:
     """Read the rows of a product, and check that they are the ones that were asked for.
 
     Parameters
     ----------
-    given
+    product
         The product. Each row must repeat its `spec_key` and `code_key`, and those of its other
         names (dataset, model, ...) that the row has a field for.
     output
@@ -39,18 +39,18 @@ def read_rows(given: Given, output: str = "") -> list[Row]:
     StoreError
         If the file is missing, damaged or empty, or made by another specification or code.
     """
-    path = given.files[output] if output else given.path
+    path = product.files[output] if output else product.path
     rows = _parse(path)
     if not rows:
         raise StoreError(path, "holds no row", rerun(path))
     for i, row in enumerate(rows, 1):
-        _check_names(f"{path}:{i}", row, given)
+        _check_names(f"{path}:{i}", row, product)
     return rows
 
 
 def rows_of(products: Sequence[Given], output: str = "") -> list[Row]:
     """Read the rows of several products, one after the other; see `read_rows`."""
-    return [row for given in products for row in read_rows(given, output)]
+    return [row for product in products for row in read_rows(product, output)]
 
 
 def one_of_each(rows: Iterable[Row], key: tuple[str, ...], where: str) -> dict[Any, Row]:
@@ -99,9 +99,9 @@ def _load(where: str, text: str, what: str, path: str) -> Any:
         raise StoreError(where, f"is not {what} ({error})", rerun(path)) from error
 
 
-def _check_names(where: str, row: Row, given: Given) -> None:
-    wanted = {**dict.fromkeys(_KEYS), **given.names}
-    for name, value in wanted.items():
+def _check_names(where: str, row: Row, product: Given) -> None:
+    expected = {**dict.fromkeys(_KEYS), **product.names}
+    for name, value in expected.items():
         if name not in _KEYS and name not in row:
             continue  # such as the `seeds` of a file with a row per seed
         if str(row.get(name)) != value:

@@ -17,9 +17,9 @@ def layer_number(layers: pd.Series[str]) -> pd.Series[float]:
     return pd.to_numeric(layers.replace(words)).astype(float)
 
 
-def near(left: pd.Series[float], right: pd.Series[float]) -> pd.Series[bool]:
+def near(a: pd.Series[float], b: pd.Series[float]) -> pd.Series[bool]:
     """Whether numbers are equal up to rounding, row by row."""
-    return ((left - right).abs() <= TOLERANCE) | left.isna() | right.isna()
+    return ((a - b).abs() <= TOLERANCE) | a.isna() | b.isna()
 
 
 def is_difference(name: str, minuend: str, subtrahend: str) -> Rule:

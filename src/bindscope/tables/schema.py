@@ -124,11 +124,11 @@ def joined(column: str, known: Sequence[str]) -> Rule:
     """Return the rule that a column holds known words, sorted and once each, joined by `;`."""
 
     def good(words: str) -> bool:
-        found = words.split(";") if words else []
-        return found == sorted(set(found)) and set(found) <= set(known)
+        listed = words.split(";") if words else []
+        return listed == sorted(set(listed)) and set(listed) <= set(known)
 
-    said = f"{column} are known, sorted and named once"
-    return said, lambda frame: frame[column].map(good).astype(bool)
+    sentence = f"{column} are known, sorted and named once"
+    return sentence, lambda frame: frame[column].map(good).astype(bool)
 
 
 DATASET = label("dataset", "Name of the dataset.", "config `datasets[].name`", pattern=SLUG)
@@ -344,19 +344,19 @@ def _wrong_columns(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
     for column in schema.columns:
         expected = pd.api.types.pandas_dtype(pandas_type(column))
         # No type: it is missing, or stands twice.
-        found = getattr(frame.get(column.name), "dtype", expected)
-        if found != expected:
-            broken.append(f"column {column.name}: holds {found} instead of {expected}")
+        dtype = getattr(frame.get(column.name), "dtype", expected)
+        if dtype != expected:
+            broken.append(f"column {column.name}: holds {dtype} instead of {expected}")
     return broken
 
 
 def _wrong_values(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
     """Say which columns hold a value that they must not, in which rows."""
     return [
-        f"column {column.name}: {words}{_rows(frame, schema, ~held)}"
+        f"column {column.name}: {words}{_rows(frame, schema, ~is_valid)}"
         for column in schema.columns
-        for words, held in _checks(column, frame[column.name])
-        if not held.all()
+        for words, is_valid in _checks(column, frame[column.name])
+        if not is_valid.all()
     ]
 
 
@@ -365,9 +365,9 @@ def _broken_rules(frame: pd.DataFrame, schema: TableSchema) -> list[str]:
     twice = frame.duplicated(list(schema.key), keep=False)
     broken = [f"one row per {schema.key}{_rows(frame, schema, twice)}"] if twice.any() else []
     for words, rule in schema.rules:
-        held = rule(frame).fillna(True).astype(bool)
-        if not held.all():
-            broken.append(f"{words}{_rows(frame, schema, ~held)}")
+        is_valid = rule(frame).fillna(True).astype(bool)
+        if not is_valid.all():
+            broken.append(f"{words}{_rows(frame, schema, ~is_valid)}")
     return broken
 
 
@@ -390,6 +390,6 @@ def _checks(column: Column, values: pd.Series[Any]) -> Iterator[tuple[str, pd.Se
 
 def _rows(frame: pd.DataFrame, schema: TableSchema, wrong: pd.Series[bool]) -> str:
     """Name the first rows (three) of those that are wrong, by their key."""
-    found = frame.loc[wrong, list(schema.key)]
-    keys = [" ".join(map(str, row)) for row in found.head(3).itertuples(index=False)]
-    return f" [{'; '.join(keys)}{'; ...' if len(found) > 3 else ''}]"
+    wrong_keys = frame.loc[wrong, list(schema.key)]
+    keys = [" ".join(map(str, row)) for row in wrong_keys.head(3).itertuples(index=False)]
+    return f" [{'; '.join(keys)}{'; ...' if len(wrong_keys) > 3 else ''}]"

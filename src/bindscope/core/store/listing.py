@@ -65,8 +65,8 @@ def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]
         whole = False
     if not whole:
         raise StoreError(str(path), f"the {what} is truncated or was changed", remedy(path))
-    found: dict[str, Any] = content
-    return found
+    listing: dict[str, Any] = content
+    return listing
 
 
 def open_listed(path: Path, listed: Mapping[str, Any], code: str) -> Store:

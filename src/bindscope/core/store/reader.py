@@ -181,14 +181,14 @@ def open_store(
         If anything differs; the message names the file and the command that mends it.
     """
     manifest = read_manifest(manifest_path)
-    for what, expected, found in (
+    for what, expected, stored in (
         ("configuration", spec_key, manifest.spec_key),
         ("version of the code", code, manifest.code),
     ):
-        if expected is not None and expected != found:
+        if expected is not None and expected != stored:
             raise StoreError(
                 str(manifest_path),
-                f"a store from another {what} ({found[:12]} instead of {expected[:12]})",
+                f"a store from another {what} ({stored[:12]} instead of {expected[:12]})",
                 remedy(manifest_path),
             )
     for file, problem in structure_problems(manifest):

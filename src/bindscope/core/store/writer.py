@@ -265,16 +265,16 @@ class _Pending:
 
     def put(self, stored: NDArray[Any]) -> None:
         """Copy the next scenes to their chunks, and hand on the chunks that become full."""
-        layout, n, taken = self.layout, stored.shape[self.layout.sample_axis], 0
-        while taken < n:
+        layout, n, n_written = self.layout, stored.shape[self.layout.sample_axis], 0
+        while n_written < n:
             low = self.done // layout.chunk_rows * layout.chunk_rows
             high = min(low + layout.chunk_rows, layout.n_rows)
             if self.done == low:
                 self._chunk = np.empty(self._shape(high - low), stored.dtype)
-            step = min(n - taken, high - self.done)
+            step = min(n - n_written, high - self.done)
             target = self._rows(self.done - low, self.done - low + step)
-            self._chunk[target] = stored[self._rows(taken, taken + step)]
-            taken, self.done = taken + step, self.done + step
+            self._chunk[target] = stored[self._rows(n_written, n_written + step)]
+            n_written, self.done = n_written + step, self.done + step
             if self.done == high:
                 self._later(partial(self._write, low, high, self._chunk))
 

@@ -109,8 +109,10 @@ class Objective(nn.Module, ABC):
         RuntimeError
             If a name or a shape is another one.
         """
-        own = {_kept_name(name): name for name in self.state_dict()}
-        self.load_state_dict({own.get(name, name): value for name, value in tensors.items()})
+        state_names = {_kept_name(name): name for name in self.state_dict()}
+        self.load_state_dict(
+            {state_names.get(name, name): value for name, value in tensors.items()}
+        )
 
 
 def _kept_name(name: str) -> str:

@@ -41,8 +41,10 @@ class Captions(Objective):
         texts = functional.normalize(self.text(objects, self.values), dim=-1)
         images = functional.normalize(self.image(self.vit.final_cls(pixels)), dim=-1)
         scores = self.log_scale.clamp(max=log(LARGEST_SCALE)).exp() * images @ texts.T
-        own = torch.arange(len(pixels), device=pixels.device)
-        nats = functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)
+        targets = torch.arange(len(pixels), device=pixels.device)
+        nats = functional.cross_entropy(scores, targets) + functional.cross_entropy(
+            scores.T, targets
+        )
         return nats / (2 * log(2))
 
 

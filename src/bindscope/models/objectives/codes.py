@@ -32,10 +32,10 @@ class Objects(Objective):
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the cross-entropy in bits per scene."""
         codes = self.target(objects.cpu().numpy().astype(np.uint8))
-        wanted = torch.from_numpy(codes).to(pixels.device, torch.float32)
+        targets = torch.from_numpy(codes).to(pixels.device, torch.float32)
         logits = self.head(self.vit.final_cls(pixels))
-        nats = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="sum")
-        return nats / (len(wanted) * log(2))
+        nats = functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
+        return nats / (len(targets) * log(2))
 
 
 class Features(Objects):

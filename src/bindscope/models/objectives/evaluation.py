@@ -119,11 +119,11 @@ class Evaluation:
             Number of the batch's first scene, for `edits`.
         """
         twin = torch.Generator().set_state(generator.get_state())
-        shown = self.objective.shown(pixels, twin)
-        made = edits(Shown(shown.scenes + start, shown.patches))
-        check_edits(made, 0, self.n_layers, self.where)
+        inputs = self.objective.shown(pixels, twin)
+        layer_edits = edits(Shown(inputs.scenes + start, inputs.patches))
+        check_edits(layer_edits, 0, self.n_layers, self.where)
         with ExitStack() as stack:
-            for layer, edit in made.items():
+            for layer, edit in layer_edits.items():
                 for handle in _hooks(self.objective.vit, layer, edit, self.where):
                     stack.callback(handle.remove)
             yield

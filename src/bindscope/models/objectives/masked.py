@@ -31,21 +31,21 @@ class Masked(Objective):
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the loss in bits per hidden value."""
-        seen, hidden = self._halves(pixels, generator)
+        visible, hidden = self._halves(pixels, generator)
         tokens = self.vit.tokens(pixels)
-        tokens = torch.cat([tokens[:, :1], _pick(tokens[:, 1:], seen)], 1)
+        tokens = torch.cat([tokens[:, :1], _pick(tokens[:, 1:], visible)], 1)
         for block in self.vit.blocks:
             tokens = block(tokens)
-        drawn = self.decoder(self.vit.norm(tokens), seen, hidden)
+        drawn = self.decoder(self.vit.norm(tokens), visible, hidden)
         error = drawn - _pick(self.vit.squares(pixels), hidden)
         loss: Tensor = error.square().mean() / (2 * SPREAD**2 * log(2))
         return loss
 
     def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
         """Return the patches that are not hidden, in the order of their tokens."""
-        seen, _ = self._halves(pixels, generator)
+        visible, _ = self._halves(pixels, generator)
         scenes = torch.arange(len(pixels), device=pixels.device)
-        return Shown(scenes, functional.pad(seen, (1, 0), value=-1))
+        return Shown(scenes, functional.pad(visible, (1, 0), value=-1))
 
     def _halves(self, pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return the patches of each image that are seen, and those that are hidden."""
@@ -68,11 +68,11 @@ class _Decoder(nn.Module):
         self.norm = nn.LayerNorm(DECODER_WIDTH)
         self.draw = nn.Linear(DECODER_WIDTH, 3 * vit.patch_px**2)
 
-    def forward(self, tokens: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, visible: Tensor, hidden: Tensor) -> Tensor:
         """(B, 1 + seen, width) to the hidden patches' pixels (B, hidden, 3 * patch**2)."""
         entered = self.enter(tokens)
-        batch, n_patches = len(tokens), seen.shape[1] + hidden.shape[1]
-        places = seen[:, :, None].expand(-1, -1, DECODER_WIDTH)
+        batch, n_patches = len(tokens), visible.shape[1] + hidden.shape[1]
+        places = visible[:, :, None].expand(-1, -1, DECODER_WIDTH)
         patches = self.mask.expand(batch, n_patches, -1).scatter(1, places, entered[:, 1:])
         x = self.block(torch.cat([entered[:, :1], patches], 1) + self.positions)
         drawn: Tensor = self.draw(self.norm(_pick(x[:, 1:], hidden)))

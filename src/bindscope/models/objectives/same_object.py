@@ -69,12 +69,12 @@ class SameObject(nn.Module):
         """
         n_tokens = instances.shape[1]
         first, second = torch.triu_indices(n_tokens, n_tokens, offset=1)
-        one, other = instances[:, first], instances[:, second]
-        takes_part = (one > 0) & (other > 0)
+        left_instance, right_instance = instances[:, first], instances[:, second]
+        takes_part = (left_instance > 0) & (right_instance > 0)
         logits = self(_scaled(tokens, self.weight))[:, first, second]
-        wanted = (one == other).to(logits.dtype)
+        targets = (left_instance == right_instance).to(logits.dtype)
         nats = functional.binary_cross_entropy_with_logits(
-            logits, wanted, takes_part.to(logits.dtype), reduction="sum"
+            logits, targets, takes_part.to(logits.dtype), reduction="sum"
         )
         return nats / (takes_part.sum().clamp(min=1) * log(2))
 
@@ -105,8 +105,8 @@ class SameObject(nn.Module):
         instances = torch.from_numpy(things(masks, rows, where)).to(self.matrix.device)
         every = functional.pad(instances, (1, 0))  # what shows no patch has number -1
 
-        def edits(shown: Shown) -> Mapping[int, Edit]:
-            labels = every[shown.scenes[:, None], shown.patches + 1]
+        def edits(inputs: Shown) -> Mapping[int, Edit]:
+            labels = every[inputs.scenes[:, None], inputs.patches + 1]
 
             def listen(tokens: Tensor) -> Tensor:
                 self.heard.append(self.loss_bits(tokens, labels))
@@ -164,6 +164,6 @@ def things(masks: Masks, rows: int, where: str) -> NDArray[np.int64]:
         If the patches do not divide the masks.
     """
     classes = np.ones_like(masks.stuff)  # they do not matter here
-    found = patch_labels(masks.ids, classes, masks.stuff, (rows, rows), where)
-    takes_part = (found.purity >= MIN_PURITY) & ~found.stuff
-    return np.where(takes_part, found.instances, 0).astype(np.int64)
+    labels = patch_labels(masks.ids, classes, masks.stuff, (rows, rows), where)
+    takes_part = (labels.purity >= MIN_PURITY) & ~labels.stuff
+    return np.where(takes_part, labels.instances, 0).astype(np.int64)

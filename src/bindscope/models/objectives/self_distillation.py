@@ -46,10 +46,10 @@ class SelfDistillation(Objective):
         views = torch.cat([view(pixels, generator), view(pixels, generator)])
         vit, head = self.teacher
         with torch.no_grad():
-            wanted = spread(head(vit.final_cls(views)) / TEACHER_TEMPERATURE)  # type: ignore[operator]
-        said = (self.head(self.vit.final_cls(views)) / STUDENT_TEMPERATURE).log_softmax(-1)
-        other = wanted.roll(len(pixels), 0)  # the teacher's answer to the other view
-        loss: Tensor = -(other * said).sum(-1).mean() / log(2)
+            teacher = spread(head(vit.final_cls(views)) / TEACHER_TEMPERATURE)  # type: ignore[operator]
+        student = (self.head(self.vit.final_cls(views)) / STUDENT_TEMPERATURE).log_softmax(-1)
+        swapped_teacher = teacher.roll(len(pixels), 0)  # the teacher's answer to the other view
+        loss: Tensor = -(swapped_teacher * student).sum(-1).mean() / log(2)
         return loss
 
     def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
@@ -113,10 +113,10 @@ def view(pixels: Tensor, generator: torch.Generator) -> Tensor:
     place, light, noise = _drawn(pixels, generator)
     change = BRIGHTNESS * (2 * light - 1)[:, None, None, None] + NOISE * noise
     grid = functional.affine_grid(place, list(pixels.shape), align_corners=False)
-    seen = functional.grid_sample(
+    resampled = functional.grid_sample(
         pixels, grid.to(pixels.device), padding_mode="border", align_corners=False
     )
-    disturbed: Tensor = seen + change.to(pixels.device)
+    disturbed: Tensor = resampled + change.to(pixels.device)
     return disturbed
 
 

@@ -78,8 +78,8 @@ def _beyond(words: RandomWords, region: int, n: int, side: int) -> NDArray[np.bo
 def _bare(config: ClutterRenderer, words: RandomWords, n: int) -> NDArray[np.bool_]:
     """Tell which pixels are in the rectangle without a label, bool (n, side, side)."""
     side = config.size_px
-    wanted = words.at((BARE,), 0, n, 1)[:, 0] >> np.uint64(11)
-    found = wanted < np.uint64(round(config.unlabelled * 2**53))
+    draws = words.at((BARE,), 0, n, 1)[:, 0] >> np.uint64(11)
+    unlabelled = draws < np.uint64(round(config.unlabelled * 2**53))
     sizes = side // 4 + words.numbers((WHERE, 0), 0, (n, 1), side // 4 + 1)[:, 0].astype(np.intp)
     free = (side - sizes + 1).astype(np.uint64)
     corners = words.numbers((WHERE, 1), 0, (n, 1), free[:, None])[:, 0].astype(np.intp)
@@ -88,4 +88,4 @@ def _bare(config: ClutterRenderer, words: RandomWords, n: int) -> NDArray[np.boo
         (pixels >= corners[:, axis, None]) & (pixels < (corners + sizes)[:, axis, None])
         for axis in (0, 1)
     ]
-    return np.asarray(inside[0][:, None, :] & inside[1][:, :, None] & found[:, None, None])
+    return np.asarray(inside[0][:, None, :] & inside[1][:, :, None] & unlabelled[:, None, None])

@@ -114,16 +114,16 @@ class Composer:
         rest &= ~_marked(barred, crossed, most)
 
         # Columns: the objects, the copy, the bar.
-        cell = _widened(cells, _taken(cells, original), -1)
-        stamp = _widened(stamp, _taken(stamp, original), self._bar(_taken(size, barred)))
+        cell = _widened(cells, _column_of(cells, original), -1)
+        stamp = _widened(stamp, _column_of(stamp, original), self._bar(_column_of(size, barred)))
         bar_color = self._numbers(BAR_LOOK, n, 2, self.n_colors)[:, 1]
-        color = _widened(cell[:, :most] // self.stamps.n_shapes,
-                          _taken(cells, original) // self.stamps.n_shapes, bar_color)  # fmt: skip
-        texture = _widened(texture, _taken(texture, original), 0)
+        copied_color = _column_of(cells, original) // self.stamps.n_shapes
+        color = _widened(cell[:, :most] // self.stamps.n_shapes, copied_color, bar_color)
+        texture = _widened(texture, _column_of(texture, original), 0)
 
         corner = np.zeros((n, most + 2, 2), np.intp)
         corner[:, :most] = self._anywhere(size)
-        corner[:, most + 1] = _taken(corner, barred)
+        corner[:, most + 1] = _column_of(corner, barred)
         self._touch(corner, stamp[:, :most], cells, rest)
         self._copy(corner, stamp, original, copied, barred, crossed)
         there = np.concatenate([there, copied[:, None], crossed[:, None]], axis=1)
@@ -160,8 +160,8 @@ class Composer:
         """
         keys = self.words.at((which,), 0, *among.shape) >> np.uint64(2)
         keys = np.where(among, keys | (last.astype(np.uint64) << np.uint64(62)), _NEVER)
-        wanted = self._chance(stream, len(among), 1, share)[:, 0]
-        return keys.argmin(axis=1), wanted & among.any(axis=1)
+        chosen = self._chance(stream, len(among), 1, share)[:, 0]
+        return keys.argmin(axis=1), chosen & among.any(axis=1)
 
     def _bar(self, size: Ints) -> Ints:
         """Return the stamps of bars, lying or standing, across objects of these sizes."""
@@ -208,8 +208,8 @@ class Composer:
         shape = cells % self.stamps.n_shapes
         akin = (shape[:, :, None] == shape[:, None]) & (cells[:, :, None] != cells[:, None])
         akin &= among[:, :, None] & among[:, None]
-        first, found = self._pick(TOUCH, FIRST, self.config.touching, among, ~akin.any(axis=2))
-        others = among & ~_marked(first, found, cells.shape[1])
+        first, has_first = self._pick(TOUCH, FIRST, self.config.touching, among, ~akin.any(axis=2))
+        others = among & ~_marked(first, has_first, cells.shape[1])
         near = akin[np.arange(len(cells)), first]
         second, paired = self._pick(TOUCH, PARTNER, self.config.touching, others, ~near)
         reach, boxes = reaches(self.stamps), self.stamps.boxes
@@ -219,14 +219,14 @@ class Composer:
             place = self._inside(boxes[a], words[:, :2])
             axis, side = _below(words[:, 2], 2), _below(words[:, 3], 2)
             step = np.where(side == 1, reach[axis, a, b], -reach[axis, b, a])
-            other = place + step[:, None] * (axis[:, None] == [0, 1])
-            fits = self._fits(other, boxes[b])
+            second_place = place + step[:, None] * (axis[:, None] == [0, 1])
+            fits = self._fits(second_place, boxes[b])
             rows = scenes[fits]
-            corner[rows, first[rows]], corner[rows, second[rows]] = place[fits], other[fits]
+            corner[rows, first[rows]], corner[rows, second[rows]] = place[fits], second_place[fits]
             return fits
 
-        left = self._search(TOUCH_PLACE, np.flatnonzero(found & paired), attempt)
-        self._refuse(left, "two objects that touch")
+        failed = self._search(TOUCH_PLACE, np.flatnonzero(has_first & paired), attempt)
+        self._refuse(failed, "two objects that touch")
 
     def _copy(
         self, corner: Ints, stamp: Ints, original: Ints, copied: Bools, barred: Ints, crossed: Bools
@@ -239,28 +239,30 @@ class Composer:
         boxes, patch, bar = self.stamps.boxes, self.config.patch_px, stamp.shape[1] - 1
 
         def attempt(scenes: Ints, words: Words) -> Bools:
-            own = boxes[stamp[scenes, original[scenes]]]
-            place = self._inside(own, words[:, :2])
-            back = (place + own[:, :2]) // patch
-            ahead = (self.config.size_px - place - own[:, 2:]) // patch
-            other = place + patch * (_below(words[:, 2:4], back + ahead + 1) - back)
+            original_box = boxes[stamp[scenes, original[scenes]]]
+            place = self._inside(original_box, words[:, :2])
+            back = (place + original_box[:, :2]) // patch
+            ahead = (self.config.size_px - place - original_box[:, 2:]) // patch
+            copy_place = place + patch * (_below(words[:, 2:4], back + ahead + 1) - back)
             under, over = (boxes[stamp[scenes, column]] for column in (barred[scenes], bar))
             crossing = self._inside(under, words[:, 4:])
-            fits = _apart(place, own, other, own + GAP * np.array([-1, -1, 1, 1]))
-            for mine in (place, other):
+            fits = _apart(
+                place, original_box, copy_place, original_box + GAP * np.array([-1, -1, 1, 1])
+            )
+            for mine in (place, copy_place):
                 for box in (under, over):
-                    fits &= ~crossed[scenes] | _apart(mine, own, crossing, box)
+                    fits &= ~crossed[scenes] | _apart(mine, original_box, crossing, box)
             rows = scenes[fits]
-            corner[rows, original[rows]], corner[rows, bar - 1] = place[fits], other[fits]
+            corner[rows, original[rows]], corner[rows, bar - 1] = place[fits], copy_place[fits]
             with_bar = fits & crossed[scenes]
             rows = scenes[with_bar]
             corner[rows, barred[rows]] = corner[rows, bar] = crossing[with_bar]
             return fits
 
-        left = self._search(COPY_PLACE, np.flatnonzero(copied), attempt, ATTEMPTS)
-        crossed[left] = False
-        left = self._search(COPY_ALONE, left, attempt)
-        self._refuse(left, "an object and its copy")
+        failed = self._search(COPY_PLACE, np.flatnonzero(copied), attempt, ATTEMPTS)
+        crossed[failed] = False
+        failed = self._search(COPY_ALONE, failed, attempt)
+        self._refuse(failed, "an object and its copy")
 
     def _inside(self, box: Ints, words: Words) -> Ints:
         """Return random corners of canvases, int (n, 2), with their boxes inside the image."""
@@ -320,12 +322,12 @@ def _below(words: Words, below: int | Ints) -> Ints:
     return ((high * np.asarray(below).astype(np.uint64)) >> np.uint64(32)).astype(np.intp)
 
 
-def _marked(column: Ints, found: Bools, width: int) -> Bools:
+def _marked(column: Ints, has_column: Bools, width: int) -> Bools:
     """Return bools (n, width), true in one column of each scene where one was found."""
-    return np.asarray((np.arange(width) == column[:, None]) & found[:, None])
+    return np.asarray((np.arange(width) == column[:, None]) & has_column[:, None])
 
 
-def _taken(values: Ints, column: Ints) -> Ints:
+def _column_of(values: Ints, column: Ints) -> Ints:
     """Take one column of each scene."""
     return values[np.arange(len(values)), column]
 
@@ -336,8 +338,8 @@ def _widened(values: Ints, copy: Ints, bar: Ints | int) -> Ints:
     return np.concatenate([values, copy[:, None], bars[:, None]], axis=1)
 
 
-def _apart(corner: Ints, box: Ints, other: Ints, other_box: Ints) -> Bools:
+def _apart(corner: Ints, box: Ints, other_corner: Ints, other_box: Ints) -> Bools:
     """Tell whether boxes on canvases at these corners have no pixel in common."""
-    before = corner + box[:, 2:] <= other + other_box[:, :2]
-    behind = other + other_box[:, 2:] <= corner + box[:, :2]
+    before = corner + box[:, 2:] <= other_corner + other_box[:, :2]
+    behind = other_corner + other_box[:, 2:] <= corner + box[:, :2]
     return np.asarray((before | behind).any(axis=1))

@@ -163,7 +163,7 @@ def stamps(sizes: tuple[int, ...], n_shapes: int, bar_px: int) -> Stamps:
 
 
 @cache
-def reaches(found: Stamps) -> Ints:
+def reaches(drawn: Stamps) -> Ints:
     """Say how far apart canvases of two stamps are when the stamps touch side by side.
 
     Returns
@@ -172,7 +172,7 @@ def reaches(found: Stamps) -> Ints:
         First along x: stamp j, with its canvas this many pixels right of stamp i's and at the same
         height, has a pixel beside one of i's and none in common with it; then along y, j below.
     """
-    return np.stack([_reach(found.masks), _reach(found.masks.transpose(0, 2, 1))])
+    return np.stack([_reach(drawn.masks), _reach(drawn.masks.transpose(0, 2, 1))])
 
 
 def _reach(masks: NDArray[np.bool_]) -> Ints:

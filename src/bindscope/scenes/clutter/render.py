@@ -63,36 +63,38 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
             "lower the space's number of objects",
         )
     where = f"dataset {dataset.name!r}, {split}"
-    found = stamps(sizes_of(config), n_shapes, config.occluder_px)
+    shape_stamps = stamps(sizes_of(config), n_shapes, config.occluder_px)
     words = RandomWords(dataset.seed, split, start)
     cells = cells_in_order(type_counts_of(dataset, split, start, objects), most)
-    things = Composer(config, found, n_colors, words, where).compose(cells)
+    things = Composer(config, shape_stamps, n_colors, words, where).compose(cells)
     background = add_background(config, words, things.count)
-    ink = _paint(config.size_px, found, things, background.ink)
+    ink = _paint(config.size_px, shape_stamps, things, background.ink)
     masks = ink >> np.uint8(1)
     return {
         "images": _colored(ink, _colors(config, things, background)),
         "masks": masks,
-        **_labels(config, found, things, background, masks),
+        **_labels(config, shape_stamps, things, background, masks),
     }
 
 
-def _paint(size: int, found: Stamps, things: Things, background: UInt8) -> UInt8:
+def _paint(size: int, shape_stamps: Stamps, things: Things, background: UInt8) -> UInt8:
     """Paint things over the background in their order; uint8 (n, size, size)."""
-    margin = found.side // 2  # canvases may stick out of the image
+    margin = shape_stamps.side // 2  # canvases may stick out of the image
     ink = np.pad(background, ((0, 0), (margin, margin), (margin, margin)))
-    windows = sliding_window_view(ink, (found.side, found.side), axis=(1, 2), writeable=True)
-    pairs = texture_pairs(found.side)
+    windows = sliding_window_view(
+        ink, (shape_stamps.side, shape_stamps.side), axis=(1, 2), writeable=True
+    )
+    pairs = texture_pairs(shape_stamps.side)
     for column in things.order.T[: things.count.max(initial=0)]:
         scenes = np.flatnonzero(np.take_along_axis(things.there, column[:, None], axis=1)[:, 0])
         column = column[scenes]
         x, y = (things.corner[scenes, column] + margin).T
-        own = (
+        object_ink = (
             pairs[things.texture[scenes, column]]
             + (2 * (column + 1)).astype(np.uint8)[:, None, None]
         )
-        mask = found.masks[things.stamp[scenes, column]]
-        windows[scenes, y, x] = np.where(mask, own, windows[scenes, y, x])
+        mask = shape_stamps.masks[things.stamp[scenes, column]]
+        windows[scenes, y, x] = np.where(mask, object_ink, windows[scenes, y, x])
     return np.ascontiguousarray(ink[:, margin : margin + size, margin : margin + size])
 
 
@@ -116,12 +118,16 @@ def _colored(ink: UInt8, colors: UInt8) -> UInt8:
     packed = np.zeros((*colors.shape[:2], 4), np.uint8)
     packed[..., :3] = colors
     table = packed.view(np.uint32)[..., 0]
-    seen = table[np.arange(len(ink))[:, None, None], ink]
-    return np.ascontiguousarray(seen.view(np.uint8).reshape(*ink.shape, 4)[..., :3])
+    pixels = table[np.arange(len(ink))[:, None, None], ink]
+    return np.ascontiguousarray(pixels.view(np.uint8).reshape(*ink.shape, 4)[..., :3])
 
 
 def _labels(
-    config: ClutterRenderer, found: Stamps, things: Things, background: Background, masks: UInt8
+    config: ClutterRenderer,
+    shape_stamps: Stamps,
+    things: Things,
+    background: Background,
+    masks: UInt8,
 ) -> Arrays:
     """Say of every id what it is."""
     n, width = things.cell.shape
@@ -133,27 +139,27 @@ def _labels(
     labels["boxes"] = np.full((n, m, 4), -1, np.int16)
     labels["visible"] = np.full((n, m), -1, np.float32)
 
-    kind = np.where(bar, found.n_shapes, things.cell % found.n_shapes) + 1
+    kind = np.where(bar, shape_stamps.n_shapes, things.cell % shape_stamps.n_shapes) + 1
     labels["classes"][:, :width] = np.where(there, kind, 0)
     labels["cells"][:, :width] = things.cell
     labels["copy_of"][:, :width] = things.copy_of
     labels["textures"][:, :width] = np.where(there, things.texture + 1, 0)
     rank = np.argsort(things.order, axis=1) + 1
     labels["depth_order"][:, :width] = np.where(there, rank, -1)
-    boxes = found.boxes[things.stamp] + np.tile(things.corner, 2)
+    boxes = shape_stamps.boxes[things.stamp] + np.tile(things.corner, 2)
     boxes = np.clip(boxes, 0, config.size_px)
     labels["boxes"][:, :width] = np.where(there[:, :, None], boxes, -1)
     whole = np.where(bar, np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1),
-                     found.masks.sum(axis=(1, 2))[things.stamp])  # fmt: skip
+                     shape_stamps.masks.sum(axis=(1, 2))[things.stamp])  # fmt: skip
     ids = np.arange(n)[:, None, None] * (MOST + 1) + masks
-    seen = np.bincount(ids.ravel(), minlength=n * (MOST + 1)).reshape(n, MOST + 1)
-    labels["visible"][:, :width] = np.where(there, seen[:, 1 : 1 + width] / whole, -1)
+    visible_pixels = np.bincount(ids.ravel(), minlength=n * (MOST + 1)).reshape(n, MOST + 1)
+    labels["visible"][:, :width] = np.where(there, visible_pixels[:, 1 : 1 + width] / whole, -1)
     rows = np.arange(n)
     for region in range(config.stuff):
         column = things.count + region
         labels["stuff"][rows, column] = 1
         labels["classes"][rows, column] = (
-            found.n_shapes + KINDS_BEFORE_STUFF + 1 + background.kinds[:, region]
+            shape_stamps.n_shapes + KINDS_BEFORE_STUFF + 1 + background.kinds[:, region]
         )
         labels["depth_order"][rows, column] = 0
     return labels

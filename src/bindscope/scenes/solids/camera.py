@@ -83,8 +83,10 @@ class Camera:
         behind /= np.linalg.norm(behind)
         named = {"right": right, "behind": behind, "above": np.array([0.0, 0.0, 1.0])}
         opposite = {"right": "left", "behind": "front", "above": "below"}
-        found = {name: vector.tolist() for name, vector in named.items()}
-        return found | {opposite[name]: (-vector + 0.0).tolist() for name, vector in named.items()}
+        vectors = {name: vector.tolist() for name, vector in named.items()}
+        return vectors | {
+            opposite[name]: (-vector + 0.0).tolist() for name, vector in named.items()
+        }
 
     def project(self, points: Floats, size_px: int) -> Floats:
         """Return where points land.

@@ -126,7 +126,7 @@ class Scene:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         centres = np.array([solid.centre for solid in self.objects]).reshape(-1, 3)
-        seen = self.camera.project(centres, self.size_px)
+        pixels = self.camera.project(centres, self.size_px)
         camera = {
             **asdict(self.camera), "height": self.camera.position[2], "pitch": self.camera.pitch,
         }  # fmt: skip
@@ -146,7 +146,7 @@ class Scene:
                     "size": solid.size, "3d_coords": centre.tolist(), "rotation": solid.rotation,
                     "pixel_coords": pixel.tolist(), "cell": solid.cell,
                 }
-                for solid, centre, pixel in zip(self.objects, centres, seen, strict=True)
+                for solid, centre, pixel in zip(self.objects, centres, pixels, strict=True)
             ],
         }  # fmt: skip
         return dict(_rounded(content))

@@ -81,5 +81,5 @@ distance from the surface, so a ray may step that far."""
 def slope(distance: Callable[[Floats], Floats], points: Floats, step: float = 1e-4) -> Floats:
     """Return the unit vectors along which a distance grows fastest, by central differences."""
     shifts = step * np.eye(3)
-    found = np.stack([distance(points + s) - distance(points - s) for s in shifts], axis=-1)
-    return np.asarray(found / np.linalg.norm(found, axis=-1, keepdims=True))
+    differences = np.stack([distance(points + s) - distance(points - s) for s in shifts], axis=-1)
+    return np.asarray(differences / np.linalg.norm(differences, axis=-1, keepdims=True))

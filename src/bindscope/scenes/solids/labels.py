@@ -52,15 +52,15 @@ def cast(scene: Scene) -> PixelLabels:
     scene
         At most 255 objects.
     """
-    found = list(outlines(scene, scene.size_px))
-    mask, depth = nearest(scene, scene.size_px, found)
+    object_outlines = list(outlines(scene, scene.size_px))
+    mask, depth = nearest(scene, scene.size_px, object_outlines)
     steps = np.rint(depth / DEPTH_UNIT)
     return PixelLabels(
         mask=mask,
         depth=np.where(steps <= DEEPEST, steps, 0).astype(np.uint16),
-        boxes=np.array([_box(outline) for outline in found], np.int16).reshape(-1, 4),
-        alone=np.array([outline.shown.sum() for outline in found], np.int64),
-        visible=np.bincount(mask.ravel(), minlength=len(found) + 1)[1:],
+        boxes=np.array([_box(outline) for outline in object_outlines], np.int16).reshape(-1, 4),
+        alone=np.array([outline.shown.sum() for outline in object_outlines], np.int64),
+        visible=np.bincount(mask.ravel(), minlength=len(object_outlines) + 1)[1:],
     )
 
 
@@ -68,5 +68,5 @@ def _box(outline: Outline) -> tuple[int, int, int, int]:
     y, x = (np.flatnonzero(outline.shown.any(axis=axis)) for axis in (1, 0))
     if not len(y):
         return -1, -1, -1, -1
-    top, left = outline.rows.start, outline.columns.start
-    return left + x[0], top + y[0], left + x[-1] + 1, top + y[-1] + 1
+    first_row, first_column = outline.rows.start, outline.columns.start
+    return first_column + x[0], first_row + y[0], first_column + x[-1] + 1, first_row + y[-1] + 1

@@ -69,14 +69,14 @@ def _mitsuba(variant: str) -> Any:
 
 def _write_ply(mi: Any, shape: str, folder: Path) -> str:
     solid = mesh(shape)
-    made = mi.Mesh(shape, len(solid.vertices), len(solid.faces), has_vertex_normals=True)
-    values = mi.traverse(made)
+    mitsuba_mesh = mi.Mesh(shape, len(solid.vertices), len(solid.faces), has_vertex_normals=True)
+    values = mi.traverse(mitsuba_mesh)
     values["vertex_positions"] = solid.vertices.ravel().astype(np.float32)
     values["vertex_normals"] = solid.normals.ravel().astype(np.float32)
     values["faces"] = solid.faces.ravel().astype(np.uint32)
     values.update()
     path = folder / f"{shape}.ply"
-    made.write_ply(str(path))
+    mitsuba_mesh.write_ply(str(path))
     return str(path)
 
 

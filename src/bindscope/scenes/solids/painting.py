@@ -57,8 +57,8 @@ def paint(
     for row, there in enumerate(faces):
         light = ground.copy()
         for j, face in enumerate(there):
-            seen = _put(images[row], light, face, tint[row, j], *corners[row, j].tolist())
-            masks[row][seen] = j + 1
+            painted = _put(images[row], light, face, tint[row, j], *corners[row, j].tolist())
+            masks[row][painted] = j + 1
             boxes[row, j] = _tight_box(masks[row] == j + 1)
     return Drawn(images, masks, boxes)
 
@@ -78,9 +78,9 @@ def _put(
     behind = (1 - covered) * (1 - face.shadow[part])
     light[window] = behind[..., None] * light[window] + body[..., None] * tint + shine[..., None]
     image[window] = to_srgb(light[window])
-    seen = np.zeros(light.shape[:2], bool)
-    seen[window] = covered > 0
-    return seen
+    painted = np.zeros(light.shape[:2], bool)
+    painted[window] = covered > 0
+    return painted
 
 
 def in_middle(region: tuple[int, int, int, int], shape: tuple[int, ...]) -> tuple[int, int]:

@@ -72,7 +72,7 @@ class PairComposer:
         rng = random_stream(self.seed, self.split, index)
         camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
         turns = rounded(rng.uniform(0, 360, 2))
-        wanted = rng.uniform(low, high)
+        target = rng.uniform(low, high)
         radii = [SIZES[self.features[cell]["size"]] for cell in slots]
         right, behind = (camera.directions[name][:2] for name in ("right", "behind"))
         apart = sum(radii) + self.config.min_distance
@@ -91,12 +91,12 @@ class PairComposer:
             scene = Scene(self.split, index, self.seed, size, camera, lights, objects)
             labels = cast(scene)
             hidden = 1 - float(labels.visible[1] / max(labels.alone[1], 1))
-            error = abs(hidden - wanted)
+            error = abs(hidden - target)
             if best is None or error < best[0]:
                 best = error, scene, labels
-            if error <= CLOSE or (shift == near and hidden <= wanted):
+            if error <= CLOSE or (shift == near and hidden <= target):
                 break
-            near, far = (shift, far) if hidden > wanted else (near, shift)
+            near, far = (shift, far) if hidden > target else (near, shift)
         assert best is not None
         _, scene, labels = best
         self._check(index, labels)

@@ -94,8 +94,8 @@ def portrait(
             yield at + unit * (steps - n / 2 - margin)
 
     blocks = (height + 2 * margin, samples, width + 2 * margin, samples)
-    seen = _seen(_unit_solid(solid), towards, *lines(samples))
-    covered, body, shine = (part.reshape(blocks).mean(axis=(1, 3)) for part in seen)
+    ray_values = _cast(_unit_solid(solid), towards, *lines(samples))
+    covered, body, shine = (part.reshape(blocks).mean(axis=(1, 3)) for part in ray_values)
     shadow = _shadow(_unit_solid(solid), towards, *lines(1))
     median = np.median((body / np.maximum(covered, 1e-9))[covered > 1 - 1e-9])
     return Portrait(covered, body / median, shine, shadow, margin)
@@ -142,7 +142,7 @@ def _rays(rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
     return starts.reshape(-1, 3), forward
 
 
-def _seen(
+def _cast(
     solid: Solid, sun: Floats, rows: Floats, columns: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return whether rays hit the solid, and its light, tinted and not, (rows, columns) each."""
@@ -152,10 +152,10 @@ def _seen(
     points = starts[hit] + lengths[hit, None] * forward
     local = (points - solid.centre) @ solid.own_axes.T
     normals = normal(solid.shape, solid.radius, local) @ solid.own_axes
-    found = np.zeros((3, len(starts)))
-    found[0, hit] = 1.0
-    found[1:, hit] = _reflected(solid.material, sun, normals, forward)
-    covered, body, shine = found.reshape(3, len(rows), len(columns))
+    ray_values = np.zeros((3, len(starts)))
+    ray_values[0, hit] = 1.0
+    ray_values[1:, hit] = _reflected(solid.material, sun, normals, forward)
+    covered, body, shine = ray_values.reshape(3, len(rows), len(columns))
     return covered, body, shine
 
 

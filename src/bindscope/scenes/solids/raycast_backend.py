@@ -35,10 +35,10 @@ def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
     size = scene.size_px * antialias
     mask, depth = nearest(scene, size, list(outlines(scene, size)))
     rays = scene.camera.rays(size).reshape(-1, 3)
-    seen = np.isfinite(depth.ravel())
-    points = np.array(scene.camera.position) + depth.ravel()[seen, None] * rays[seen]
+    hits = np.isfinite(depth.ravel())
+    points = np.array(scene.camera.position) + depth.ravel()[hits, None] * rays[hits]
     light = np.full((size * size, 3), SKY)
-    light[seen] = _shade(scene, points, mask.ravel()[seen], rays[seen])
+    light[hits] = _shade(scene, points, mask.ravel()[hits], rays[hits])
     samples = light.reshape(scene.size_px, antialias, scene.size_px, antialias, 3)
     return to_srgb(samples.mean(axis=(1, 3)))
 
@@ -95,18 +95,18 @@ def _mirrored(scene: Scene, points: Floats, directions: Floats, ids: NDArray[np.
     hit = np.zeros(len(points), np.uint8)
     for j, solid in enumerate(scene.objects):
         others = np.flatnonzero(ids != j + 1)
-        found = ray_lengths(solid, points[others], directions[others])
-        nearer = found < depth[others]
-        depth[others[nearer]] = found[nearer]
+        lengths = ray_lengths(solid, points[others], directions[others])
+        nearer = lengths < depth[others]
+        depth[others[nearer]] = lengths[nearer]
         hit[others[nearer]] = j + 1
-    seen = np.isfinite(depth)
+    finite = np.isfinite(depth)
     light = np.full(points.shape, SKY)
-    at = points[seen] + depth[seen, None] * directions[seen]
-    normals = _normals(scene, at, hit[seen])
+    at = points[finite] + depth[finite, None] * directions[finite]
+    normals = _normals(scene, at, hit[finite])
     irradiance = np.pi * _ambient(normals)
     for lamp in scene.lights:
         irradiance += np.maximum(_arriving(lamp, at, normals)[1], 0.0)
-    light[seen] = _albedo(scene)[hit[seen]] * (irradiance / np.pi)[:, None]
+    light[finite] = _albedo(scene)[hit[finite]] * (irradiance / np.pi)[:, None]
     return light
 
 
@@ -118,9 +118,9 @@ def _albedo(scene: Scene) -> Floats:
 def _normals(scene: Scene, points: Floats, ids: NDArray[np.uint8]) -> Floats:
     normals = np.tile((0.0, 0.0, 1.0), (len(points), 1))
     for j, solid in enumerate(scene.objects):
-        own = np.flatnonzero(ids == j + 1)
-        local = (points[own] - solid.centre) @ solid.own_axes.T
-        normals[own] = normal(solid.shape, solid.radius, local) @ solid.own_axes
+        hits = np.flatnonzero(ids == j + 1)
+        local = (points[hits] - solid.centre) @ solid.own_axes.T
+        normals[hits] = normal(solid.shape, solid.radius, local) @ solid.own_axes
     return normals
 
 

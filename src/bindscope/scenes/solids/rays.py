@@ -42,7 +42,7 @@ def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
     middle = dot(directions, offset) / lengths
     inside = middle**2 - (dot(offset, offset) - bounding_radius(solid.shape, solid.radius) ** 2)
     rest = np.flatnonzero((inside > 0) & ((middle > 0) | (inside > middle**2)))
-    found = np.full(len(lengths), np.inf)
+    nearest_hit = np.full(len(lengths), np.inf)
     half = np.sqrt(inside[rest])
     at, end = np.maximum(middle[rest] - half, 0.0), middle[rest] + half
     along = directions[rest] @ solid.own_axes.T / lengths[rest, None]
@@ -51,19 +51,19 @@ def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
     for _ in range(STEPS):
         gap = signed_distance(solid.shape, solid.radius, points)
         close = gap < TOUCH
-        found[rest[close]] = at[close]
+        nearest_hit[rest[close]] = at[close]
         at = at + gap
         going = np.flatnonzero(~close & (at < end))
         if not len(going):
             break
         rest, at, end, along = rest[going], at[going], end[going], along[going]
         points = points[going] + gap[going, None] * along
-    return found / lengths
+    return nearest_hit / lengths
 
 
-def dot(left: Floats, right: Floats) -> Floats:
+def dot(a: Floats, b: Floats) -> Floats:
     """Return the inner products of 3-vectors, (..., 3) and (..., 3) -> (...)."""
-    x, y, z = (left[..., axis] * right[..., axis] for axis in range(3))
+    x, y, z = (a[..., axis] * b[..., axis] for axis in range(3))
     return np.asarray(x + y + z)
 
 
@@ -108,14 +108,16 @@ def outlines(scene: Scene, size: int) -> Iterator[Outline]:
         yield Outline(rows, columns, depth)
 
 
-def nearest(scene: Scene, size: int, found: list[Outline]) -> tuple[NDArray[np.uint8], Floats]:
+def nearest(
+    scene: Scene, size: int, object_outlines: list[Outline]
+) -> tuple[NDArray[np.uint8], Floats]:
     """Find the nearest surface in every pixel: that of an object, or the ground.
 
     Parameters
     ----------
     scene, size
         As in `outlines`.
-    found
+    object_outlines
         What `outlines` yielded.
 
     Returns
@@ -130,7 +132,7 @@ def nearest(scene: Scene, size: int, found: list[Outline]) -> tuple[NDArray[np.u
         depth = -scene.camera.position[2] / rays[..., 2]  # of the ground; negative above horizon
     depth[depth <= 0] = np.inf
     mask = np.zeros((size, size), np.uint8)
-    for j, outline in enumerate(found):
+    for j, outline in enumerate(object_outlines):
         behind = depth[outline.rows, outline.columns]
         nearer = outline.depth < behind
         behind[nearer] = outline.depth[nearer]
@@ -143,7 +145,7 @@ def bounding_window(camera: Camera, solid: Solid, size: int) -> tuple[slice, sli
     half = half_width(solid.shape, solid.radius)
     signs = np.stack(np.meshgrid(*[(-1, 1)] * 3), axis=-1).reshape(-1, 3)
     corners = solid.centre + half * signs @ solid.own_axes
-    seen = camera.project(corners, size)[:, :2]
-    low = np.clip(np.floor(seen.min(axis=0)).astype(int), 0, size)
-    high = np.clip(np.ceil(seen.max(axis=0)).astype(int), 0, size)
+    pixels = camera.project(corners, size)[:, :2]
+    low = np.clip(np.floor(pixels.min(axis=0)).astype(int), 0, size)
+    high = np.clip(np.ceil(pixels.max(axis=0)).astype(int), 0, size)
     return slice(low[1], high[1]), slice(low[0], high[0])

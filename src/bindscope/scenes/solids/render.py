@@ -94,8 +94,11 @@ def render(
     else:
         pairs = PairComposer(config, features, dataset.seed, split, where)
         slots = slots_of(dataset, split, start, objects).tolist()
-        found = [pairs.compose(start + i, row) for i, row in enumerate(slots)]
-        scenes, labels = [scene for scene, _ in found], [seen for _, seen in found]
+        composed = [pairs.compose(start + i, row) for i, row in enumerate(slots)]
+        scenes, labels = (
+            [scene for scene, _ in composed],
+            [cast_labels for _, cast_labels in composed],
+        )
     size = config.size_px
     images = draw(config.backend, scenes).reshape(-1, size, size, 3)
     return {"images": images, **_arrays(scenes, labels, size, most)}
@@ -114,10 +117,10 @@ def _scattered(
 
     def judge(scene: Scene) -> str | None:
         """Say why a scene is refused; keep the labels of one that is not."""
-        found = cast(scene)
-        problem = _problem(found, config.min_visible_px)
+        cast_labels = cast(scene)
+        problem = _problem(cast_labels, config.min_visible_px)
         if problem is None:
-            labels.append(found)
+            labels.append(cast_labels)
         return problem
 
     where = f"dataset {dataset.name!r}"
@@ -149,12 +152,12 @@ def _arrays(
     cells = np.full((n, most), -1, np.int16)
     visible = np.full((n, most), -1, np.float32)
     masks, depth = np.zeros((n, size, size), np.uint8), np.zeros((n, size, size), np.uint16)
-    for i, (scene, found) in enumerate(zip(scenes, labels, strict=True)):
+    for i, (scene, cast_labels) in enumerate(zip(scenes, labels, strict=True)):
         m = len(scene.objects)
-        boxes[i, :m] = found.boxes
+        boxes[i, :m] = cast_labels.boxes
         cells[i, :m] = [solid.cell for solid in scene.objects]
-        visible[i, :m] = found.visible / found.alone
-        masks[i], depth[i] = found.mask, found.depth
+        visible[i, :m] = cast_labels.visible / cast_labels.alone
+        masks[i], depth[i] = cast_labels.mask, cast_labels.depth
     texts = [scene.to_json() for scene in scenes]
     return {
         "masks": masks, "boxes": boxes, "cells": cells, "depth": depth, "visible": visible,

@@ -130,18 +130,18 @@ def read_annotations(objects: Path, attributes: Path) -> Iterator[tuple[int, lis
 
 
 def _attributes(where: str, record: Mapping[str, Any]) -> tuple[int, dict[int, tuple[str, ...]]]:
-    found = {}
+    texts_by_object = {}
     for described in _field(record, "attributes", list, where):
         number = _field(described, "object_id", int, where)
         texts = described.get("attributes") or ()
-        found[number] = tuple(text for text in texts if isinstance(text, str))
-    return _field(record, "image_id", int, where), found
+        texts_by_object[number] = tuple(text for text in texts if isinstance(text, str))
+    return _field(record, "image_id", int, where), texts_by_object
 
 
 def _objects(
     where: str, record: Mapping[str, Any], attributes: Mapping[int, tuple[str, ...]]
 ) -> list[Annotated]:
-    found = []
+    annotated = []
     for thing in _field(record, "objects", list, where):
         names = tuple(n for n in _field(thing, "names", list, where) if isinstance(n, str) and n)
         if not names:
@@ -149,8 +149,8 @@ def _objects(
         numbers = [_field(thing, "object_id", int, where), *(thing.get("merged_object_ids") or ())]
         texts = tuple(text for number in numbers for text in attributes.get(number, ()))
         x, y, w, h = (float(_field(thing, key, (int, float), where)) for key in "xywh")
-        found.append(Annotated(names, texts, (x, y, w, h)))
-    return found
+        annotated.append(Annotated(names, texts, (x, y, w, h)))
+    return annotated
 
 
 def _field(record: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
@@ -179,7 +179,7 @@ def stream(path: Path) -> Iterator[tuple[str, Any]]:
         If the file is missing, is no JSON array, or ends too early.
     """
     with _open(path) as file:
-        yield from entries(file, str(path), other=_RELEASE, damaged=_AGAIN)
+        yield from entries(file, str(path), remedy=_RELEASE, damaged=_AGAIN)
 
 
 @contextmanager

@@ -128,16 +128,16 @@ class Miner:
         self.left_out.clear()
         for number, things in self._annotations(self.left_out):
             image = self.images[number]
-            found = self._objects(things, image)
-            if not self.rules.min_objects <= len(found) <= self.rules.max_objects:
-                few = len(found) < self.rules.min_objects
+            objects = self._objects(things, image)
+            if not self.rules.min_objects <= len(objects) <= self.rules.max_objects:
+                few = len(objects) < self.rules.min_objects
                 self.left_out[f"images with too {'few' if few else 'many'} objects"] += 1
                 continue
-            codes = [self._code(thing) for thing in found]
+            codes = [self._code(thing) for thing in objects]
             if None in codes:
                 self.left_out["images with an object of several values"] += 1
                 continue
-            edges = np.array([thing.box for thing in found])
+            edges = np.array([thing.box for thing in objects])
             yield MinedScene(number, image, np.array(codes), edges)
 
     def _annotations(
@@ -156,16 +156,16 @@ class Miner:
     def _values(self, thing: Annotated, aliases: words.Aliases) -> list[str]:
         """Return an object's values in order, each once, whether in the vocabulary or not."""
         color = self.rules.feature == "color"
-        found = (
+        values = (
             value
             for text in thing.attributes
             for value in (words.colors_of(text) if color else words.attributes_of(text, aliases))
         )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(values))
 
     def _objects(self, annotated: Sequence[Annotated], image: Image) -> list[_Thing]:
         """Return the objects of the vocabulary that the image shows, duplicates merged."""
-        found: list[_Thing] = []
+        objects: list[_Thing] = []
         for thing in annotated:
             names = (words.canonical(n, self.vocabulary.category_aliases) for n in thing.names)
             category = next((name for name in names if name in self.vocabulary.categories), None)
@@ -177,14 +177,14 @@ class Miner:
                 self.left_out["objects whose box is empty or outside the image"] += 1
                 continue
             new = _Thing(category, tuple(self._values(thing, self.vocabulary.value_aliases)), box)
-            twin = next((i for i, old in enumerate(found) if self._same(old, new)), None)
+            twin = next((i for i, old in enumerate(objects) if self._same(old, new)), None)
             if twin is None:
-                found.append(new)
+                objects.append(new)
             else:
                 self.left_out["objects that were annotated twice"] += 1
-                old = found[twin]
-                found[twin] = old._replace(values=tuple(dict.fromkeys(old.values + new.values)))
-        return found
+                old = objects[twin]
+                objects[twin] = old._replace(values=tuple(dict.fromkeys(old.values + new.values)))
+        return objects
 
     def _same(self, a: _Thing, b: _Thing) -> bool:
         return a.category == b.category and iou(a.box, b.box) >= self.rules.duplicate_iou
@@ -201,8 +201,8 @@ class Miner:
         return self.vocabulary.categories.index(thing.category), value
 
 
-def _aliases(path: Path | None, own: words.Synonyms) -> words.Aliases:
-    table = words.invert(own)
+def _aliases(path: Path | None, synonyms: words.Synonyms) -> words.Aliases:
+    table = words.invert(synonyms)
     return words.read_aliases(path, table) if path else table
 
 

@@ -52,9 +52,9 @@ class GenomeReader:
             If a file is missing, damaged or not the release's, its words are rarer than asked for,
             or it makes no scene.
         """
-        chosen, found = self._miner.vocabulary, 0
+        chosen, n_scenes = self._miner.vocabulary, 0
         for scene in self._miner.scenes():
-            found += 1
+            n_scenes += 1
             yield Scene(
                 scene.image.file,
                 tuple(
@@ -66,7 +66,7 @@ class GenomeReader:
             )
         for reason, number in sorted(self._miner.left_out.items()):
             log.info("left out: %d %s", number, reason)
-        if not found:
+        if not n_scenes:
             raise InputError(
                 self.path, f"makes no scene ({dict(self._miner.left_out)})",
                 "check `coco_only`, `min_objects` and `max_objects` of the source",
@@ -97,10 +97,10 @@ def find_images(folder: Path) -> tuple[str, ...]:
     InputError
         If there is none.
     """
-    found = tuple(sorted(map(str, folder.glob("images*.zip"))))
-    if not found:
+    archives = tuple(sorted(map(str, folder.glob("images*.zip"))))
+    if not archives:
         raise InputError(
             str(folder), "holds no images*.zip",
             "add the archives of images to `source.downloads`, or give `path` and `images`",
         )  # fmt: skip
-    return found
+    return archives

@@ -72,8 +72,8 @@ def code_distribution(config: SyntheticRelease) -> CodeDistribution:
     Rarer kinds come later; every kind has a favourite color. A thing has no color because it is
     of glass, or because the annotation has no attribute (`unannotated`).
     """
-    shares = _shown(config) * (1.0 - config.unannotated)
-    shares[:, -1] += config.unannotated * _shown(config).sum(axis=1)
+    shares = _joint_shares(config) * (1.0 - config.unannotated)
+    shares[:, -1] += config.unannotated * _joint_shares(config).sum(axis=1)
     return CodeDistribution(
         numbers=tuple(range(2, config.max_objects + 1)),
         categories=tuple(KINDS)[: config.n_categories],
@@ -83,7 +83,7 @@ def code_distribution(config: SyntheticRelease) -> CodeDistribution:
 
 
 @cache
-def _shown(config: SyntheticRelease) -> npt.NDArray[np.float64]:
+def _joint_shares(config: SyntheticRelease) -> npt.NDArray[np.float64]:
     """Probability of each kind and color (the last is none) in the pictures, (C, V); read-only."""
     kinds = np.arange(config.n_categories)
     colors = np.ones((config.n_categories, config.n_colors + 1))
@@ -152,7 +152,7 @@ def picture(
     return name, pixels, {
         "objects": {"image_id": number, "image_url": about["url"],
                     "objects": [thing for thing, _ in annotated]},
-        "attributes": {"image_id": number, "attributes": [found for _, found in annotated]},
+        "attributes": {"image_id": number, "attributes": [entry for _, entry in annotated]},
         "image_data": about,
     }  # fmt: skip
 
@@ -161,7 +161,7 @@ def _compose(config: SyntheticRelease, random: np.random.Generator) -> tuple[Thi
     """Draw what is in a picture, and where: each thing in a cell of its own."""
     n = int(random.integers(2, config.max_objects + 1))
     cells = random.permutation(CELLS**2)[:n].tolist()
-    looks = random.choice(_shown(config).size, n, p=_shown(config).ravel()).tolist()
+    looks = random.choice(_joint_shares(config).size, n, p=_joint_shares(config).ravel()).tolist()
     coins = (random.random((n, 2)) < HALF).tolist()
     shades = random.integers(len(SHADES), size=n).tolist()
     shifts = random.random((n, 2)).tolist()
@@ -203,11 +203,13 @@ def _entries(
     name: str, box: Mapping[str, int], attributes: list[str], numbers: Iterator[int], merged: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """One annotation in the format of the two files; the second has the attributes, if any."""
-    own = next(numbers)
-    other = next(numbers) if merged else own
+    object_id = next(numbers)
+    attribute_id = next(numbers) if merged else object_id
     about = {**box, "names": [name], "synsets": []}
-    thing = {**about, "object_id": own, "merged_object_ids": [other] if merged else []}
-    return thing, {**about, "object_id": other} | ({"attributes": attributes} if attributes else {})
+    thing = {**about, "object_id": object_id, "merged_object_ids": [attribute_id] if merged else []}
+    return thing, {**about, "object_id": attribute_id} | (
+        {"attributes": attributes} if attributes else {}
+    )
 
 
 def _attributes(thing: Thing, random: np.random.Generator) -> list[str]:

@@ -68,10 +68,10 @@ def normalise(text: str) -> str:
 
 def invert(words: Synonyms) -> dict[str, str]:
     """Turn word -> its synonyms into synonym -> word."""
-    return {normalise(other): word for word, others in words.items() for other in others}
+    return {normalise(synonym): word for word, others in words.items() for synonym in others}
 
 
-def read_aliases(path: Path, own: Aliases) -> dict[str, str]:
+def read_aliases(path: Path, defaults: Aliases) -> dict[str, str]:
     """Read a list of aliases in the release's format and add our own.
 
     A line is ``name,alias,alias``: the aliases stand for the name. Where a word occurs in several
@@ -82,7 +82,7 @@ def read_aliases(path: Path, own: Aliases) -> dict[str, str]:
     ----------
     path
         object_alias.txt or a file like it.
-    own
+    defaults
         Alias -> word.
 
     Raises
@@ -97,21 +97,21 @@ def read_aliases(path: Path, own: Aliases) -> dict[str, str]:
             str(path), f"cannot be read ({error})",
             "correct the path, or leave the list of aliases out",
         ) from error  # fmt: skip
-    found = dict(own)
+    name_of_alias = dict(defaults)
     for line in lines:
         name, *others = (normalise(word) for word in line.split(","))
-        for other in others:
-            if other and name and other != name and other not in found:
-                found[other] = name
-    return {alias: _end(alias, found) for alias in found}
+        for alias_text in others:
+            if alias_text and name and alias_text != name and alias_text not in name_of_alias:
+                name_of_alias[alias_text] = name
+    return {alias: _end(alias, name_of_alias) for alias in name_of_alias}
 
 
 def _end(word: str, aliases: Aliases) -> str:
     """Follow aliases to their end; a circle ends where it closes."""
-    seen = {word}
-    while word in aliases and aliases[word] not in seen:
+    visited = {word}
+    while word in aliases and aliases[word] not in visited:
         word = aliases[word]
-        seen.add(word)
+        visited.add(word)
     return word
 
 

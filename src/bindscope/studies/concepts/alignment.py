@@ -79,11 +79,11 @@ def orthogonal_map(first: Floats, second: Floats) -> Doubles:
     float64 (d1, d2): a partial isometry of the rank of first' second. Directions that the vectors
     do not determine, of which there are some where n <= d, go to 0 and not anywhere.
     """
-    left, singular, right = np.linalg.svd(
+    u, singular, vt = np.linalg.svd(
         np.asarray(first, np.float64).T @ np.asarray(second, np.float64), full_matrices=False
     )
     nonzero = singular > NEGLIGIBLE * max(float(singular[0]), 1e-300)
-    return np.asarray(left[:, nonzero] @ right[nonzero])
+    return np.asarray(u[:, nonzero] @ vt[nonzero])
 
 
 def align(
@@ -120,7 +120,7 @@ def align(
     exchanged = [fit[derangement(len(fit), generator)] for _ in range(PERMUTATIONS)]
     maps: dict[Map, list[Doubles]] = {
         "orthogonal": [orthogonal_map(a[fit], b[fit])],
-        "permuted": [orthogonal_map(a[fit], b[other]) for other in exchanged],
+        "permuted": [orthogonal_map(a[fit], b[permutation]) for permutation in exchanged],
     }
     if a.shape[1] == b.shape[1]:
         maps["identity"] = [np.eye(a.shape[1])]
@@ -135,8 +135,8 @@ def align(
             name,
             mean_interval(cosines[name], possible=(-1.0, 1.0)),
             gain if name == "orthogonal" else None,
-            retrieval=_found([s[:, : len(test)] for s in some]),
-            retrieval_all=_found(some),
+            retrieval=_hit_rate([s[:, : len(test)] for s in some]),
+            retrieval_all=_hit_rate(some),
             chance=1 / len(test),
             chance_all=1 / len(others),
             n_fitted=len(fit),
@@ -148,6 +148,6 @@ def align(
     ]
 
 
-def _found(similar: list[Doubles]) -> float:
+def _hit_rate(similar: list[Doubles]) -> float:
     """Return the share of vectors whose greatest cosine is with their own, over some maps."""
     return float(np.mean([first_greatest(s) == np.arange(len(s)) for s in similar]))

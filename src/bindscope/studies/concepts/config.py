@@ -390,16 +390,16 @@ def _singles_problems(
             )
 
 
-def _slots_problem(dataset: Dataset, wanted: int | None = None) -> str | None:
+def _slots_problem(dataset: Dataset, n_slots: int | None = None) -> str | None:
     """Say why not every scene of a dataset has so many objects (default: slots); None if all do."""
     if dataset.slots is None:
         return f"the objects of {dataset.name!r} are in no order: give `slots`"
     space = dataset.space
     n = getattr(space, "n_objects", 0)
     fewest, most = (n or getattr(space, key, 0) for key in ("min_objects", "max_objects"))
-    if wanted == 1 and (fewest, most) != (1, 1):
+    if n_slots == 1 and (fewest, most) != (1, 1):
         return f"scenes of {dataset.name!r}, which are `singles`, need one object each"
-    if wanted is not None:
+    if n_slots is not None:
         return None
     full = f"scenes of {dataset.name!r} need as many objects as slots ({dataset.slots})"
     if dataset.source and dataset.source.kind not in FILLED:

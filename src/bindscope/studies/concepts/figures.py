@@ -113,9 +113,9 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     return grid.legend(points, per_row=4)
 
 
-def _correlation(found: Any) -> str:
-    ends = "" if found.low != found.low else f"\n({found.low:.2f} to {found.high:.2f})"
-    return f"rank correlation {found.correlation:.2f}{ends}"
+def _correlation(estimate: Any) -> str:
+    ends = "" if estimate.low != estimate.low else f"\n({estimate.low:.2f} to {estimate.high:.2f})"
+    return f"rank correlation {estimate.correlation:.2f}{ends}"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------

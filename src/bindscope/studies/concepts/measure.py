@@ -147,8 +147,8 @@ def concepts(
     scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
     plan = _plan(analyses, texts, split, scenes, random_state)
     holding = hold_device(device_kind(device))
-    with on_threads(threads), holding as held, made_current(held):
-        rows = _measured(layers, scenes, plan, held)
+    with on_threads(threads), holding as used_device, made_current(used_device):
+        rows = _measured(layers, scenes, plan, used_device)
     return Result(rows, _VIEW, _notes(scenes, plan, texts))
 
 

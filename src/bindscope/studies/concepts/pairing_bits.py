@@ -154,23 +154,23 @@ def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0
     return _bound(chosen, data, sizes, slots[part == 2], prior=chosen is prior)
 
 
-def _losses(part: Part, found: Softmax, sizes: Sequence[int]) -> Doubles:
+def _losses(part: Part, probe: Softmax, sizes: Sequence[int]) -> Doubles:
     """Return the losses of scenes in bits."""
     objective = Pairings(part, prod(sizes), 1.0)
-    return np.asarray((objective.losses(part[0] @ found.weights.t()) / log(2)).numpy(), np.float64)
+    return np.asarray((objective.losses(part[0] @ probe.weights.t()) / log(2)).numpy(), np.float64)
 
 
 def _bound(
-    found: Softmax, data: Sequence[Part], sizes: Sequence[int], slots: Integers, *, prior: bool
+    probe: Softmax, data: Sequence[Part], sizes: Sequence[int], slots: Integers, *, prior: bool
 ) -> PairingBits:
     test = data[2]
     entropy = pairing_entropy_bits(sizes)
     before = np.log2((test[2] == 0).sum(1).numpy())
-    saved = entropy - controlled(_losses(test, found, sizes), before, entropy)
+    saved = entropy - controlled(_losses(test, probe, sizes), before, entropy)
     if prior:
         saved = np.zeros_like(saved)  # but for rounding
     low, high = set_interval(resampled_set_means(saved[:, None], slots, RESAMPLES))[:, 0]
     return PairingBits(
         float(saved.mean()), float(low), float(high), entropy,
-        len(data[0][0]), len(saved), found.converged, prior,
+        len(data[0][0]), len(saved), probe.converged, prior,
     )  # fmt: skip

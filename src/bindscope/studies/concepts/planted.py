@@ -135,10 +135,10 @@ def across(make: Modalities, seed: int) -> list[Effect]:
     scenes = Scenes.all_of(SIZES)
     images, captions, alone = make(scenes, seed)
     of_values = [np.zeros((size, alone.shape[1])) for size in scenes.sizes]
-    asked = queries(of_values, alone, np.arange(scenes.n_objects))
-    embedded = Embedded(images, scenes, asked)
+    text_queries = queries(of_values, alone, np.arange(scenes.n_objects))
+    embedded = Embedded(images, scenes, text_queries)
     kinds = {
-        "recognition": recognition_rows(embedded, {"captions": asked}),
+        "recognition": recognition_rows(embedded, {"captions": text_queries}),
         "alignment": alignment_rows(embedded, captions),
     }
     rows = [{"analysis_kind": kind, **row} for kind, some in kinds.items() for row in some]

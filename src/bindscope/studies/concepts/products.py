@@ -115,17 +115,17 @@ class _Made:
 
 
 def _add_measurements(
-    graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, made: dict[str, Any]
+    graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, inputs: dict[str, Any]
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
     about = {**split, "estimators": list(entry.estimators)}
     sums = [ANALYSES[name] for name in ("recognition", "decomposition", "removal", "alignment")]
-    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, made, runs=sums)
-    single = ("single_codes", "single_embeddings") if "single_embeddings" in made else ()
-    read: dict[str, Any] = {role: made[role] for role in ("codes", "embeddings")}
+    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, inputs, runs=sums)
+    single = ("single_codes", "single_embeddings") if "single_embeddings" in inputs else ()
+    read: dict[str, Any] = {role: inputs[role] for role in ("codes", "embeddings")}
     if entry.strengths:
-        edits = {**read, **{role: made[role] for role in single}}
+        edits = {**read, **{role: inputs[role] for role in single}}
         graph.add(
             "concept_editing",
             names,
@@ -162,7 +162,7 @@ def _add_complexity(
     entry: Analysis,
     names: dict[str, str],
     about: dict[str, Any],
-    made: dict[str, Any],
+    inputs: dict[str, Any],
     runs: tuple[str, ...] = (),
 ) -> None:
     """Add a job per approximator of an embedding, or of the runs of dual encoders."""
@@ -175,7 +175,7 @@ def _add_complexity(
             "binding_complexity",
             {**names, "approximator": option.name},
             {**about, **content, "approximator": how},
-            made,
+            inputs,
             runs=runs,
         )
 

@@ -343,16 +343,16 @@ def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
     """Return the hits of scenes (n,) by target, NaN where an embedding is; a block at a time."""
     parts = []
     for start in range(0, max(len(scenes), 1), SCENES_AT_ONCE):
-        own = scenes.take(slice(start, start + SCENES_AT_ONCE))
+        batch = scenes.take(slice(start, start + SCENES_AT_ONCE))
         here = z[start : start + SCENES_AT_ONCE]
         known = np.asarray(np.isfinite(here).all(axis=1))
         here = np.where(known[:, None], here, 0)
         hits = {
-            "concept": readout.concept_hits(here, own).mean(axis=1),
-            "concept_pooled": readout.pooled_concept_hits(here, own),
+            "concept": readout.concept_hits(here, batch).mean(axis=1),
+            "concept_pooled": readout.pooled_concept_hits(here, batch),
         }
         if len(readout.candidates):
-            hits["object"] = readout.object_hits(here, own)
+            hits["object"] = readout.object_hits(here, batch)
         parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
     return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
 

@@ -165,13 +165,13 @@ def removals(
     return rows
 
 
-def _without_rounding(left: Doubles, before: Doubles) -> Doubles:
+def _without_rounding(residuals: Doubles, before: Doubles) -> Doubles:
     """Return residuals, or noise of no meaning where all that is left of them is rounding.
 
     Of an additive embedding nothing is left but rounding errors, which follow from the objects:
     scaled up, as a probe does, they would tell them.
     """
     scale = np.sqrt(np.square(before).mean())
-    if np.sqrt(np.square(left).mean()) > 1e-5 * scale:
-        return left
-    return np.asarray(scale * rng(0, 3).standard_normal(left.shape))
+    if np.sqrt(np.square(residuals).mean()) > 1e-5 * scale:
+        return residuals
+    return np.asarray(scale * rng(0, 3).standard_normal(residuals.shape))

@@ -118,14 +118,14 @@ def _scores(accuracy: Accuracy) -> Row:
     }  # fmt: skip
 
 
-def _interval(name: str, found: Interval) -> Row:
-    ends = (("", found.value), ("_low", found.low), ("_high", found.high))
+def _interval(name: str, estimate: Interval) -> Row:
+    ends = (("", estimate.value), ("_low", estimate.low), ("_high", estimate.high))
     return {f"{name}{end}": number(value) for end, value in ends}
 
 
-def recognition_of(found: Iterable[Recognition]) -> Iterator[Row]:
+def recognition_of(accuracies: Iterable[Recognition]) -> Iterator[Row]:
     """Yield a row per target and stratum."""
-    for target, accuracy in found:
+    for target, accuracy in accuracies:
         yield {"measure": target, **_scores(accuracy)}
 
 
@@ -167,14 +167,14 @@ def removal_rows(embedded: Embedded) -> Iterator[Row]:
             yield {"variant": rest.removed, "level": 0, **row, **flags}
 
 
-def alignment_rows(embedded: Embedded, other: Floats) -> Iterator[Row]:
+def alignment_rows(embedded: Embedded, other_modality: Floats) -> Iterator[Row]:
     """Yield how vectors of half of the objects, or values, lie on those of the other modality."""
     scenes = embedded.scenes
-    both = [object_vectors(z, scenes, "avg").without_slots for z in (embedded.z, other)]
+    both = [object_vectors(z, scenes, "avg").without_slots for z in (embedded.z, other_modality)]
     of_objects = [table[scenes.present] for table in both]
     of_values = [
         np.concatenate([table[0] for table in value_vectors(z, scenes, by_slot=False)])
-        for z in (embedded.z, other)
+        for z in (embedded.z, other_modality)
     ]
     for level, (first, second) in ((1, of_objects), (2, of_values)):
         order = rng(0, 13, level).permutation(len(first))
@@ -186,24 +186,25 @@ def alignment_rows(embedded: Embedded, other: Floats) -> Iterator[Row]:
                 yield {"variant": result.map, "level": level, **row}
 
 
-def _alignment(found: Alignment) -> Iterator[Row]:
-    counts = (found.n_held_out, found.n_skipped)
+def _alignment(aligned: Alignment) -> Iterator[Row]:
+    counts = (aligned.n_held_out, aligned.n_skipped)
     yield {
-        **scalar("cosine", found.cosine.value, counts), **_interval("value", found.cosine),
-        **(_interval("gain", found.gain) if found.gain else {}), "n_resampled": found.n_held_out,
+        **scalar("cosine", aligned.cosine.value, counts), **_interval("value", aligned.cosine),
+        **(_interval("gain", aligned.gain) if aligned.gain else {}),
+        "n_resampled": aligned.n_held_out,
     }  # fmt: skip
-    yield scalar("retrieval_held_out", found.retrieval, counts, found.chance)
-    yield scalar("retrieval_of_all", found.retrieval_all, counts, found.chance_all)
+    yield scalar("retrieval_held_out", aligned.retrieval, counts, aligned.chance)
+    yield scalar("retrieval_of_all", aligned.retrieval_all, counts, aligned.chance_all)
 
 
-def _decomposed(found: Decomposition, n_bank: int) -> Iterator[Row]:
-    counts = (found.n_scenes, found.n_skipped)
-    yield scalar("r2", found.r2, counts)
-    if found.level == 2:
-        yield scalar("r2_objects", found.r2_objects, counts)
-    yield scalar("retrieval_strict", found.retrieval_strict, counts, 1 / n_bank)
-    yield scalar("retrieval_unordered", found.retrieval_unordered, counts)
-    yield from recognition_of(found.probed)
+def _decomposed(decomposition: Decomposition, n_bank: int) -> Iterator[Row]:
+    counts = (decomposition.n_scenes, decomposition.n_skipped)
+    yield scalar("r2", decomposition.r2, counts)
+    if decomposition.level == 2:
+        yield scalar("r2_objects", decomposition.r2_objects, counts)
+    yield scalar("retrieval_strict", decomposition.retrieval_strict, counts, 1 / n_bank)
+    yield scalar("retrieval_unordered", decomposition.retrieval_unordered, counts)
+    yield from recognition_of(decomposition.probed)
 
 
 def editing_rows(

@@ -242,10 +242,10 @@ def accuracies(
     """
     measured = []
     for stratum, mask in strata.items():
-        own = np.stack([values[mask] for values in hits.values()], axis=1)
+        hit_columns = np.stack([values[mask] for values in hits.values()], axis=1)
         guesses = np.stack([expected[name].guess[mask] for name in hits], axis=1)
-        counted = ~np.isnan(own)
-        columns = [np.where(counted, x, 0) for x in (own, own - guesses)]
+        counted = ~np.isnan(hit_columns)
+        columns = [np.where(counted, x, 0) for x in (hit_columns, hit_columns - guesses)]
         ends = np.full((2, 2, len(hits)), np.nan)
         if resamples and counted.any():
             ends = _ends(columns, counted, members[mask], resamples)

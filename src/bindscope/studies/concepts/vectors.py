@@ -81,10 +81,10 @@ def one_hot_fit(columns: Integers, n_columns: int, z: Floats, ridge: float = RID
 
 def one_hot_sum(table: Floats, columns: Integers) -> Doubles:
     """Return the sum of a table's rows that each design row names, (n, d)."""
-    found = np.zeros((len(columns), table.shape[1]))
+    sums = np.zeros((len(columns), table.shape[1]))
     for column in columns.T:
-        found += table[column]
-    return found
+        sums += table[column]
+    return sums
 
 
 def object_columns(scenes: Scenes) -> Integers:
@@ -124,10 +124,10 @@ class ObjectVectors:
 
     def reconstruct(self, scenes: Scenes) -> Doubles:
         """Return mu plus the vectors of the scene's objects, (n, d)."""
-        found = np.repeat(self.mean[None], len(scenes), axis=0)
+        embeddings = np.repeat(self.mean[None], len(scenes), axis=0)
         for slot in range(scenes.n_slots):
-            found += self.table[slot, scenes.slots[:, slot]]
-        return found
+            embeddings += self.table[slot, scenes.slots[:, slot]]
+        return embeddings
 
     @property
     def unknown(self) -> int:
@@ -217,8 +217,8 @@ def _single(single: SingleScenes | None, shape: tuple[int, int, int]) -> Doubles
     z = np.asarray(single.z, np.float64)
     z = z - z.mean(axis=0)
     columns = ((single.positions + 1) * n_objects + single.objects)[:, None]
-    found = means(columns, (n_slots + 1) * n_objects, z).reshape(n_slots + 1, n_objects, -1)
-    anywhere, placed = found[0], found[1:]
+    vectors = means(columns, (n_slots + 1) * n_objects, z).reshape(n_slots + 1, n_objects, -1)
+    anywhere, placed = vectors[0], vectors[1:]
     return np.where(np.isnan(placed), anywhere, placed)
 
 

@@ -19,10 +19,10 @@ from bindscope.statistics.means import half_width, mean_interval
 from bindscope.statistics.rank_correlation import rank_correlation
 
 
-def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+def rows_with(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     """Return the rows that have a value in each of some columns."""
     chosen = pd.Series(True, index=table.index)
-    for name, value in wanted.items():
+    for name, value in conditions.items():
         chosen &= table[name].eq(value).fillna(False).astype(bool)
     return table[chosen]
 
@@ -41,11 +41,11 @@ FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
 
 
-def recognized(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
     """Return held-out pairs after the last step, or other scenes or candidates, a row per run."""
     usual = {"target": "object", "split": "held_out", "n_objects": 2, "stratum": "all",
              "candidates": "full", "selected": "final"}  # fmt: skip
-    return rows_with(table, **{**usual, **wanted})
+    return rows_with(table, **{**usual, **conditions})
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:

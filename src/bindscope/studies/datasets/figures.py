@@ -81,15 +81,15 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 
     Values of datasets that are read have the names that their records say.
     """
-    groups = {name: named_groups(given) for name, given in inputs.content["groups"].items()}
-    for given in inputs.of("records"):
-        values = read_about(given.path)["values"]
-        groups[given.names["dataset"]] = [(name, tuple(known)) for name, known in values]
+    groups = {name: named_groups(product) for name, product in inputs.content["groups"].items()}
+    for product in inputs.of("records"):
+        values = read_about(product.path)["values"]
+        groups[product.names["dataset"]] = [(name, tuple(known)) for name, known in values]
     sheets = {}
-    for given in inputs.of("scenes"):
-        store = open_store(Path(given.path))
+    for product in inputs.of("scenes"):
+        store = open_store(Path(product.path))
         arrays = (store.read(name, slice(0, COLUMNS)) for name in ("images", "cells", "boxes"))
-        sheets[given.names["dataset"]] = Sheet(given.names["split"], *arrays)
+        sheets[product.names["dataset"]] = Sheet(product.names["split"], *arrays)
     return {"sheets": sheets, "groups": groups}
 
 
@@ -101,7 +101,9 @@ def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -
         name: [describe(cells, groups[name]) for cells in sheet.cells]
         for name, sheet in sheets.items()
     }
-    longest = [max(map(len, map(_shown, found)), default=0) for found in lines.values()]
+    longest = [
+        max(map(len, map(_shortened, scene_lines)), default=0) for scene_lines in lines.values()
+    ]
     heights = [_TITLE_IN + _SIDE_IN + _LINE_IN * (n + 1) for n in longest]
     canvas = new_figure(sum(heights))
     canvas.set_layout_engine("none")
@@ -116,7 +118,7 @@ def scenes(sheets: Mapping[str, Sheet], groups: Mapping[str, Sequence[Group]]) -
             x, y = corner[0] / WIDTH_IN, corner[1] / sum(heights)
             axes = canvas.add_axes((x, y, _SIDE_IN / WIDTH_IN, _SIDE_IN / sum(heights)))
             _scene(axes, image, sheet.boxes[i])
-            axes.set_xlabel("\n".join(_shown(lines[name][i])), fontsize=6, labelpad=2)
+            axes.set_xlabel("\n".join(_shortened(lines[name][i])), fontsize=6, labelpad=2)
         top -= height
     return canvas
 
@@ -134,7 +136,7 @@ def _scene(axes: Axes, image: npt.NDArray[np.uint8], boxes: npt.NDArray[np.integ
         axes.add_patch(Rectangle((left, top), *size, fill=False, edgecolor=INK, linewidth=0.4))
 
 
-def _shown(lines: Sequence[str]) -> list[str]:
+def _shortened(lines: Sequence[str]) -> list[str]:
     """Shorten a list of objects to what has room below a scene."""
     short = [line if len(line) <= 30 else f"{line[:29]}\N{HORIZONTAL ELLIPSIS}" for line in lines]
     if len(short) <= _LINES:

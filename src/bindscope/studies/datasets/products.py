@@ -69,6 +69,8 @@ def _add_statistics(graph: Graph, dataset: Dataset) -> None:
     by_split: dict[str, list[Product]] = {
         split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS
     }
-    drawn = {split: found for split, found in by_split.items() if found}  # some only train a model
+    drawn = {
+        split: products for split, products in by_split.items() if products
+    }  # some only train a model
     if drawn:
         graph.add("scene_statistics", {"dataset": dataset.name}, {"about": about}, drawn)

@@ -34,13 +34,15 @@ def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
     """
     first: dict[str, Product] = {}
     for product in graph.of("scenes", "record_scenes"):
-        other = first.setdefault(product.wildcards["dataset"], product)
-        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(other.wildcards["split"]):
+        chosen = first.setdefault(product.wildcards["dataset"], product)
+        if SPLITS.index(product.wildcards["split"]) > SPLITS.index(chosen.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
-    shown = list(first.values())
-    records = [p.inputs["records"][0] for p in shown if p.rule == "record_scenes"]
+    products = list(first.values())
+    records = [p.inputs["records"][0] for p in products if p.rule == "record_scenes"]
     groups = {name: value_names(shared.datasets[name]) for name in first}
-    return Request({"scenes": shown, "records": records}, {"groups": groups}) if shown else None
+    return (
+        Request({"scenes": products, "records": records}, {"groups": groups}) if products else None
+    )
 
 
 STUDY = Study(

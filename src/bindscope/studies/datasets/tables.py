@@ -162,10 +162,10 @@ class PriorTable:
         )
         rows = rows_of(inputs.of("priors"))
         for row in rows:
-            found = assigned.pop((row.get("dataset"), row.get("split")), {})
-            row |= {name: found[name] for name in ASSIGNMENTS if name in found}
-            counts, given = (row.get(f"h_{name}_given_feature_bits") for name in _SHARES)
-            row["histogram_ratio"] = counts / given if counts is not None and given else None
+            entropies = assigned.pop((row.get("dataset"), row.get("split")), {})
+            row |= {name: entropies[name] for name in ASSIGNMENTS if name in entropies}
+            counts, pairing = (row.get(f"h_{name}_given_feature_bits") for name in _SHARES)
+            row["histogram_ratio"] = counts / pairing if counts is not None and pairing else None
         if assigned:
             raise StoreError(
                 "assignment priors",

@@ -68,21 +68,21 @@ class Judged(NamedTuple):
     judgment: Judgment
 
 
-def judged(shown: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
+def judged(model_points: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
     """Judge of every dataset whether bits in [CLS] follow the leads of patches.
 
     Parameters
     ----------
-    shown
+    model_points
         From `views.points`.
     n_samples, seed
         Resamples of groups, and of models within groups.
     """
-    parts = [(str(name), part) for name, part in shown.groupby("dataset", sort=False)]
-    found = judge(CLAIMS, [correlation_effect(*part, n_samples, seed) for part in parts])
+    parts = [(str(name), part) for name, part in model_points.groupby("dataset", sort=False)]
+    judgments = judge(CLAIMS, [correlation_effect(*part, n_samples, seed) for part in parts])
     return [
         Judged(name, len(part), part["group"].nunique(), judgment)
-        for (name, part), judgment in zip(parts, found, strict=True)
+        for (name, part), judgment in zip(parts, judgments, strict=True)
     ]
 
 
@@ -116,7 +116,7 @@ def _read(row: Mapping[Any, Any]) -> Effect:
 
 
 def _used(row: Mapping[Any, Any]) -> Effect:
-    name = next((one for one in ("anew_from", "frozen_from") if pd.notna(row[one])), None)
+    name = next((column for column in ("anew_from", "frozen_from") if pd.notna(row[column])), None)
     reason = "" if name else NOT_REPLACED
     reason = AFTER_ALL if row["place"] == "after the last decoder layer" else reason
     reason = reason if row["answered"] > ANSWERS else NO_ANSWERS  # also where it is not known
@@ -140,15 +140,15 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def correlation(found: Judged) -> str:
+def correlation(judged_claim: Judged) -> str:
     """Write the rank correlation with its interval, where it has them."""
-    effect = found.judgment.effect
+    effect = judged_claim.judgment.effect
     value, low, high = map(number, (effect.value, effect.low, effect.high))
     ends = f" ({low} to {high})" if low and high else ""
     return f"{value}{ends}" if value else "none"
 
 
-def in_short(found: Judged) -> str:
+def in_short(judged_claim: Judged) -> str:
     """Say on one line what was found: correlation, number of models, verdict."""
-    of = f"{counted(found.n_models, 'model')} in {counted(found.n_groups, 'group')}"
-    return f"rank correlation {correlation(found)}, {of}: {found.judgment.verdict}"
+    of = f"{counted(judged_claim.n_models, 'model')} in {counted(judged_claim.n_groups, 'group')}"
+    return f"rank correlation {correlation(judged_claim)}, {of}: {judged_claim.judgment.verdict}"

@@ -71,13 +71,15 @@ def _read_for_bits(section: Any) -> Pairs:
 def _read_for_objects(section: Any) -> Pairs:
     """Datasets and models with a quadratic probe of pairs, and one of positions to be ahead of."""
     families = {probe.name: probe.family for probe in section.probes}
-    found: dict[str, Pairs] = {"quadratic": set(), "position": set()}
+    pairs_by_family: dict[str, Pairs] = {"quadratic": set(), "position": set()}
     for block in section.fits:
-        for family in found.keys() & {families.get(name) for name in block.probes}:
+        for family in pairs_by_family.keys() & {families.get(name) for name in block.probes}:
             if "none" in block.controls:
-                found[family] |= {(d, m) for d in block.datasets for m in block.models}
-    places = {dataset for dataset, _ in found["position"]}  # all models of a dataset share it
-    return {pair for pair in found["quadratic"] if pair[0] in places}
+                pairs_by_family[family] |= {(d, m) for d in block.datasets for m in block.models}
+    places = {
+        dataset for dataset, _ in pairs_by_family["position"]
+    }  # all models of a dataset share it
+    return {pair for pair in pairs_by_family["quadratic"] if pair[0] in places}
 
 
 # Study -> what it measured, and what an entry of its `fits` needs for that.
@@ -100,14 +102,14 @@ def problems(config: Config, section: Together) -> Iterator[str]:
     yield from group_problems(section.groups, section.models)
     measured: dict[str, Pairs] = {}
     for study, (pairs, _) in _MEASURED.items():
-        other = getattr(config.studies, study)
-        if other is None:
+        study_config = getattr(config.studies, study)
+        if study_config is None:
             yield (
                 f"datasets: the study {study!r} takes no part, and its table is joined here; "
                 f"configure studies.{study}, or leave studies.together out"
             )
         else:
-            measured[study] = pairs(other)
+            measured[study] = pairs(study_config)
     if len(measured) == len(_MEASURED):
         yield from _not_joined("datasets", section.datasets, section.models, measured, 0)
         yield from _not_joined("models", section.models, section.datasets, measured, 1)
@@ -127,7 +129,7 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
         if "patches" in block.tokens and "none" in block.controls
         for dataset in block.datasets for model in block.models
     }  # fmt: skip
-    asked = {
+    suites = {
         (task, toy) for suite in asker.suites if "pairing" in suite.experiments
         for task in suite.tasks for toy in suite.toys
     }  # fmt: skip
@@ -140,7 +142,7 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
                 f"{where}.models: the patches of {name!r} on {use.dataset!r} are in no `fits` of "
                 f"studies.{BITS} (`tokens: [patches]`)"
             )
-        elif (use.task, toy) not in asked:
+        elif (use.task, toy) not in suites:
             yield (
                 f"{where}.task: no suite of studies.{BINDING_ID} runs `pairing` on {use.task!r} "
                 f"with the toy {toy!r}"
@@ -152,15 +154,15 @@ def _not_joined(
 ) -> Iterator[str]:
     """Yield a line for each dataset (or model) that not all studies measured with one partner."""
     for name in names:
-        found = {
+        available = {
             study: {pair[1 - i] for pair in pairs if pair[i] == name}.intersection(partners)
             for study, pairs in measured.items()
         }
-        if set.intersection(*found.values()):
+        if set.intersection(*available.values()):
             continue
-        lacking = [study for study, there in found.items() if not there] or list(found)
-        wanted = " and ".join(f"{study} ({_MEASURED[study][1]})" for study in lacking)
+        lacking = [study for study, there in available.items() if not there] or list(available)
+        missing = " and ".join(f"{study} ({_MEASURED[study][1]})" for study in lacking)
         yield (
-            f"{key}: {name!r} is not measured together: add it to `fits` of {wanted}, with "
+            f"{key}: {name!r} is not measured together: add it to `fits` of {missing}, with "
             f"{'a model' if i == 0 else 'a dataset'} that is named here, or leave it out"
         )

@@ -37,13 +37,16 @@ def together(
     A point per model, and the mean of each group with its intervals; a column of panels per
     dataset, a row per lead that was measured.
     """
-    shown = some(points(table), "No model has a number of both studies.")
-    leads = [name for name in _LEADS if shown[name].notna().any()]
-    look = looks([name for name in groups if name in set(shown["group"])])
-    verdicts = {one.dataset: one for one in judged(shown, bootstrap_samples, bootstrap_seed)}
-    grid = crossed(leads, dict.fromkeys(shown["dataset"]), (1.0, 2.9), sharex="col")
+    model_points = some(points(table), "No model has a number of both studies.")
+    leads = [name for name in _LEADS if model_points[name].notna().any()]
+    look = looks([name for name in groups if name in set(model_points["group"])])
+    verdicts = {
+        judged_claim.dataset: judged_claim
+        for judged_claim in judged(model_points, bootstrap_samples, bootstrap_seed)
+    }
+    grid = crossed(leads, dict.fromkeys(model_points["dataset"]), (1.0, 2.9), sharex="col")
     for (lead, dataset), axes in grid.panels.items():
-        _points(axes, shown[shown["dataset"] == dataset], lead, look)
+        _points(axes, model_points[model_points["dataset"] == dataset], lead, look)
         axes.set_ylabel(_LEADS[lead])
         if lead == leads[0]:
             axes.set_title(f"{dataset}: {in_short(verdicts[dataset])}", pad=14)

@@ -105,24 +105,24 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         verdicts = judge(CLAIMS, use_effects(tables["pairing_use"]))
     if "together" not in tables:
         return _with_claims(use, verdicts, inputs)
-    found = _judged(tables["together"], inputs)
-    own = _correlated(tables["together"], found)
-    verdicts = [*(one.judgment for one in found), *verdicts]
+    judged_claims = _judged(tables["together"], inputs)
+    correlated = _correlated(tables["together"], judged_claims)
+    verdicts = [*(judged_claim.judgment for judged_claim in judged_claims), *verdicts]
     both = replace(
-        own,
-        headline=(*own.headline, *use.headline),
-        caveats=(*own.caveats, *use.caveats)[:3],
-        findings=(*own.findings, *use.findings),
-        notes=(*own.notes, *use.notes),
-        sections=(*own.sections, *use.sections),
+        correlated,
+        headline=(*correlated.headline, *use.headline),
+        caveats=(*correlated.caveats, *use.caveats)[:3],
+        findings=(*correlated.findings, *use.findings),
+        notes=(*correlated.notes, *use.notes),
+        sections=(*correlated.sections, *use.sections),
     )
     return _with_claims(both, verdicts, inputs)
 
 
-def _with_claims(made: Chapter, verdicts: list[Judgment], inputs: Inputs) -> Chapter:
+def _with_claims(chapter: Chapter, verdicts: list[Judgment], inputs: Inputs) -> Chapter:
     """Add the section with all verdicts."""
     section = claims_section(verdicts, read_rates(inputs.resources["claims"]), "together")
-    return replace(made, sections=(section, *made.sections))
+    return replace(chapter, sections=(section, *chapter.sections))
 
 
 def _judged(table: pd.DataFrame, inputs: Inputs) -> list[Judged]:
@@ -132,40 +132,45 @@ def _judged(table: pd.DataFrame, inputs: Inputs) -> list[Judged]:
 
 def _correlated(table: pd.DataFrame, verdicts: list[Judged]) -> Chapter:
     """Say whether bits in [CLS] follow the leads of patches."""
-    shown = points(table)
-    groups = page_table("Groups", _GROUPS, _in_percent(over_groups(shown)))
+    model_points = points(table)
+    groups = page_table("Groups", _GROUPS, _in_percent(over_groups(model_points)))
     rows = page_table("All joined rows", _ROWS, _in_percent(table), folded=True)
     return Chapter(
-        lead=tuple(in_words(found) for found in verdicts),
+        lead=tuple(in_words(judged_claim) for judged_claim in verdicts),
         headline=("together",),
         caveats=_CAVEATS,
         warnings=tuple(_warnings(table)),
-        key_numbers=tuple(_key_number(found) for found in verdicts),
+        key_numbers=tuple(_key_number(judged_claim) for judged_claim in verdicts),
         findings=(Finding(_INTRODUCTION),),
         notes=(_HOW,),
         sections=(
-            Section("groups", "Group by group", tables=(groups,) if len(shown) else ()),
+            Section("groups", "Group by group", tables=(groups,) if len(model_points) else ()),
             Section("rows", "All joined measurements", tables=(rows,)),
         ),
     )
 
 
-def in_words(found: Judged) -> str:
+def in_words(judged_claim: Judged) -> str:
     """Say the verdict on one dataset in a sentence."""
-    claim, _, reason = found.judgment.claim.sentence, found.dataset, found.judgment.reason
+    claim, _, reason = (
+        judged_claim.judgment.claim.sentence,
+        judged_claim.dataset,
+        judged_claim.judgment.reason,
+    )
     why = f" ({reason})" if reason else ""
     return (
-        f"{claim} On {found.dataset}: {found.judgment.verdict}{why}, "
-        f"{in_short(found).rpartition(':')[0]}."
+        f"{claim} On {judged_claim.dataset}: {judged_claim.judgment.verdict}{why}, "
+        f"{in_short(judged_claim).rpartition(':')[0]}."
     )
 
 
-def _key_number(found: Judged) -> KeyNumber:
-    of = f"{counted(found.n_models, 'model')} in {counted(found.n_groups, 'group')}"
+def _key_number(judged_claim: Judged) -> KeyNumber:
+    of = f"{counted(judged_claim.n_models, 'model')} in {counted(judged_claim.n_groups, 'group')}"
     return KeyNumber(
-        correlation(found),
+        correlation(judged_claim),
         "rank correlation",
-        f"between bits of pairing decoded from [CLS] and IsSameObject, of {of} on {found.dataset}",
+        f"between bits of pairing decoded from [CLS] and IsSameObject, of {of} "
+        f"on {judged_claim.dataset}",
     )
 
 
@@ -236,16 +241,16 @@ def _use(table: pd.DataFrame) -> Chapter:
 
 def _use_sentences(table: pd.DataFrame) -> list[tuple[str, str]]:
     """Say of every toy where which verdict is right."""
-    found = []
+    sentences = []
     for (_, model, suite, task), part in table.groupby(
         ["dataset", "model", "suite", "task"], sort=False
     ):
         words = []
-        for one in dict.fromkeys([*VERDICTS.values(), OPEN, UNTESTED]):
-            places = list(part.sort_values("layer")["place"][part["verdict"] == one])
+        for verdict in dict.fromkeys([*VERDICTS.values(), OPEN, UNTESTED]):
+            places = list(part.sort_values("layer")["place"][part["verdict"] == verdict])
             if places:
-                words.append(f"{one}: {', '.join(places)}")
+                words.append(f"{verdict}: {', '.join(places)}")
         several = table["suite"].nunique() > 1 or table["task"].nunique() > 1
         name = f"{model} (toy{f', {suite}, {task}' if several else ''})"
-        found.append((name, f"{'; '.join(words)}."))
-    return found
+        sentences.append((name, f"{'; '.join(words)}."))
+    return sentences

@@ -62,8 +62,10 @@ def _correlated(
         second = relation * first + np.sqrt(1 - relation**2) * rng.normal(size=n_groups)
         scatter = SCATTER * rng.normal(size=(2, n_groups, seeds))
         bits, leads = ((common + x)[:, None] for x in (first, second))
-        shown = points(_table(bits + scatter[0], leads + scatter[1], layers * (depth > 0) + 4))
-        return [correlation_effect("scenes", shown, RESAMPLES, seed)]
+        model_points = points(
+            _table(bits + scatter[0], leads + scatter[1], layers * (depth > 0) + 4)
+        )
+        return [correlation_effect("scenes", model_points, RESAMPLES, seed)]
 
     return measured
 

@@ -87,11 +87,11 @@ def _status(name: str, what: str, study: str) -> Column:
     )
 
 
-def _bits_columns(tokens: str, shown: str) -> tuple[Column, ...]:
-    """Return the columns of the pairing information of some tokens, as `shown` to a reader."""
-    what = f"Lower bound on the pairing information I(O;Z|M) of {shown}, by the best probe."
+def _bits_columns(tokens: str, label: str) -> tuple[Column, ...]:
+    """Return the columns of the pairing information of some tokens, as `label` to a reader."""
+    what = f"Lower bound on the pairing information I(O;Z|M) of {label}, by the best probe."
     return (
-        _status(tokens, shown, BITS),
+        _status(tokens, label, BITS),
         *(bits(f"{tokens}_pairing_bits{end}", words, f"`{BITS}`", null="allowed")
           for end, words in _ends(what)),
         share(f"{tokens}_pairing_ratio", "share of H(O|M)",
@@ -341,31 +341,31 @@ class PairingUseTable:
         """Join the tables; as content come `joins`: dataset, task, model, toy and its depth."""
         read = _best(read_table(inputs.paths(BITS)[0]))
         read = read[read["tokens"] == "patches"]
-        asked = read_table(inputs.paths(BINDING_ID)[0])
-        asked = asked[(asked["experiment"] == "pairing") & (asked["query"] == "all")]
-        rows = [row for join in inputs.content["joins"] for row in _joined(join, read, asked)]
+        effects = read_table(inputs.paths(BINDING_ID)[0])
+        effects = effects[(effects["experiment"] == "pairing") & (effects["query"] == "all")]
+        rows = [row for join in inputs.content["joins"] for row in _joined(join, read, effects)]
         return table_of(_judged(rows), self.schema)
 
 
 def _joined(
-    join: Mapping[str, Any], read: pd.DataFrame, asked: pd.DataFrame
+    join: Mapping[str, Any], read: pd.DataFrame, effects: pd.DataFrame
 ) -> list[dict[str, Any]]:
     """Return a row per suite and layer of one toy."""
     bits = read[(read["dataset"] == join["dataset"]) & (read["model"] == join["model"])]
-    there = asked[(asked["task"] == join["task"]) & (asked["model"] == join["toy"])]
-    found = []
-    for suite, own in there.groupby("suite", sort=False):
+    there = effects[(effects["task"] == join["task"]) & (effects["model"] == join["toy"])]
+    rows = []
+    for suite, suite_rows in there.groupby("suite", sort=False):
         for layer, here in bits.groupby("layer", sort=False):
             row = {
                 **{name: join[name] for name in ("dataset", "model", "task", "toy")},
                 "suite": suite, "layer": int(layer), "place": place_of(int(layer), join["depth"]),
                 "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
-                **_pairing(here, "patches"), **_effects(own, int(layer)),
-                **_hashed(_keys(here, own)),
-                "n_scenes": here["n_test"].max(), "n_rows": own["n_rows"].max(),
+                **_pairing(here, "patches"), **_effects(suite_rows, int(layer)),
+                **_hashed(_keys(here, suite_rows)),
+                "n_scenes": here["n_test"].max(), "n_rows": suite_rows["n_rows"].max(),
             }  # fmt: skip
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def place_of(layer: int, depth: int) -> str:
@@ -381,16 +381,22 @@ def _effects(rows: pd.DataFrame, layer: int) -> dict[str, Any]:
     """Return the numbers of the experiment at the decoder layer that a layer enters."""
     entered = layer - CONNECTED
     control = rows[rows["condition"] == "none"]["share"]
-    found: dict[str, Any] = {"answered": float(control.iloc[0]) if len(control) else None}
+    values: dict[str, Any] = {"answered": float(control.iloc[0]) if len(control) else None}
     for name, (condition, onwards) in EFFECTS.items():
-        own = rows[rows["condition"] == condition]
+        condition_rows = rows[rows["condition"] == condition]
         if onwards:
-            own = own[own["layers"] == (f"from {entered}" if entered else "all")]
+            condition_rows = condition_rows[
+                condition_rows["layers"] == (f"from {entered}" if entered else "all")
+            ]
         else:  # windows begin here
-            own = own[own["layers"].str.match(rf"{entered}( to |$)")]
-        if len(own):
-            found |= {f"{name}{end}": float(own[f"change{end}"].iloc[0]) for end in ENDS}
-    return found
+            condition_rows = condition_rows[
+                condition_rows["layers"].str.match(rf"{entered}( to |$)")
+            ]
+        if len(condition_rows):
+            values |= {
+                f"{name}{end}": float(condition_rows[f"change{end}"].iloc[0]) for end in ENDS
+            }
+    return values
 
 
 def _judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -398,15 +404,15 @@ def _judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = [column.name for column in PAIRING_USE_SCHEMA.columns]
     effects = use_effects(pd.DataFrame(rows, columns=names))
     judgments = judge(CLAIMS, effects)
-    found = []
+    judged_rows = []
     for row, of_read, of_used in zip(rows, judgments[::2], judgments[1::2], strict=True):
         read = YES if of_read.verdict == "holds" else NOT_SHOWN
         read_or_none = read if row["patches_status"] == MEASURED else None
         used = {"holds": YES, "does not hold": NO, "not significant": OPEN}.get(of_used.verdict)
         used = used or of_used.reason
         both = VERDICTS.get((str(read_or_none), used), UNTESTED if used == NO_ANSWERS else OPEN)
-        found.append(row | {"read": read_or_none, "used": used, "verdict": both})
-    return found
+        judged_rows.append(row | {"read": read_or_none, "used": used, "verdict": both})
+    return judged_rows
 
 
 PAIRING_USE = PairingUseTable()

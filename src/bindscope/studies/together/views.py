@@ -29,36 +29,36 @@ def points(table: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         `dataset`, `model`, `group`, `cls_layer`, `patch_layer`, and the numbers of both.
     """
-    found = []
+    rows_of_points = []
     for _, rows in table.groupby(["dataset", "model"], sort=False):
         read = rows[rows["cls_status"].notna()]
-        told = rows[(rows["same_object_status"] == MEASURED) & rows[LEAD].notna()]
-        if not len(read) or not len(told):
+        same_object = rows[(rows["same_object_status"] == MEASURED) & rows[LEAD].notna()]
+        if not len(read) or not len(same_object):
             continue
         cls = read.sort_values("layer", key=layer_number, kind="stable").iloc[-1]
         if cls["cls_status"] != MEASURED:
             continue
-        patches = told.sort_values("same_object_val_loss_bits", kind="stable").iloc[0]
+        patches = same_object.sort_values("same_object_val_loss_bits", kind="stable").iloc[0]
         point: dict[str, Any] = dict(patches) | {
             name: cls[name] for name in cls.index if name.startswith(("cls_", "pairing_"))
         }
-        found.append(point | {"cls_layer": cls["layer"], "patch_layer": patches["layer"]})
-    return pd.DataFrame(found, columns=[*table.columns, "cls_layer", "patch_layer"])
+        rows_of_points.append(point | {"cls_layer": cls["layer"], "patch_layer": patches["layer"]})
+    return pd.DataFrame(rows_of_points, columns=[*table.columns, "cls_layer", "patch_layer"])
 
 
 def left_out(table: pd.DataFrame) -> list[tuple[str, str, str]]:
     """List (dataset, model, why) of what has no point."""
     there = {(row["dataset"], row["model"]) for row in points(table).to_dict("records")}
-    found = []
+    reasons = []
     for (dataset, model), rows in table.groupby(["dataset", "model"], sort=False):
         if (dataset, model) not in there:
             known = [*rows["cls_status"].dropna(), *rows["same_object_status"].dropna()]
             why = sorted({str(status) for status in known} - {MEASURED})
-            found.append((str(dataset), str(model), "; ".join(why) or "not read by both studies"))
-    return found
+            reasons.append((str(dataset), str(model), "; ".join(why) or "not read by both studies"))
+    return reasons
 
 
-def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
+def over_groups(model_points: pd.DataFrame) -> pd.DataFrame:
     """Average points over the models of a group.
 
     Returns
@@ -68,8 +68,8 @@ def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
         the ends of their 95 % intervals: over training seeds where there are several models, else
         over test scenes and images.
     """
-    found = []
-    for (dataset, group), part in shown.groupby(["dataset", "group"], sort=False):
+    group_rows = []
+    for (dataset, group), part in model_points.groupby(["dataset", "group"], sort=False):
         row: dict[str, Any] = {"dataset": dataset, "group": group, "n_models": len(part)}
         row |= {name: part[name].mean() for name in _LABELS}
         row |= {name: ", ".join(dict.fromkeys(part[name])) for name in ("cls_layer", "patch_layer")}
@@ -77,12 +77,12 @@ def over_groups(shown: pd.DataFrame) -> pd.DataFrame:
             ends = [f"{name}{end}" for end in ENDS]
             values = part[name].astype(float)
             several = len(part) > 1 and values.notna().all()
-            told: Sequence[float] = part[ends].iloc[0].tolist()
+            limits: Sequence[float] = part[ends].iloc[0].tolist()
             if several:
-                told = mean_interval(values, possible=(-1.0, _most(name, part)))
-            row |= dict(zip(ends, told, strict=True))
-        found.append(row)
-    return pd.DataFrame(found)
+                limits = mean_interval(values, possible=(-1.0, _most(name, part)))
+            row |= dict(zip(ends, limits, strict=True))
+        group_rows.append(row)
+    return pd.DataFrame(group_rows)
 
 
 def _most(name: str, part: pd.DataFrame) -> float:
