@@ -1,10 +1,12 @@
 """The descent loop and its checkpoints, on learners that are neither probes nor models."""
 
+import tracemalloc
 from itertools import count, islice
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from bindscope.fitting import descent
@@ -141,6 +143,33 @@ def test_a_checkpoint_of_another_key_or_a_damaged_one_is_not_read(tmp_path):
     content = (tmp_path / "state").read_bytes()
     (tmp_path / "state").write_bytes(content[: len(content) // 2])
     assert killed("two") == [0]
+
+
+def test_a_checkpoint_of_many_kinds_of_numbers_is_read_as_written(tmp_path):
+    tensors = {
+        "mask": torch.tensor([True, False, True]), "none": torch.zeros(0, 4),
+        "number": torch.tensor(3.5, dtype=torch.float64), "turned": torch.arange(6.0).view(2, 3).t(),
+        "half": torch.ones(3, dtype=torch.bfloat16), "step": torch.tensor([2**40]),
+    }  # fmt: skip
+    checkpoint = Checkpoint(tmp_path / "state", "key")
+    checkpoint.write(tensors, {"step": 3})
+    again, record = checkpoint.read()
+    assert record == {"step": 3}
+    assert again.keys() == tensors.keys() == load_file(tmp_path / "state").keys()
+    for name, value in tensors.items():
+        assert again[name].dtype == value.dtype
+        assert torch.equal(again[name], value)
+
+
+def test_a_checkpoint_is_written_without_a_copy(tmp_path):
+    state = {f"{i}": torch.ones(2**20) for i in range(4)}  # of 4 MiB each
+    tracemalloc.start()
+    try:
+        Checkpoint(tmp_path / "state", "key").write(state, {"step": 1})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
 
 
 def test_a_descent_that_has_ended_takes_no_step_more(tmp_path):

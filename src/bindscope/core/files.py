@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from bindscope.core.errors import BindscopeError, StoreError, first_line
 
@@ -105,7 +105,20 @@ def disk_errors(path: Path | str) -> Iterator[None]:
 
 
 def write_atomic(path: Path | str, content: str | bytes) -> None:
-    """Write a file so that a reader sees the whole of it or nothing.
+    """Write a file so that a reader sees the whole of it or nothing; see `open_atomic`.
+
+    Raises
+    ------
+    StoreError
+        If the disk is full or may not be written.
+    """
+    with open_atomic(path) as handle:
+        handle.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def open_atomic(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a file for writing that a reader sees whole, when the block ends, or not at all.
 
     The content goes to `temporary_path`, is flushed to the disk and renamed.
 
@@ -121,7 +134,7 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
         temporary = temporary_path(path)
         try:
             with temporary.open("xb") as handle:  # never through a link that someone put there
-                handle.write(content.encode() if isinstance(content, str) else content)
+                yield handle
                 handle.flush()
                 os.fsync(handle.fileno())
             temporary.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,16 +12,20 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, TypeAlias, TypeVar
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from bindscope.core.files import remove_stale, sha256, write_atomic
+from bindscope.core.files import open_atomic, remove_stale
 
 log = logging.getLogger(__name__)
 KEEP_S = 45.0  # so that a death costs less than a minute
 PART_S = 10.0  # the same of a whole whose parts have checkpoints: both times add up
 WORTH_S = 1.0  # of work that a sparing checkpoint keeps when it is done
+_DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
+    torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
 Item = TypeVar("Item")
 State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what JSON can hold
 
@@ -61,17 +66,21 @@ class Checkpoint:
         return Checkpoint(path, f"{self.key} part {number}", self.sparing)
 
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Replace the file; `record` names the `step`.
+        """Replace the file, a tensor at a time; `record` names the `step`.
 
         Raises
         ------
         StoreError
             If the disk is full or may not be written.
         """
-        content = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
         text = json.dumps(record)  # of floats, all digits
-        header = {"key": self.key, "record": text, "sha256": _digest(content, text)}
-        write_atomic(self.path, save(content, header))
+        header = {"key": self.key, "record": text, "sha256": _digest(tensors, text)}
+        layout = json.dumps({"__metadata__": header} | _layout(tensors)).encode()
+        layout += b" " * (-len(layout) % 8)  # numbers after it are aligned
+        with open_atomic(self.path) as file:
+            file.write(len(layout).to_bytes(8, "little") + layout)
+            for _, value in _in_order(tensors):
+                file.write(_bytes(value))
 
     def read(self) -> State | None:
         """Return tensors and record, or None: no file, a damaged one, or one of another key."""
@@ -228,4 +237,28 @@ def split_states(state: State) -> list[State]:
 
 def _digest(tensors: dict[str, Tensor], record: str) -> str:
     """Hash what a checkpoint holds: safetensors itself has no checksum."""
-    return sha256(save(tensors) + record.encode())
+    digest = hashlib.sha256(json.dumps([record, _layout(tensors)]).encode())
+    for _, value in _in_order(tensors):
+        digest.update(_bytes(value))
+    return digest.hexdigest()
+
+
+def _in_order(tensors: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    """Return tensors in the order of their bytes: wide numbers first, so that all are aligned."""
+    return sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+
+
+def _layout(tensors: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
+    """Return the header of a safetensors file without its metadata."""
+    layout, start = {}, 0
+    for name, value in _in_order(tensors):
+        stop = start + value.numel() * value.itemsize
+        kind = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
+        layout[name], start = kind | {"data_offsets": [start, stop]}, stop
+    return layout
+
+
+def _bytes(value: Tensor) -> memoryview:
+    """Return the bytes of a tensor; on a CPU they are its memory, if it is contiguous."""
+    flat = value.detach().cpu().contiguous().view(-1)
+    return memoryview(flat.view(torch.uint8).numpy())

@@ -135,8 +135,10 @@ def fit(product: Product) -> Work:
         flops += seeds * steps * 6 * batch * used / _SMALL
         each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * free
         elements += seeds * steps * each
-    in_memory = _held(probe, content, read, bits) + _HISTORY * linear * convex
+    # The linear parts are fitted first, and what their descent holds goes before the next one.
+    in_memory, history = _held(probe, content, read, bits), _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
+    fitting = history if alone else max(history + 4.0 * free * seeds, descent)
     on_gpu = content["device"] == "cuda"
     capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]
     decides = capacity[0] if descent > in_memory and capacity else "memory_mb"
@@ -167,14 +169,17 @@ def _steps(probe: AnyProbe, n_train: int) -> tuple[float, int]:
 
 
 def _descending(probe: AnyProbe, weights: float, seeds: int, shared: bool) -> float:
-    """Return the bytes of what descends.
+    """Return the bytes of what descends, or of the results where these take more.
 
-    Of every seed these are weights, the best of them, and what is written; of one seed, or of all
-    where they share their batches, gradients and moments for each rate that is tried.
+    Of every seed these are weights and the best of them; of one seed, or of all where they share
+    their batches, gradients, two moments and scratch for each rate that is tried, and where there
+    are several rates weights and the best of each. Results hold weights, the best, a copy and the
+    file.
     """
     rates = getattr(probe, "learning_rate", None)
     tried = len(rates) if isinstance(rates, tuple) else 1
-    return weights * (16.0 * seeds + 16.0 * (seeds if shared else 1) * tried)
+    together = (seeds if shared else 1) * tried
+    return weights * max(8.0 * seeds + (16.0 + 8.0 * (tried > 1)) * together, 16.0 * seeds)
 
 
 def _held(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
