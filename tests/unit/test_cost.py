@@ -30,6 +30,10 @@ from bindscope.graph import cost as shared_cost
 from bindscope.graph.towers import Tower
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
+from bindscope.scenes import sprite_palette
+from bindscope.studies.binding_id import cost as vlm
+from bindscope.studies.binding_id.oracles import oracle
+from bindscope.studies.binding_id.tasks import layouts
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes import batches
@@ -44,6 +48,7 @@ from bindscope.studies.concepts.dual.training import EVALUATIONS
 from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
+from bindscope.studies.same_object.effects import passes
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "workflow" / "rules"
@@ -91,7 +96,18 @@ def test_all_work_is_counted_without_torch() -> None:
 
 def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert (pair_data.PAIR_BYTES, pair_data.BLOCK) == (pairs.PAIR_BYTES, pairs.BLOCK)
+    assert (pairs._BATCH, pairs._ATTENDED, pairs._MASKS) == (
+        passes.BATCH,
+        passes.WEIGHTS,
+        passes.MASKS,
+    )
     assert fits._HELD_BY_CONVEX == batches.WORK
+    assert (vlm._ORACLE_WIDTH, vlm._SPRITE_PX) == (oracle.WIDTH, sprite_palette.SLOT_PX)
+    for name, layout in layouts.LAYOUTS.items():
+        assert vlm._SLOTS.get(name, 9) == len(layout.regions)
+        if not layout.sprites:
+            sides = [right - left for left, _, right, _ in layout.regions]
+            assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
     assert concepts._AT_ONCE == NUMBERS_AT_ONCE
     assert concepts._MOST_SCENES == MOST_SCENES
     assert (concepts._BLOCK, concepts._SPECIAL) == (evaluation.BLOCK, encoders.SPECIAL)

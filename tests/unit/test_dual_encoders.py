@@ -388,6 +388,19 @@ def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
     assert train(wild, sizes, "train_only", runs).flags(0) == ["diverged"]
 
 
+def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
+    given, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
+    runs = Runs.of(given, sizes)
+    scores = rows(given, sizes, runs, train(given, sizes, "train_only", runs))
+    numbers = {
+        (row["n_objects"], row["n_scenes"], row["n_all_scenes"])
+        for row in scores
+        if row["stratum"] == "all" and row["split"] == "train"
+    }
+    n = len(runs.splits[0].train)
+    assert numbers == {(1, 4, n), (2, 4, n * (n - 1) // 2)}
+
+
 def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Path) -> None:
     given, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
     runs = Runs.of(given, sizes)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindscope.studies.concepts.dual.batches import values_of
-from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, swaps
+from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, singles, swaps
 from bindscope.studies.concepts.scenes import Scenes
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
@@ -44,6 +44,20 @@ def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
             if all(v in held[k] for k, v in enumerate(values_of(np.array(i), sizes)))
         ]  # fmt: skip
         assert sorted(set(mixed.tolist())) == wanted_objects
+
+
+def test_of_many_objects_some_are_drawn_as_scenes() -> None:
+    objects = np.arange(10, 40)
+    everything, n_all = singles(objects, (5, 8), max_scenes=None, seed=0)
+    assert (everything.slots[:, 0].tolist(), n_all) == (objects.tolist(), 30)
+    few, again, others = (
+        singles(objects, (5, 8), max_scenes=7, seed=seed)[0].slots for seed in (0, 0, 1)
+    )
+    assert few.shape == (7, 1)
+    assert len(np.unique(few)) == 7
+    assert np.isin(few, objects).all()
+    assert np.array_equal(few, again)
+    assert not np.array_equal(few, others)
 
 
 def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:

@@ -51,8 +51,9 @@ class Work:
         Steps of the interpreter; small calls of NumPy and torch are about ten each.
     bytes_peak, bytes_device
         Memory beside the libraries, at most, and that on a GPU.
-    bytes_disk, bytes_rows
-        Files that it leaves, of these the rows that tables are made from;
+    bytes_disk, bytes_rows, bytes_beside
+        Files that it leaves, of these the rows that tables are made from, and those of another
+        file of rows (strata);
         `temporary` where they go when they have been read, `elsewhere` where they are outside of
         the results (the cache of the hub).
     threads, device
@@ -72,6 +73,7 @@ class Work:
     bytes_device: float = 0
     bytes_disk: float = 0
     bytes_rows: float = 0
+    bytes_beside: float = 0
     temporary: bool = False
     elsewhere: bool = False
     threads: int = 1

@@ -32,10 +32,12 @@ _DRAWN = {
     "sprites": 8,
     "clevr_2d": 40,
     "solids": 700,
-    "mitsuba": 3000,
+    "mitsuba": 31_000,  # of 64 samples, as in the table of `docs/three_d_scenes.md`
     "photos": 40,
 }
-_MITSUBA = 3.4e7  # steps that its start and the compiling of its kernels take (`occlusion`)
+# Steps that the start of Mitsuba and the compiling of its kernels take (`occlusion`), and those of
+# an image besides its samples (the table of `docs/three_d_scenes.md`).
+_MITSUBA, _MITSUBA_IMAGE = 3.4e7, 6.6e6
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
@@ -45,8 +47,9 @@ _VIT = 0.75  # share of the rate of large products that small transformers reach
 _CHECKS, _DRAWN_WEIGHT = 2, 10
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
-# Bytes of a table, in its three forms, for each of the rows that jobs left (default run).
-_TABLE = 1.1
+# Bytes of a table for each of the rows that jobs left: CSV with Parquet, and a page, which has no
+# more than `tables.write.HTML_ROWS` rows (default run, `same_object`).
+_TABLE, _PAGE, _LONGEST_PAGE = 0.5, 0.6, 7e5
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
@@ -161,7 +164,8 @@ def scenes(product: Product) -> Work:
     samples = backend.get("samples", 64) / 64 if kind == "mitsuba" else 1
     work = _drawn(content, kind, side_of(render), samples)
     if kind == "mitsuba":
-        return replace(work, python=work.python + _MITSUBA)
+        n = content["stop"] - content["start"]
+        return replace(work, python=work.python + _MITSUBA + _MITSUBA_IMAGE * n)
     if kind != "shapes":
         return work
     space = content["dataset"]["space"]
@@ -457,12 +461,11 @@ def table(product: Product) -> Work:
     """Count a table by the rows that its jobs leave."""
     read = 0.0
     for role, given in product.inputs.items():
-        # Rows beside those that stand for a product are a large part of what it leaves.
         beside = role in product.reads
-        read += sum(made.work.bytes_rows or made.work.bytes_disk / 3 * beside for made in given)
+        read += sum(made.work.bytes_beside * beside or made.work.bytes_rows for made in given)
     return Work(
         "pandas",
-        bytes_disk=1.2e4 + _TABLE * read,
+        bytes_disk=1.2e4 + _TABLE * read + min(_PAGE * read, _LONGEST_PAGE),
         bytes_peak=2e7 + 6 * read,
         python=4e6 + 6 * read,
     )

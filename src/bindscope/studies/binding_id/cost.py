@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
@@ -18,6 +19,9 @@ _GROUPS = 3  # things, colors, items
 # Width and layers of language models by the number of their parameters in a name.
 _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
 _IMAGE_TOKENS = 2900  # of the views of one image
+_IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.layouts`: sides of images and regions
+_SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
+_ORACLE_WIDTH = 152  # `oracles.oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
 _ROW, _ROWS = (
@@ -37,11 +41,13 @@ class _Engine:
     bytes_each: int = 4
     kind: str = "published"
     question: int = 90
+    object_tokens: int = 2
+    word_tokens: int = 1  # of a color, and of an item
 
 
 def _engine(model: Content, product: Product) -> _Engine:
     if model["kind"] in ("oracle", "mixed_oracle"):
-        return _Engine(4, 32, 12, 0, kind="oracle")
+        return _Engine(4, _ORACLE_WIDTH, 12, 0, kind="oracle")
     if model["kind"] == "toy":
         toy: Content = {}
         if "source" in model:
@@ -49,7 +55,10 @@ def _engine(model: Content, product: Product) -> _Engine:
         for weights_key in product.inputs.get("weights", ()):
             toy = weights_key.content.get("toy", toy)
         width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
-        return _Engine(layers, width, 60, 14.0 * layers * width**2, kind="toy", question=8)
+        seen = (_SPRITE_PX // int(toy.get("patch_px", _SPRITE_PX))) ** 2
+        return _Engine(
+            layers, width, 60, 14.0 * layers * width**2, kind="toy", question=8, object_tokens=seen
+        )
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
     word = re.search(r"(\d+(?:\.\d+)?b)\b", str(model["source"]).lower())
@@ -62,7 +71,21 @@ def _engine(model: Content, product: Product) -> _Engine:
         + 4e8 * (not known)
     )
     size = 2 if model.get("precision") == "bfloat16" else 4
-    return _Engine(layers, width, _IMAGE_TOKENS, weights, size)
+    return _Engine(
+        layers, width, _IMAGE_TOKENS, weights, size,
+        object_tokens=_object_tokens(model, known.get("vision_config", {})), word_tokens=2,
+    )  # fmt: skip
+
+
+def _object_tokens(model: Content, vision: Content) -> int:
+    """Return how many cells cover a slot's region and its padding, in all views of an image."""
+    patch = int(vision.get("patch_size", 14))
+    if "qwen" in str(model["source"]).lower() or "spatial_merge_size" in vision:
+        views, cells = 1, round(_IMAGE_PX / (patch * int(vision.get("spatial_merge_size", 2))))
+    else:  # the whole image, and a crop of it that is as large
+        views, cells = 2, int(vision.get("image_size", 384)) // patch
+    pad = 3 if model.get("compat") == "paper" else int(model.get("pad", 0))
+    return int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2)
 
 
 def _trials(content: Content, layers: int) -> tuple[int, int]:
@@ -133,10 +156,15 @@ def binding_id_estimates(product: Product) -> Work:
     content = product.content
     task = content["task"]
     contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
-    widest = max((_engine(m, product) for m in content["models"]), key=lambda one: one.width)
-    tokens = {"oracle": 5.0, "toy": 9.0}.get(widest.kind, 150.0)
-    vectors = 4.0 * widest.layers * widest.width * tokens * _GROUPS * task["things"] * 3
-    return _asked(product, contexts, 0, vectors, 9400)
+    levels = task["things"] + _SLOTS.get(task["layout"], 9)
+    engines = [_engine(model, product) for model in content["models"]]
+    # Effects of roles and of slots on objects, colors and items, and a difference of objects.
+    numbers = sum(
+        one.layers * one.width
+        * (one.object_tokens + levels * (one.object_tokens + 2 * one.word_tokens))
+        for one in engines
+    )  # fmt: skip
+    return _asked(product, contexts, 0, 4.0 * numbers / len(engines), 9400)
 
 
 def binding_id_interventions(product: Product) -> Work:

@@ -148,10 +148,10 @@ def fit(product: Product) -> Work:
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
         python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
-        bytes_peak=in_memory + (12.0 * free * seeds if on_gpu else descent) + 8 * n_test * bits,
+        bytes_peak=in_memory + (8.0 * free * seeds if on_gpu else fitting) + 8 * n_test * bits,
         bytes_rows=rows,
         bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
-        bytes_device=(in_memory + descent) * on_gpu,
+        bytes_device=(in_memory + fitting) * on_gpu,
         threads=content["threads"], device=content["device"],
         key=f"studies.binding_information.probes[{product.wildcards['probe']}].{decides}",
     )  # fmt: skip
@@ -172,14 +172,14 @@ def _descending(probe: AnyProbe, weights: float, seeds: int, shared: bool) -> fl
     """Return the bytes of what descends, or of the results where these take more.
 
     Of every seed these are weights and the best of them; of one seed, or of all where they share
-    their batches, gradients, two moments and scratch for each rate that is tried, and where there
-    are several rates weights and the best of each. Results hold weights, the best, a copy and the
-    file.
+    their batches, gradients, two moments, and what a step makes of the largest parameter and its
+    gradient, for each rate that is tried, where there are several beside weights and their best.
+    Results hold weights, the best, a copy and the file.
     """
     rates = getattr(probe, "learning_rate", None)
     tried = len(rates) if isinstance(rates, tuple) else 1
     together = (seeds if shared else 1) * tried
-    return weights * max(8.0 * seeds + (16.0 + 8.0 * (tried > 1)) * together, 16.0 * seeds)
+    return weights * max(8.0 * seeds + (20.0 + 8.0 * (tried > 1)) * together, 16.0 * seeds)
 
 
 def _held(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:

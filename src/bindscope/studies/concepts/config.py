@@ -113,8 +113,9 @@ class DualEvaluation(Model):
     )
     max_scenes: PositiveInt | None = Field(
         None,
-        description="The most scenes of a kind, drawn at random where there are more. Default: "
-        "all pairs of objects of a split; of `geometry`, 12,000 at most.",
+        description="The most scenes of one object, and of two, of each split; where there are "
+        "more, so many are drawn at random by the seed of the run. Default: all objects of a "
+        "split and all pairs of them; of `geometry`, 12,000 pairs at most.",
     )
 
 

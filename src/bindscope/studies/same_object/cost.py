@@ -33,8 +33,9 @@ _OF_PAIR, _MEASURED = 6, 150
 _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all in small presets)
 _BOOSTED = 2e9  # numbers that boosted trees make of 100,000 pairs and 100 trees (default run)
 _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
-_STRATUM = 400  # bytes of a stratum's row, of which there are about 110
+_ROW, _STRATA = 1450, 70 * 720  # bytes of a fit's row, and of its strata's (`same_object`)
 _BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default run)
+_BATCH, _ATTENDED, _MASKS = 64, 2**24, 16  # `effects.passes.BATCH`, `WEIGHTS` and `MASKS`
 _EDITS = 5  # subspaces that are edited
 _STRENGTHS = 4  # of shuffles and injections
 _SMALL = 0.5  # share of the rate of large products that blocks of images reach
@@ -147,14 +148,18 @@ def pairs_work(
     held += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     block = max(BLOCK, width * max(dim, 4 * width)) * 4.0
     weights = _weights(probe, width, dim)
-    per_fit = 4.0 * (weights + 4 * dim) + 110 * _STRATUM + 20 * n["test"]
-    ranks = 1 + len(probe.get("ranks", ()))
+    written = layers * own  # of lower ranks, the leading part of the same weights is read
+    measured = written * (1 + len(probe.get("ranks", ())))
     return Work(
         "torch",
         flops=fits * passes * n["train"] * image / _SMALL,
         elements=fits * elements,
         python=fits * python,
-        bytes_disk=layers * own * ranks * per_fit + 4000,
+        bytes_disk=4.0 * written * (weights + 4 * dim)
+        + measured * (_ROW + _STRATA + 20 * n["test"])
+        + 4000,
+        bytes_rows=1.0 * measured * _ROW,
+        bytes_beside=1.0 * measured * _STRATA,
         bytes_peak=min(held, probe["memory_mb"] * 2.0**20)
         + 10 * block
         + 12e4 * n["test"] / 8
@@ -241,7 +246,13 @@ def same_object_effects(product: Product) -> Work:
     each = _STRENGTHS + bool(asked["weights"])
     edits = 1 + _EDITS * (each + 1)
     refits = 1 + _EDITS * len(again["edits"])
-    passes = n["test"] * edits * 3 + refits * (n["train"] + n["val"])
+    # Under an edit tokens are read up to the last layer with a probe, and attention in the next
+    # block; models of the zoo have a loss of their own, at their end.
+    read, looked = int(content["later"] or content["layer"]), int(content["layer"]) + 1
+    losses = str(content["model"]["source"]).startswith(("zoo:", "controlled:"))
+    passes = n["test"] * edits * (2 + losses) + refits * (n["train"] + n["val"])
+    depths = n["test"] * edits * (read + looked + shape.n_layers * losses)
+    depths += refits * (n["train"] + n["val"]) * read
     readers = 1 + (content["later"] is not None)
     counted = [
         pairs_work(
@@ -256,20 +267,25 @@ def same_object_effects(product: Product) -> Work:
         )
         for probe in again["probes"]
     ]
-    attended = 4.0 * min(64, n["test"]) * 4 * width * shape.tokens
+    batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
+    # Of the patches' rows, and of a head: scores, weights, and the sum over heads.
+    attended = 4.0 * batch * (4 * width * shape.tokens + 3 * shape.tokens**2)
+    # Of each pixel an object and where it counts; of each patch counts of 255 objects.
+    masks = 24.0 * side**2 + 8 * 255.0 * shape.patches
     kept = 4.0 * edits * readers * n["test"] * width**2 / 2
     return Work(
         "hub" if shape.network else "torch",
         passes=passes,
-        flops=passes * shape.flops() / _SMALL + sum(one.flops for one in counted),
-        elements=passes * 8.0 * shape.tokens * shape.width * shape.n_layers
+        flops=depths / shape.n_layers * shape.flops() / _SMALL + sum(one.flops for one in counted),
+        elements=depths * 8.0 * shape.tokens * shape.width
         + edits * n["test"] * width**2 * 200.0
         + sum(one.elements for one in counted),
         python=2e7 + sum(one.python for one in counted),
         bytes_peak=4 * shape.weights
-        + shape.batch_bytes(64)
+        + shape.batch_bytes(batch)
         + attended
         + kept
+        + min(_MASKS, n["test"]) * masks
         + n["test"] * (side**2 * 3 + 8.0 * shape.patches)
         + 4.0 * sum(n.values()) * width * shape.width * readers
         + max(one.bytes_peak for one in counted),

@@ -81,10 +81,7 @@ def pairs(
     """
     n = len(objects)
     n_all = n * (n - 1) // (1 if ordered else 2)
-    if max_scenes is not None and n_all > max_scenes:
-        ranks = np.sort(rng(seed, SAMPLING).choice(n_all, max_scenes, replace=False))
-    else:
-        ranks = np.arange(n_all)
+    ranks = _drawn(n_all, max_scenes, seed)
     if ordered:
         first, second = np.divmod(ranks, max(n - 1, 1))
         second += second >= first
@@ -92,6 +89,21 @@ def pairs(
         second = ((1 + np.sqrt(1 + 8 * ranks.astype(np.float64))) // 2).astype(np.int64)
         first = ranks - second * (second - 1) // 2
     return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes)), n_all
+
+
+def singles(
+    objects: Ids, sizes: Sequence[int], *, max_scenes: int | None, seed: int
+) -> tuple[Scenes, int]:
+    """Return scenes of one object, and how many there are; parameters are those of `pairs`."""
+    drawn = objects[_drawn(len(objects), max_scenes, seed)]
+    return Scenes(drawn[:, None], tuple(sizes)), len(objects)
+
+
+def _drawn(n: int, most: int | None, seed: int) -> Ids:
+    """Return numbers below `n` in order: all, or so many of them without replacement."""
+    if most is None or n <= most:
+        return np.arange(n)
+    return np.sort(rng(seed, SAMPLING).choice(n, most, replace=False))
 
 
 def evaluate(

@@ -17,9 +17,8 @@ from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.config import DualEncoders
 from bindscope.studies.concepts.dual.batches import Split
 from bindscope.studies.concepts.dual.encoders import DualEncoder
-from bindscope.studies.concepts.dual.evaluation import Score, evaluate, pairs
+from bindscope.studies.concepts.dual.evaluation import Score, evaluate, pairs, singles
 from bindscope.studies.concepts.dual.training import Runs, Trained, build
-from bindscope.studies.concepts.scenes import Scenes
 
 FITTED = 0.95  # of training pairs that are recognised
 
@@ -114,13 +113,13 @@ def _scores(
     """Yield what a run recognises: of objects it was trained on, and of those for testing."""
     queries = encoder.queries()
     for name, objects in (("train", split.train), ("held_out", split.test)):
+        most = entry.evaluation.max_scenes
+        alone = singles(objects, encoder.sizes, max_scenes=most, seed=seed)
         two = pairs(
-            objects, encoder.sizes, ordered=not encoder.order_free,
-            max_scenes=entry.evaluation.max_scenes, seed=seed,
-        )  # fmt: skip
+            objects, encoder.sizes, ordered=not encoder.order_free, max_scenes=most, seed=seed
+        )
         further = entry.evaluation.candidates
-        single = Scenes(objects[:, None], encoder.sizes), len(objects)
-        for n, scenes in enumerate((single, two), 1):
+        for n, scenes in enumerate((alone, two), 1):
             known = queries, scenes, split.train
             for score in evaluate(encoder.embed, *known, further, seed, device):
                 yield scored(name, n, score)
