@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bindscope.statistics.claims import judge
+from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
@@ -59,6 +60,13 @@ def table() -> pd.DataFrame:
         found = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
         rows += [{**NAMES, "model": mechanism, **row} for row in found]
     return pd.DataFrame(rows)
+
+
+def test_the_forecast_counts_the_numbers_of_mean_differences(estimates: Estimates) -> None:
+    engine = cost._engine({"kind": "oracle"}, None)  # type: ignore[arg-type]
+    numbers = cost.numbers_of_effects(engine, {"things": 3, "layout": "sprites"})
+    stored = estimates.stored().items()
+    assert numbers == sum(values.size for name, values in stored if not name.endswith("seen"))
 
 
 def test_the_planted_subspace_is_found(estimates: Estimates) -> None:

@@ -151,19 +151,23 @@ def _asked(product: Product, contexts: float, answers: float, arrays: float, row
     )
 
 
+def numbers_of_effects(engine: _Engine, task: Content) -> int:
+    """Return how many numbers `Estimates.stored` has.
+
+    These are effects of roles and slots on objects, colors and items, and one of content.
+    """
+    levels = task["things"] + _SLOTS.get(task["layout"], 9)
+    tokens = engine.object_tokens + levels * (engine.object_tokens + 2 * engine.word_tokens)
+    return int(engine.layers * engine.width * tokens)
+
+
 def binding_id_estimates(product: Product) -> Work:
     """Count contexts of the estimation split under every exchange, and mean differences."""
     content = product.content
     task = content["task"]
     contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
-    levels = task["things"] + _SLOTS.get(task["layout"], 9)
     engines = [_engine(model, product) for model in content["models"]]
-    # Effects of roles and of slots on objects, colors and items, and a difference of objects.
-    numbers = sum(
-        one.layers * one.width
-        * (one.object_tokens + levels * (one.object_tokens + 2 * one.word_tokens))
-        for one in engines
-    )  # fmt: skip
+    numbers = sum(numbers_of_effects(engine, task) for engine in engines)
     return _asked(product, contexts, 0, 4.0 * numbers / len(engines), 9400)
 
 
