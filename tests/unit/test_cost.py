@@ -110,7 +110,8 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
     assert concepts._AT_ONCE == NUMBERS_AT_ONCE
     assert concepts._MOST_SCENES == MOST_SCENES
-    assert (concepts._BLOCK, concepts._SPECIAL) == (evaluation.BLOCK, encoders.SPECIAL)
+    assert (concepts._BLOCK, concepts._GROUP) == (evaluation.BLOCK, evaluation.SAMPLED_SCENES)
+    assert (concepts._ROWS, concepts._SPECIAL) == (encoders.ROWS, encoders.SPECIAL)
     assert concepts._EVALUATIONS == EVALUATIONS
 
 

@@ -26,6 +26,7 @@ WIDTHS = {
 }
 """Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them."""
 _NETWORK = ("hf:", "timm:")
+_DEFAULT_WIDTH = 768  # of architectures in transformers, where no configuration says it
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def tower_of(model: Mapping[str, Any], image_px: int) -> Tower:
     registers = 4 if re.search(r"reg4|registers", name) else 0
     return Tower(
         int(model["n_layers"]),
-        int(vision.get("hidden_size", WIDTHS[word])),
+        int(vision.get("hidden_size", _DEFAULT_WIDTH if _is_default(model) else WIDTHS[word])),
         int(patch),
         int(side) // int(patch) * int(patch),
         int("siglip" not in name) + registers,
@@ -128,7 +129,13 @@ def text_width(model: Mapping[str, Any]) -> int | None:
     if not str(model["source"]).startswith(_NETWORK):
         return None
     text = _settings(model).get("text_config", {})
-    return int(text.get("hidden_size", 768 if "large" in str(model["source"]) else 512))
+    large = "large" in str(model["source"]) and not _is_default(model)
+    return int(text.get("hidden_size", 768 if large else 512))
+
+
+def _is_default(model: Mapping[str, Any]) -> bool:
+    """Return whether a model has its library's architecture of a type, not its source's."""
+    return "model_type" in (model.get("overrides") or {})
 
 
 def _input_side(known: Mapping[str, Any]) -> int:
@@ -157,8 +164,8 @@ def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
 
 def _settings(model: Mapping[str, Any]) -> dict[str, Any]:
     """Return a model's config.json, where it is a folder's or in the cache of the hub."""
-    if "model_type" in (overrides := model.get("overrides") or {}):
-        return dict(overrides)
+    if _is_default(model):
+        return dict(model["overrides"])
     return settings(str(model["source"]))
 
 

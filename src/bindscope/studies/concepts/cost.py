@@ -21,7 +21,9 @@ _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (sma
 _SCORE, _EVALUATION, _TENSOR = 620, 62, 115
 _SPECIAL = 4  # `dual.encoders.SPECIAL`, tokens beside those of values
 _EVALUATIONS = 10  # `dual.training.EVALUATIONS`
-_BLOCK = 2**22  # `dual.evaluation.BLOCK`, scores in memory, of eight bytes, twice
+# `dual.evaluation.BLOCK` and `SAMPLED_SCENES`, scores in memory, of eight bytes, twice; rows of
+# `dual.encoders.ROWS`, and numbers that are made of a score.
+_BLOCK, _GROUP, _ROWS, _OF_SCORE = 2**22, 64, 8192, 5
 _AT_ONCE = 2**28  # `learners.NUMBERS_AT_ONCE`, four bytes each
 _MOST_SCENES = 12_000  # `dual.geometry.MOST_SCENES`
 # Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
@@ -52,48 +54,51 @@ def dual_encoder(product: Product) -> Work:
     total, used = encoder_weights(content["encoder"], sizes)
     dim, batch = content["encoder"]["dim"], how["batch_size"]
     slots = max(how["objects_per_scene"])
-    queries = objects if how["queries"] == "pool" else (slots + 1) * batch
+    queries = objects
+    if how["queries"] == "batch":  # objects of the scenes, and an exchange of each
+        queries = min(slots * batch, how["max_objects"] or slots * batch) + batch * (slots > 1)
     read = batch * slots + queries
     step = runs * 6.0 * (read * used + batch * queries * dim)
-    # Pairs of objects are scenes; candidates are all objects, or exchanges alone.
-    pairs = (
-        objects**2
-        if content["evaluation"]["max_scenes"] is None
-        else min(objects**2, content["evaluation"]["max_scenes"])
-    )
-    ways = len(content["evaluation"]["candidates"]) * len(content["evaluation"]["selected"])
-    evaluated = runs * ways * pairs
+    # Of each split single objects and pairs are scenes; candidates are all objects.
+    most = content["evaluation"]["max_scenes"] or objects**2
+    pairs, selected = min(objects**2, most), len(content["evaluation"]["selected"])
+    scored = runs * selected * 2.0 * (min(objects, most) + pairs)
+    asked = runs * selected * objects  # queries that are embedded
+    types = len(sizes)
+    layers, width, hidden = (content["encoder"].get(k, 0) for k in ("layers", "width", "hidden"))
+    embedded = (types + 2) * (8 * width + 2 * hidden)
+    tokens = batch * (slots * (types + 1) + 1) + queries * (types + 2)
+    at_once = max(_BLOCK // objects // _GROUP, 1) * _GROUP
     arrays = (
         16.0 * runs * total
         + 12.0 * runs * (batch * queries + read * dim * 4)
-        + 8.0 * min(pairs, 2**15) * (objects + dim)
+        + 16.0 * min(pairs, at_once) * objects  # scores, and those among fewer candidates
+        + 8.0 * min(pairs, 2**15) * dim
+        # Queries in float32 twice, in float64 twice, and those of the encoder before.
+        + 32.0 * objects * dim + 4.0 * min(objects, _ROWS) * embedded
         + 3e7
-        + 48.0
-        * runs
-        * content["encoder"].get("layers", 0)
-        * read
-        * slots
-        * content["encoder"].get("width", 0)
-    )
+        # Of each token and layer what gradients need: about ten vectors, and two hidden ones.
+        + 4.0 * runs * layers * tokens * (10 * width + 2 * hidden)
+    )  # fmt: skip
     # Two splits; of one object four scores, of two those of three strata.
     further = len(content["evaluation"]["candidates"])
-    scores = 2 * (4 + 3 * (4 + further)) * len(content["evaluation"]["selected"])
+    scores = 2 * (4 + 3 * (4 + further)) * selected
     rows = 1.0 * runs * scores * _SCORE
     history = runs * (1 + min(how["steps"], _EVALUATIONS)) * _EVALUATION
-    tensors = {"product": 5, "mlp_set": 9}.get(
-        content["encoder"]["kind"], 4 + 24 * content["encoder"].get("layers", 0)
-    )
+    tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
         "torch",
-        flops=how["steps"] * step / _SMALL + 2.0 * evaluated * (used + 4 * dim) / _SMALL,
+        flops=(how["steps"] * step + 2.0 * ((scored + asked) * used + scored * objects * dim))
+        / _SMALL,
         elements=how["steps"] * runs * (6.0 * batch * queries + 8 * total + 20 * batch * slots)
-        + evaluated * 20.0,
-        python=how["steps"] * (4e4 + 2000 * runs) + runs * ways * 3e6,
+        + scored * (20.0 + _OF_SCORE * objects)
+        + asked * layers * embedded,
+        python=how["steps"] * (4e4 + 2000 * runs) + runs * selected * further * 3e6,
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
         # Weights after the last step and of the best, and the objects of each run.
-        bytes_disk=runs * 8.0 * (total + objects)
-        + _TENSOR * (2 * tensors + 3 * runs)
+        bytes_disk=runs * (8.0 * (total + objects) + 3 * _TENSOR)
+        + 2 * _TENSOR * tensors
         + history
         + rows,
         bytes_rows=rows,
