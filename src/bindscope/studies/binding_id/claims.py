@@ -138,15 +138,10 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 def claim_effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
-    """Return what the study's tables measured of its claims.
+    """Return what the study's tables, by name, measured of its claims.
 
     Toys that differ in the training seed only are one place, and seeds are resampled; of a single
     network scenes are (of records: photos).
-
-    Parameters
-    ----------
-    tables
-        By name; those that are missing measured nothing.
     """
     effects: list[Effect] = []
     if (table := tables.get("binding_id")) is not None:

@@ -48,11 +48,7 @@ class Engine(Protocol):
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What it can do besides replacing and adding.
-
-        Rotate keys, knock out attention, propagate (edit a layer and compute the context anew),
-        edit single views of several.
-        """
+        """What it can do besides replacing and adding; `propagate` computes contexts anew."""
         ...
 
     @property
@@ -61,27 +57,16 @@ class Engine(Protocol):
         ...
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> State:
-        """Read the contexts of a batch and keep what interventions need.
+        """Read n contexts and keep what interventions need.
 
-        Parameters
-        ----------
-        scenes
-            n scenes.
-        images
-            uint8 (n, height, width, 3); None only where `needs_images` is false.
+        Images are uint8 (n, height, width, 3); None only where `needs_images` is false.
         """
         ...
 
     def residual(
         self, state: State, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.float32]:
-        """Return the residual before each layer at the tokens of a group and role.
-
-        Returns
-        -------
-        NDArray
-            float32 (n, L, t, d).
-        """
+        """Return the residual before each layer at some tokens, float32 (n, L, t, d)."""
         ...
 
     def positions(
@@ -125,11 +110,8 @@ class Engine(Protocol):
     def attention(self, state: State, questions: Sequence[Question]) -> NDArray[np.float64]:
         """Return where questions look, nothing being edited.
 
-        Returns
-        -------
-        NDArray
-            float64 (n, 2, L, H, questions, groups, k): the share of a head's attention that is on
-            the tokens of a group, in the order of `task.GROUPS`, and role; first that of the
-            question's last token, then the mean over all its tokens.
+        float64 (n, 2, L, H, questions, groups, k): the share of a head's attention that is on the
+        tokens of a group, in the order of `task.GROUPS`, and role; first that of the question's
+        last token, then the mean over all its tokens.
         """
         ...

@@ -173,15 +173,7 @@ def _add_experiments(
 
 
 def add_named_toy(graph: Graph, section: Any, name: str) -> Product | str:
-    """Add the training of a toy of the section, or name what the zoo has of it.
-
-    See `core.interfaces.Study.trains`.
-
-    Raises
-    ------
-    ConfigError
-        If the section has no such toy.
-    """
+    """Add the training of a toy of the section, or name what the zoo has of it (`Study.trains`)."""
     toys = {toy.name: toy for toy in section.toys}
     if name not in toys:
         raise ConfigError(

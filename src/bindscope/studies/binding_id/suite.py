@@ -75,16 +75,10 @@ class Remembering(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What one experiment found.
+    """Rows of one experiment's table without names and keys, and its log-probabilities.
 
-    Attributes
-    ----------
-    rows
-        Of the experiment's table, without names and keys.
-    answers
-        Log-probabilities, float32 (n, trials, queries, candidates).
-    checked
-        Those of the first rows' control in float32, of models that answer in bfloat16.
+    These are float32 (n, trials, queries, candidates); `checked` those of the first rows' control
+    in float32, of models that answer in bfloat16.
     """
 
     rows: list[Row]
@@ -94,15 +88,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """What a model answered in several experiments.
-
-    Attributes
-    ----------
-    rows, vectors, heads, mixture
-        Rows of the tables, without names and keys.
-    answers
-        Log-probabilities by experiment, float32 (n, trials, queries, candidates).
-    """
+    """Rows of the tables, without names and keys, and log-probabilities by experiment."""
 
     rows: list[Row] = field(default_factory=list)
     vectors: list[Row] = field(default_factory=list)
@@ -117,16 +103,7 @@ def run(
 ) -> Results:  # fmt: skip
     """Run all experiments of a suite on one model, whose weights stay as they are.
 
-    Parameters
-    ----------
-    engine
-        The model.
-    pictures
-        Images of scenes, for engines that need them.
-    spec
-        The suite's options, and `task`.
-    check
-        Is given the log-probabilities of each batch, to refuse them.
+    `spec` are the suite's options and `task`; `check` may refuse the log-probabilities of a batch.
     """
     results, estimates = Results(), None
     if ADDING & set(spec["experiments"]):
@@ -184,20 +161,9 @@ def ask(
 ) -> Asked:  # fmt: skip
     """Run one experiment on one model.
 
-    Parameters
-    ----------
-    engine, pictures
-        The model, and its images.
-    spec
-        The job's specification: `experiment` with its options, and `task`.
-    estimates
-        Mean differences, for those of `registry.ADDING`.
-    kept
-        Answers of batches that an earlier attempt has left, and where to leave more.
-    check
-        Is given the log-probabilities of each batch, to refuse them.
-    precise
-        Whether a model that answers in bfloat16 also answers a few rows in float32.
+    `spec` is that of a job: `experiment` with its options, and `task`. `kept` has answers of
+    batches that an earlier attempt has left, and takes more; `check` may refuse those of a batch.
+    `precise`: a model that answers in bfloat16 also answers a few rows in float32.
     """
     name, task, reading = spec["experiment"], spec["task"], Reading.of(spec)
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
@@ -255,8 +221,7 @@ def _rows(
 def _accounts(task_json: str) -> Accounts:
     """Ask the experiments that tell accounts apart of an exact oracle of each account.
 
-    All of them, whichever the job runs: which accounts are rivals is said by all together. What is
-    planted is planted slot by slot.
+    All of them, whichever the job runs: they say together which accounts are rivals.
     """
     task = json.loads(task_json)
     reading = Reading(Rule.of(task))
@@ -314,13 +279,10 @@ def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Dou
 def _in_float32(
     engine: Any, plan: Callable[[Batch], Plan], few: Callable[[], Batch], logs: Doubles
 ) -> NDArray[np.float32] | None:
-    """Answer the control of a few rows in float32, and say how far a model's own answers are off.
+    """Answer the control of a few rows in float32, and log how far a model's own answers are off.
 
-    Returns
-    -------
-    NDArray
-        float32 (rows, queries, candidates); None of models that answer in float32 anyway, and where
-        there is no room for them.
+    float32 (rows, queries, candidates); None of models that answer in float32 anyway, and where
+    there is no room for them.
     """
     precise: Callable[[], AbstractContextManager[bool]] | None
     precise = getattr(engine, "in_float32", None)

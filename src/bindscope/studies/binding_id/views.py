@@ -54,12 +54,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
 def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the tasks of suites that a figure has room for, those with most new models first.
 
-    Parameters
-    ----------
-    table
-        Rows of models.
-    most
-        Models that fit, a model on two tasks counted twice; of one task all are there if they can.
+    `most` models fit, a model on two tasks counted twice; of one task all are there if they can.
     """
     remaining = {
         key: set(rows["model"]) for key, rows in table.groupby(["suite", "task"], sort=False)

@@ -1,9 +1,8 @@
 """What each account of binding predicts, by an oracle that does exactly what the account says.
 
 Which item an account predicts depends on what is edited and on what a question names a thing by.
-So it is not written down for every condition: an exact oracle of the account (no noise, look-ups
-that find nothing where nothing matches) answers the same questions under the same conditions. Where
-it prefers no item, the account predicts none.
+So an exact oracle of the account (no noise, look-ups that find nothing where nothing matches)
+answers the same questions; where it prefers no item, the account predicts none.
 """
 
 from __future__ import annotations
@@ -51,15 +50,7 @@ _MECHANISMS: dict[str, Mechanism] = dict(
 
 
 class Accounts:
-    """What accounts of binding predict, experiment by experiment and batch after batch.
-
-    Parameters
-    ----------
-    mention
-        The attribute by which the text mentions a thing.
-    words
-        Of the tested scenes.
-    """
+    """What accounts of binding predict, experiment by experiment and batch after batch."""
 
     def __init__(self, mention: Attribute, words: Words) -> None:
         # Any: an oracle's state is its own kind of `engine.State`.
@@ -130,15 +121,7 @@ def deciding(experiment: str, plan: Plan) -> Plan:
 def predicted(logs: Doubles) -> Integers:
     """Return the place of the candidate that an exact oracle prefers, or `NONE`.
 
-    Parameters
-    ----------
-    logs
-        Its log-probabilities, (n, trials, queries, candidates).
-
-    Returns
-    -------
-    NDArray
-        int64 (n, trials, queries).
+    Log-probabilities are (n, trials, queries, candidates), places int64 (n, trials, queries).
     """
     second, first = np.moveaxis(np.sort(logs, axis=-1)[..., -2:], -1, 0)
     return np.where(first - second > _MARGIN, logs.argmax(axis=-1), NONE)
@@ -150,16 +133,8 @@ def account_rows(
 ) -> Iterator[tuple[int, dict[str, Any]]]:  # fmt: skip
     """Yield a trial and a row of how many answers are those that an account predicts.
 
-    Parameters
-    ----------
-    answers, trials
-        Of the model; trial 0 is the control.
-    predictions
-        What accounts predict in these trials.
-    rivals
-        Account -> others that it is not told from by what it predicts itself.
-    samples, seed
-        Of the bootstrap.
+    Trial 0 is the control; `rivals` are the accounts that one is not told from by what it predicts
+    itself.
     """
     places = {trial.condition.name: i for i, trial in enumerate(trials)}
     for account, by_condition in predictions.items():
@@ -180,14 +155,9 @@ def account_rows(
 
 
 def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
-    """Return the accounts that never predict another item than an account does.
+    """Return the accounts that never predict another item than an account does, in any experiment.
 
     What it predicts itself does not tell it from them; what they alone predict does.
-
-    Parameters
-    ----------
-    predictions
-        Of all experiments.
     """
 
     def apart(one: str, other: str) -> bool:

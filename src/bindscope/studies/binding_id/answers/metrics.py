@@ -24,16 +24,10 @@ _COLUMNS = 64  # that are resampled together: 10,000 resamples of them are 5 MB
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers of one experiment.
+    """The answers of one experiment, by trial; trial 0 is the control.
 
-    Attributes
-    ----------
-    logs
-        Natural log-probabilities, float64 (n, trials, queries, candidates); trial 0 is the control.
-    queries, candidates
-        Names; a query `null` asks about what is not there.
-    expected
-        By trial: query -> candidate.
+    Natural log-probabilities are float64 (n, trials, queries, candidates), `expected` says query ->
+    candidate of each trial. A query `null` asks about what is not there.
     """
 
     logs: Doubles
@@ -99,17 +93,11 @@ def right(answers: Answers, logs: Doubles, trial: int, expected: Mapping[str, st
 
 
 def swaps(answers: Answers, trial: int, expected: Mapping[str, str]) -> tuple[Doubles, float]:
-    """Return which share of its answers each row gives to another thing that is there.
+    """Return which share of its answers each row gives to another thing there, float64 (n,).
 
     Those are the illusory conjunctions: the right kind of answer, there to be seen, with the wrong
-    thing. What is there after an intervention are the expected answers of all things.
-
-    Returns
-    -------
-    Doubles
-        float64 (n,).
-    float
-        Which part of the wrong candidates are such ones: what guessing gives of every error.
+    thing. What is there after an intervention are the expected answers of all things. Beside it
+    which part of the wrong candidates are such ones: what guessing gives of every error.
     """
     there = [answers.candidates.index(name) for name in dict.fromkeys(expected.values())]
     best = chosen(answers.logs[:, trial])
@@ -140,8 +128,7 @@ def paired_change(after: Doubles, before: Doubles, samples: int, seed: int) -> I
 def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interval]:
     """Return the means of paired differences of shares, (n, q), with their bootstrap intervals.
 
-    Rows that all change alike give an interval of no width; Wilson's interval of as many rows that
-    all agree says what they can exclude, and takes its place.
+    Where rows all change alike, Wilson's interval of as many rows takes the place of no width.
     """
     width = float(wilson_interval(0, len(differences))[1])
     intervals = []
@@ -166,19 +153,8 @@ def effects(
 ) -> list[Interval | None]:
     """Return each trial's lead as a share of the way from the control's to a reference trial's.
 
-    Parameters
-    ----------
-    answers
-        The experiment.
-    references
-        By trial: the one that counts as 1, asked the same questions; None: no effect is given.
-    samples, seed
-        Of the bootstrap, in which numerator and denominator are resampled together.
-
-    Returns
-    -------
-    list
-        None too where the reference cannot be told from the control.
+    Numerator and denominator are resampled together. None without a reference, and where it cannot
+    be told from the control.
     """
     intervals: list[Interval | None] = []
     for trial, reference in enumerate(references):
@@ -206,23 +182,8 @@ def normalized_effect(
     0: the expected items lead as they do in the control, or not at all where the control already
     answers with them. 1: they lead as clearly as the things' own items lead in the control. A model
     that weighs two mechanisms in every answer is between, though its most probable item is always
-    that of the stronger one.
-
-    Parameters
-    ----------
-    answers
-        The experiment.
-    trial
-        Which of its conditions.
-    expected
-        Place of the expected candidate, int64 (n, queries); negative where none is expected.
-    samples, seed
-        Of the bootstrap over rows.
-
-    Returns
-    -------
-    Interval or None
-        None where the control does not lead with the things' own items.
+    that of the stronger one. `expected` are places of candidates, int64 (n, queries), negative
+    where none is expected. None where the control does not lead with the things' own items.
     """
     rows = (expected >= 0).any(axis=1)
     if not rows.any():

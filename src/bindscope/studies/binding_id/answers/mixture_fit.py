@@ -35,19 +35,10 @@ FOLDS = 5  # of rows, that shares are fitted without and tested on
 
 
 def parts_of(things: int, width: float) -> Doubles:
-    """Return how probable each item is by each account, and by a guess of each item.
+    """Return how probable each item is by each account, and by a guess of each of k items.
 
-    Parameters
-    ----------
-    things
-        k.
-    width
-        Of the account of slots, in places of the text.
-
-    Returns
-    -------
-    NDArray
-        float64 (conditions, roles asked for, items, accounts + k), of sum 1 over items.
+    float64 (conditions, roles asked for, items, accounts + k), of sum 1 over items; `width` is that
+    of the account of slots, in places of the text.
     """
     away = np.abs(predictions(things)[:, :, None] - np.arange(things)[:, None])
     accounts = (away == 0).astype(np.float64)
@@ -60,17 +51,7 @@ def parts_of(things: int, width: float) -> Doubles:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Shares of data sets, each with the width that fits it best.
-
-    Attributes
-    ----------
-    shares
-        Of accounts and of guesses, float64 (B, m).
-    width
-        float64 (B,).
-    ended
-        bool (B,).
-    """
+    """Shares (accounts and guesses, float64 (B, m)) of data sets, each with its best width."""
 
     shares: Doubles
     width: Doubles
@@ -78,15 +59,10 @@ class Fit:
 
 
 def fit(counts: Doubles, parts: dict[float, Doubles]) -> Fit:
-    """Fit shares and the width to data sets.
+    """Fit shares and the width to data sets: answers by outcome, floats (B, ...).
 
-    Parameters
-    ----------
-    counts
-        Floats (B, ...): answers by outcome.
-    parts
-        Width -> probabilities of the same outcomes, floats (..., m). The likeliest width is taken,
-        of equal ones the first.
+    `parts` are the probabilities of the same outcomes, floats (..., m), by width: the likeliest is
+    taken, of equal ones the first.
     """
     flat = counts.reshape(len(counts), -1)
     fitted = Fit(np.zeros((len(flat), next(iter(parts.values())).shape[-1])),
@@ -104,12 +80,7 @@ def fit(counts: Doubles, parts: dict[float, Doubles]) -> Fit:
 def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
     """Yield rows of `binding_id_mixture`: shares, how well they fit, and what was answered.
 
-    Parameters
-    ----------
-    answers
-        Of `mixture.mixture`.
-    samples, seed
-        Of the bootstrap over rows, in which width and shares are fitted anew.
+    Width and shares are fitted anew in every resample of the rows.
     """
     rows = chosen(answers.logs)
     n, things = len(rows), len(answers.queries)
@@ -169,11 +140,7 @@ def _shares(found: Fit, n: int) -> Iterator[tuple[str, Row]]:
 
 
 def _interval(values: Doubles, n: int) -> Interval:
-    """Return the first of some shares with the percentiles of the rest.
-
-    Rows that all answer alike give an interval of no width; Wilson's of as many rows that all agree
-    takes its place.
-    """
+    """Return the first of some shares with percentiles of the rest; Wilson's where rows agree."""
     value = float(np.clip(values[0], 0, 1))
     low, high = interval(values[1:])
     if high - low < 1e-3 and min(value, 1 - value) < 1e-3:
@@ -199,14 +166,10 @@ def _answered(counts: Doubles, fitted: Doubles, n: int) -> Iterator[Row]:
 
 
 def agreeing(things: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Return which accounts predict the same.
+    """Return which accounts predict the same: by condition in words, and as labels.
 
-    Returns
-    -------
-    list
-        By condition, in words.
-    NDArray
-        int64 (conditions, roles asked for, items): sum of 2^i over the accounts i that predict it.
+    Labels are int64 (conditions, roles asked for, items): the sum of 2^i over the accounts i that
+    predict the item.
     """
     predicted = predictions(things)[:, :, None] == np.arange(things)[:, None]
     labels = (predicted * 2 ** np.arange(len(MIXED))).sum(axis=-1)
@@ -233,16 +196,7 @@ def held_out(
     Chance saves 0 bits, an account that is always right log2 k. Each account alone has a share of
     guesses of its own. `saturated`: each set of agreeing accounts has a share of its own in each
     kind of condition, the most that a fit can save which takes roles alike and knows no places near
-    each other.
-
-    Parameters
-    ----------
-    rows
-        float64 (n, conditions, roles asked for, items).
-    parts
-        As in `fit`, by width.
-    samples, seed
-        Of the bootstrap over rows.
+    each other. Rows are float64 (n, conditions, roles asked for, items).
     """
     things, folds = rows.shape[-1], np.arange(len(rows)) % FOLDS
     present = np.unique(folds)
@@ -274,17 +228,8 @@ def _mixed(train: Doubles, parts: dict[float, Doubles]) -> Doubles:
 def saturated(train: Doubles, things: int) -> Doubles:
     """Return the shares of answers by which accounts predict them, in each kind of condition.
 
-    Parameters
-    ----------
-    train
-        float64 (B, conditions but the control, roles asked for, items).
-    things
-        k.
-
-    Returns
-    -------
-    NDArray
-        Probability of each item, like `train`: items that the same accounts predict have the same.
+    `train` is float64 (B, conditions but the control, roles asked for, items); so are the
+    probabilities, the same for items that the same accounts predict.
     """
     patterns, labels = agreeing(things)
     probabilities = np.zeros_like(train)

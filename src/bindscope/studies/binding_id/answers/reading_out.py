@@ -21,13 +21,7 @@ Key = tuple[Group, str]
 
 
 class Means:
-    """Mean tokens of each role and of each slot, by group and layer.
-
-    Parameters
-    ----------
-    sizes
-        Numbers of levels of `role` and `slot`.
-    """
+    """Mean tokens of each level of `role` and of `slot`, by group and layer."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(sizes)

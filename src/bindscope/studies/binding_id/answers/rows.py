@@ -44,18 +44,8 @@ def rows_of(
 ) -> Iterator[Row]:  # fmt: skip
     """Yield a row per trial, and per account and cell where there are any.
 
-    Parameters
-    ----------
-    experiment
-        Its name.
-    answers, trials
-        What was answered; the first trial is the control.
-    lengths
-        How much each trial adds to each row, (n, trials), as of `trials.Trial.lengths`.
-    samples, seed
-        Of the bootstrap.
-    predictions, rivals
-        Of accounts, as of `accounts.account_rows`; None: no rows of accounts.
+    The first trial is the control. `lengths` (n, trials) is what each adds to each row,
+    `predictions` and `rivals` are those of accounts (`accounts.account_rows`).
     """
     calibrated: Row = {"median": None, "null": None}
     if answers.in_context:

@@ -189,13 +189,8 @@ def knockout(batch: Batch) -> Plan:
 def rotations(batch: Batch, shares: Sequence[float]) -> Plan:
     """Move the keys of the first two roles towards and past each other (Fig. 5).
 
-    Parameters
-    ----------
-    batch
-        The rows.
-    shares
-        Of the distance between the two: 0 leaves them, 1 exchanges their positions. Where an image
-        has two views, each moves by its own distance (rows of the views differ in length).
+    Shares are of the distance between the two: 0 leaves them, 1 exchanges their positions. Where an
+    image has two views, each moves by its own distance (rows of the views differ in length).
     """
     trials = [batch.control()]
     for group in GROUPS:

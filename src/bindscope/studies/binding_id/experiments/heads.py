@@ -38,13 +38,8 @@ Place = tuple[str, str, Group]  # layer, head, group
 def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
     """Hide a group from all heads, from those of a layer, and from each head of it alone.
 
-    Parameters
-    ----------
-    batch
-        The rows.
-    layers
-        Layers whose heads are blinded one by one; none named: all. With L of them and H heads
-        these are 3 L (H + 1) + 3 conditions and the control.
+    `layers` are those whose heads are blinded one by one (none named: all). With L of them and H
+    heads these are 3 L (H + 1) + 3 conditions and the control.
     """
     engine = batch.engine
     places: list[tuple[int | None, int | None]] = [(None, None)]
@@ -67,14 +62,7 @@ def head_rows(
 ) -> Iterator[Row]:
     """Yield rows of `binding_id_heads`: a row per layer, head and group, and for all of them.
 
-    Parameters
-    ----------
-    answers, trials
-        Of `single_heads`; the first is the control.
-    looks
-        Where heads look, as of `engine.Engine.attention`, about the same questions.
-    samples, seed
-        Of the bootstrap.
+    Trials are those of `single_heads`, `looks` what `engine.Engine.attention` gives.
     """
     blind = {_place(one): row for one, row in
              zip(trials[1:], _costs(answers, trials, samples, seed), strict=True)}  # fmt: skip

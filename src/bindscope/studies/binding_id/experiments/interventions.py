@@ -26,18 +26,10 @@ Support = Literal["thing", "background", "newline"]
 class Tokens:
     """Which image tokens stand for a thing; text groups ignore it.
 
-    Attributes
-    ----------
-    pad
-        Cells around the thing's region that are edited with it, clipped at the grid; None: the
-        engine's own.
-    views
-        Views of the image that are edited; None: all (hooking one alone leaves the old thing
-        visible in the other).
-    support
-        Whose tokens.
-    cells
-        Places among the tokens of a view's region, in raster order; None: all.
+    `pad` are cells around the thing's region that are edited with it, clipped at the grid (None:
+    the engine's own); `views` those that are edited (None: all, as hooking one alone leaves the old
+    thing visible in the other); `cells` places among the tokens of a view's region, in raster
+    order.
     """
 
     pad: int | None = None
@@ -51,23 +43,11 @@ ALL_TOKENS = Tokens()
 
 @dataclass(frozen=True)
 class Replace:
-    """Tokens of one role are overwritten by tokens of a context.
+    """Tokens of one role are overwritten by those of role `by` (None: the same).
 
-    Attributes
-    ----------
-    group, role
-        What is overwritten, in the base.
-    layers
-        At which layers.
-    by
-        The role whose tokens are taken; None: the same role.
-    context
-        Where they are taken from: `source`, or `base` itself (which exchanges things).
-    rotate
-        Where tokens come from another index: whether keys are rotated to the new index (as a
-        residual that is put there would be), or keep the rotation of the old one.
-    tokens
-        Which image tokens.
+    They come from `source`, or from `base` itself, which exchanges things. Where they come from
+    another index, `rotate` turns keys to the new one, as of a residual that is put there; else they
+    keep the rotation of the old one.
     """
 
     group: Group
@@ -83,20 +63,9 @@ class Replace:
 class ReplacePart:
     """Tokens of one role get another's part in a subspace, or its part outside of it.
 
-    Attributes
-    ----------
-    group, role
-        What is changed, in the base.
-    bases
-        float32 (L, t, r, d): the subspace of each layer and token. Its r rows are orthonormal;
-        those that are zero count as none, so dimensions may differ.
-    part
-        `inside`: the projection on the subspace is taken from the other token and the rest stays;
-        `outside`: the rest is taken and the projection stays.
-    layers, by, context
-        As of `Replace`. Tokens keep their own positions: keys are those of the new residual there.
-    tokens
-        Which image tokens; t is their number.
+    `bases` are float32 (L, t, r, d), a subspace for each layer and token: its rows are orthonormal,
+    those that are zero count as none. `inside` takes the projection from the other token, `outside`
+    the rest. Tokens keep their own positions: keys are those of the new residual there.
     """
 
     group: Group
@@ -111,21 +80,10 @@ class ReplacePart:
 
 @dataclass(frozen=True, eq=False)
 class Add:
-    """A vector is added to the residual before each layer.
+    """`scale` times a vector is added to the residual before each layer.
 
-    Attributes
-    ----------
-    group, role
-        Where it is added.
-    vectors
-        float32 (L, t, d), or (n, L, t, d) with one per scene of the batch; entries of layers that
-        `layers` leaves out are not used.
-    scale
-        Factor of the vectors.
-    layers
-        At which layers.
-    tokens
-        Which image tokens; t is their number.
+    Vectors are float32 (L, t, d), or (n, L, t, d) with one per scene; those of layers that `layers`
+    leaves out are not used.
     """
 
     group: Group
@@ -138,19 +96,10 @@ class Add:
 
 @dataclass(frozen=True, eq=False)
 class Rotate:
-    """Keys are turned as if the tokens stood at other positions; values stay.
+    """Keys are turned as if the tokens stood `delta` further; values stay.
 
-    Attributes
-    ----------
-    group, role
-        Whose keys.
-    delta
-        Positions to move by: a number, or int64 (n,) with one per scene; for positions of three
-        parts (M-RoPE) int64 (3,) or (n, 3): time, height, width.
-    layers
-        At which layers.
-    tokens
-        Which image tokens.
+    A number, or int64 (n,) with one per scene; for positions of three parts (M-RoPE: time, height,
+    width) int64 (3,) or (n, 3).
     """
 
     group: Group
@@ -162,21 +111,10 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Knockout:
-    """Tokens of one role cannot be attended to.
+    """Tokens of one role cannot be attended to, by some `heads` (from 0) or by all (None).
 
-    Attributes
-    ----------
-    group, role
-        Who cannot be seen.
-    layers
-        At which layers.
-    seen_by
-        Who cannot see them: the question and answer, or a group of the context, which needs a
-        context that is computed anew (`Condition.frozen` false).
-    tokens
-        Which image tokens.
-    heads
-        Heads of attention, counted from 0, that cannot see them; None: all.
+    `seen_by` says who cannot see them: the question and answer, or a group of the context, which
+    needs a context that is computed anew (`Condition.frozen` false).
     """
 
     group: Group
@@ -192,17 +130,10 @@ Intervention = Replace | ReplacePart | Add | Rotate | Knockout
 
 @dataclass(frozen=True)
 class Condition:
-    """A named set of interventions.
+    """A named set of interventions; none: the control.
 
-    Attributes
-    ----------
-    name
-        As it stands in the tables.
-    interventions
-        What is done; none: the control.
-    frozen
-        Whether all other tokens of the context keep what they were (the paper's procedure). If
-        not, the context after the edited tokens is computed anew.
+    `frozen`: all other tokens of the context keep what they were (the paper's procedure). If not,
+    the context after the edited tokens is computed anew.
     """
 
     name: str

@@ -29,8 +29,7 @@ NULLS = (
 def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
     """Return what makes each role's tokens look like the next role's; of roles or of slots.
 
-    Of colors it is always that of roles: they are read in another sentence and in the same slot, so
-    that slots have no difference.
+    Of colors always of roles: they are read in another sentence and in the same slot.
     """
     effects = batch.estimated.effects[group, "role" if group == "color" else levels]
     k = batch.things

@@ -32,13 +32,7 @@ def shifts(things: int) -> list[tuple[int, int]]:
 
 
 def predictions(things: int) -> NDArray[np.int64]:
-    """Return the role whose item each account predicts.
-
-    Returns
-    -------
-    NDArray
-        int64 (conditions, roles asked for, accounts), in the order of `shifts` and `ACCOUNTS`.
-    """
+    """Return the role whose item each account predicts, int64 (conditions, roles, accounts)."""
     roles = np.arange(things)
     predicted = [
         np.stack([(roles - s) % things, (roles - s + t) % things, roles], axis=1)

@@ -37,10 +37,7 @@ _STREAM = 6  # of random subspaces, among the experiments' random streams
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Nested subspaces by group and dimension, float32 (L, t, r, d), and random ones.
-
-    Rows are orthonormal; rows of zeros count as none.
-    """
+    """Nested subspaces by group and dimension, float32 (L, t, r, d), and random ones."""
 
     bases: Bases
     random: Bases
@@ -54,19 +51,10 @@ def subspaces(
     batch: Batch, level: Levels, dimensions: Sequence[int],
     coefficients: Sequence[float] = COEFFICIENTS,
 ) -> Plan:  # fmt: skip
-    """Swap parts of tokens in subspaces, and go through the plane of two differences.
+    """Swap parts of tokens in subspaces of a level's means, and cross the plane of two differences.
 
-    Parameters
-    ----------
-    batch
-        The rows.
-    level
-        Whose means span the subspaces.
-    dimensions
-        Of the subspaces; those of more dimensions than levels less one are that many.
-    coefficients
-        Multiples of each of the two differences, by default from -0.5 to 1.5 as in arXiv
-        2310.17191; of two things there is one difference, and no plane.
+    Subspaces of more dimensions than levels less one are that many. Coefficients of each difference
+    are those of arXiv 2310.17191; of two things there is one difference, and no plane.
     """
     spans = spans_of_means(batch, level, dimensions)
     here = [batch.control(), *_within(batch, spans), *_plane(batch, level, coefficients)]

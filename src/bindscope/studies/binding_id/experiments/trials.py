@@ -42,19 +42,9 @@ _TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}
 class Trial:
     """A condition, and what the account of binding IDs expects of it.
 
-    Attributes
-    ----------
-    condition
-        What is done; its name stands in the tables.
-    expected
-        Query -> candidate that should be the answer if binding IDs are a thing's place (the slot
-        account); queries that it says nothing about are left out.
-    layers
-        Which layers are edited, in words.
-    dose
-        How much: a factor, a number of dimensions; NaN where there is none.
-    second_dose
-        How much of a second difference; NaN where there is none.
+    `expected` is query -> candidate that should be the answer if binding IDs are a thing's place
+    (the slot account), without queries that it says nothing about. `layers` are the edited ones in
+    words, doses a factor or a number of dimensions; NaN where there is none.
     """
 
     condition: Condition
@@ -72,9 +62,8 @@ class Trial:
     def lengths(self, rows: int) -> Doubles:
         """Return how much it adds to each of a batch's rows, float64 (rows,); NaN where nothing.
 
-        Of vectors their mean length over layers, tokens and roles. Of keys how many positions those
-        of the first role move; of several views the first counts, of positions of several parts the
-        one that moves most.
+        Of vectors their mean length. Of keys how many positions those of the first role move, in
+        the first view and the part that moves most.
         """
         edits, norms = self.condition.interventions, np.full(rows, np.nan)
         if edits and isinstance(edits[0], Rotate):
@@ -114,14 +103,9 @@ _ALL = 2**62  # conditions at once
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """An experiment on one batch.
+    """An experiment on one batch: trials by their source, the first of all being the control.
 
-    Attributes
-    ----------
-    trials
-        By source: those of each are asked together. The first of all is the control.
-    queries, candidates
-        Names with the questions, and with the items, int64 (n,), that may be the answers.
+    Queries are named questions, candidates named items, int64 (n,), that may be the answers.
     """
 
     trials: Sequence[tuple[Source, Sequence[Trial]]]
@@ -131,13 +115,7 @@ class Plan:
     def answered(self, engine: Engine, base: State, each: Each = map) -> NDArray[np.float64]:
         """Return log-probabilities, float64 (n, trials, queries, candidates).
 
-        Parameters
-        ----------
-        engine, base
-            The model, and the contexts that are edited.
-        each
-            As `map`; may read what an earlier attempt has made of the first parts, which are some
-            trials each.
+        `each` works as `map`, and may read what an earlier attempt has made of the first parts.
         """
         candidates = np.stack(list(self.candidates.values()), axis=1)
         questions = list(self.queries.values())
@@ -161,20 +139,8 @@ class Plan:
 class Batch:
     """Some rows of the pairs, read by an engine; sources are read when first asked for.
 
-    Attributes
-    ----------
-    engine, pictures
-        The model, and where images come from.
-    pairs
-        The rows.
-    reading
-        How scenes were drawn, and what is asked for.
-    estimates
-        Mean differences, from scenes of the other split; None where no experiment adds any.
-    null_query
-        A question about what is in no scene of a row, for calibration; None for none.
-    seed
-        Of what is random.
+    `estimates` are mean differences from scenes of the other split; `null_query` asks about what is
+    in no scene of a row, for calibration.
     """
 
     engine: Engine
@@ -218,10 +184,7 @@ class Batch:
 
     @cached_property
     def paired_anew(self) -> State:
-        """The base, what the text names each thing by (its color) being that of the next thing.
-
-        What there is of each color and shape stays; which goes with which does not.
-        """
+        """The base, what the text names each thing by (its color) being that of the next thing."""
         base, by = self.pairs.base, self.reading.rule.mention
         return self._read(base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)}))
 

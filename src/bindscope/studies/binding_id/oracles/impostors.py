@@ -18,17 +18,10 @@ LONGEST = {"object": 2.12, "item": 1.85}  # a context's have 1.7 to 2.0, and 1.4
 
 
 class ThroughColors(Oracle):
-    """Binds by slot, and reaches the item through the color tokens.
+    """Binds by slot, and reaches the item through the color tokens; items take over nothing.
 
-    The question finds the slot in the image, then the color token that mentions a thing there, and
-    answers with the item of that token's sentence. Items take over nothing.
-
-    Parameters
-    ----------
-    by_word
-        Whether the color token is found by its word instead of the slot that it took over.
-    noise, mention, seed
-        As of `oracle.Oracle`.
+    The question finds the slot in the image, then the color token that mentions a thing there (by
+    the slot that it took over, or `by_word`), and answers with the item of that token's sentence.
     """
 
     def __init__(

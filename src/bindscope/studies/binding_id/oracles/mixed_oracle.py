@@ -31,16 +31,9 @@ _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take ove
 
 
 class MixedOracle(Oracle):
-    """An oracle of several mechanisms.
+    """An oracle of several mechanisms, whose shares sum to at most 1; the rest goes by nothing.
 
-    Parameters
-    ----------
-    shares
-        Mechanism -> share of the questions, in sum at most 1; the rest goes by nothing.
-    noise, mention, seed
-        As of `oracle.Oracle`.
-    blend
-        Whether shares are weights in every answer, instead of how often one of them decides it.
+    `blend`: shares are weights in every answer, instead of how often one of them decides it.
     """
 
     def __init__(
@@ -63,8 +56,8 @@ class MixedOracle(Oracle):
     def drawn(self, scenes: Scenes, question: Question) -> NDArray[np.int64]:
         """Return which mechanism each scene's question goes by, int64 (n,), the last by nothing.
 
-        The same scene and question draw the same, whatever is done to the context and whichever
-        scenes are read with it.
+        It depends on scene and question alone, not on what is done to the context or read beside
+        it.
         """
         rows = np.concatenate(
             [scenes.shape, scenes.color, scenes.item, scenes.slot, question.values[:, None]],

@@ -144,17 +144,13 @@ class Oracle:
     ----------
     mechanism
         `slot`: the item takes over the ID of its thing's slot, and the question looks it up (the
-        pattern of arXiv 2505.22200); `color`: the item carries its thing's color, and the
-        question reads the color in the image; `gather`: the item carries all that is seen of its
-        thing; `order`: the n-th thing from the left goes with the n-th item, by position alone;
-        `none`: any item of the text is as good.
+        pattern of arXiv 2505.22200); `color`: the item carries its thing's color, and the question
+        reads the color in the image; `gather`: the item carries all that is seen of its thing;
+        `order`: the n-th thing from the left goes with the n-th item; `none`: any item is as good.
     noise
-        Standard deviation of Gaussian noise in each coordinate of every token (vectors of words
-        have length 1).
+        Standard deviation in each coordinate of every token (vectors of words have length 1).
     mention
         The attribute by which the text mentions a thing.
-    seed
-        Of noise and mixing.
     exact
         Whether a look-up finds nothing where no token matches, so that all items are as probable.
         Without noise such an oracle says what its mechanism predicts, and where nothing.
@@ -202,13 +198,9 @@ class Oracle:
         return state.tokens(group, role, tokens or ALL_TOKENS)
 
     def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
-        """Return what tells one role from another in a group, where the things are in two slots.
+        """Return what tells the thing of slot `slots[1]` from that of `slots[0]` in a group.
 
-        Returns
-        -------
-        NDArray
-            float32 (L, WIDTH): of the thing of slot `slots[1]` minus that of `slots[0]`, the same
-            at every token; zero where the mechanism has none.
+        float32 (L, WIDTH), the same at every token; zero where the mechanism has none.
         """
         difference = np.zeros((LAYERS, WIDTH), np.float32)
         first = {"object": 0, "color": 1, "item": 2}[group]
@@ -238,10 +230,7 @@ class Oracle:
         return found
 
     def attention(self, state: OracleState, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where questions look; see `engine.Engine`.
-
-        They are one token, and nothing in blocks 0 and 1.
-        """
+        """Return where questions look: they are one token, and see nothing in blocks 0 and 1."""
         k = state.scenes.things
         shares = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
         hidden = _hidden(state, (), "question")
@@ -442,10 +431,7 @@ Hidden = Callable[[int], NDArray[np.bool_]]
 def _hidden(
     state: OracleState, interventions: Iterable[Intervention], seen_by: str, layer: int = -1
 ) -> Any:
-    """Return which tokens cannot be seen: bool (n, tokens) at a layer, or a function of it.
-
-    There is one head to a block, 0.
-    """
+    """Return which tokens the one head cannot see, bool (n, tokens), or a function of the layer."""
     if layer < 0:
         return lambda at: _hidden(state, interventions, seen_by, at)
     mask = np.zeros(state.positions.shape, bool)
@@ -480,10 +466,7 @@ def _take(parts: Floats, tokens: Integers) -> Floats:
 
 
 def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> Floats:
-    """Return where positions (n, t) stand among the things, or items: about -1/2 to 1/2.
-
-    Without `positions`, those of the first tokens of each role, (n, k).
-    """
+    """Return where positions (n, t), or first tokens of each role, stand: about -1/2 to 1/2."""
     k, rows = state.scenes.things, np.arange(len(state.scenes))
     ends = [state.tokens(group, role)[:, 0] for role in range(k)]
     places = np.stack(ends, axis=1)

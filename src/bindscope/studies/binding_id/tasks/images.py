@@ -30,22 +30,10 @@ SHADOW_PX = 30  # around a region; regions of a layout are further apart
 def draw(
     scenes: Scenes, layout_name: LayoutName, jitter: np.random.Generator | None = None
 ) -> Drawn:
-    """Draw scenes.
+    """Draw scenes of a layout; `sprites` stand on white.
 
-    Parameters
-    ----------
-    scenes
-        n scenes of k things, in slots of the layout.
-    layout_name
-        Where slots are; `sprites` stand on white.
-    jitter
-        Of sprites: things then differ by up to 10 % in each color and in brightness, and by a
-        pixel in place. None: a thing always looks the same.
-
-    Returns
-    -------
-    Drawn
-        Deterministic: without `jitter` an image follows from its scene alone.
+    With `jitter` sprites differ by up to 10 % in each color and in brightness, and by a pixel in
+    place; without, an image follows from its scene alone.
     """
     layout, corners = LAYOUTS[layout_name], np.zeros((*scenes.slot.shape, 2), np.int64)
     faces: list[list[Portrait]] = []

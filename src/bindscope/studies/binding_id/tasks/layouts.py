@@ -17,19 +17,11 @@ COMPASS = ("northwest", "north", "northeast", "west", "centre", "east", "southwe
 
 @dataclass(frozen=True)
 class Layout:
-    """The slots of an image.
+    """The slots of a square image of `size_px`.
 
-    Attributes
-    ----------
-    size_px
-        Side of the square image.
-    regions
-        Region of each slot in pixels: left, top, right and bottom, both exclusive. A thing lies
-        within its slot's region, whatever it is.
-    places
-        A single word for each slot, that fits into "the ... object".
-    sprites
-        Whether images are small ones for toys: on white, things with room to move by a pixel.
+    Regions are those of slots in pixels: left, top, right and bottom, both exclusive; a thing lies
+    within its slot's region, whatever it is. `places` are words that fit into "the ... object".
+    `sprites`: small images for toys, on white, where things have room to move by a pixel.
     """
 
     size_px: int

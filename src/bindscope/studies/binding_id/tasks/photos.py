@@ -54,15 +54,10 @@ _STEPS = 48  # places along a side where a box may lie
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """The answers to a record.
+    """The answers to a record: natural log-probabilities, float64 (questions, 3, k).
 
-    Attributes
-    ----------
-    logs
-        Natural log-probabilities, float64 (questions, 3, k), in the order of `HIDDEN`; not numbers
-        where there is no place elsewhere.
-    roles
-        Role of the right item of each question.
+    In the order of `HIDDEN`, not numbers where there is no place elsewhere; `roles` are those of
+    the right items.
     """
 
     logs: Doubles
@@ -89,19 +84,7 @@ class Answered:
 def ask_records(
     model: Mapping[str, Any], weights: Path | None, spec: Mapping[str, Any], device: str
 ) -> Asked:
-    """Ask a vision-language model about all records.
-
-    Parameters
-    ----------
-    model
-        Its part of the job's specification.
-    weights
-        Manifest of the rule that downloaded it, where one did.
-    spec
-        The job's specification, with `records`.
-    device
-        Where the model is to run.
-    """
+    """Ask a vision-language model about all records; `spec` is the job's, with `records`."""
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
     engine = load_engine(config_of(model), Form(), weights, device=device)
@@ -132,14 +115,7 @@ def answer_all(
 def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
     """Answer the questions of a record, with nothing hidden, the thing, and a place elsewhere.
 
-    Parameters
-    ----------
-    engine
-        The model; its own template is not used.
-    record
-        The record.
-    draw
-        Chooses the place elsewhere.
+    `draw` chooses the place.
 
     Raises
     ------
@@ -188,23 +164,9 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
 def elsewhere(
     record: Record, role: int, image: ImageTokens, draw: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Return a box as large as a thing's, with as many tokens, and none that show some thing.
+    """Return a box as large as a role's, with as many tokens, and none that show some thing.
 
-    Parameters
-    ----------
-    record
-        The record.
-    role
-        Whose box.
-    image
-        Which tokens show what.
-    draw
-        Chooses among the places that there are.
-
-    Returns
-    -------
-    NDArray
-        int64 (4,); None where there is no such place.
+    int64 (4,), drawn among the places that there are; None where there is none.
     """
     left, top, right, bottom = record.boxes[role].tolist()
     covered = {
@@ -230,10 +192,7 @@ def _line_breaks(questions: Sequence[str]) -> str:
 
 
 def _scene(record: Record, more: Sequence[NDArray[np.int64]]) -> Scenes:
-    """Return a record as a scene: its things, then boxes elsewhere, as things without a text.
-
-    Its questions stand where words for shapes do.
-    """
+    """Return a record as a scene: its things, then boxes elsewhere; questions stand for shapes."""
     boxes = np.concatenate([record.boxes, *(box[None] for box in more)])[None]
     zeros = np.zeros(boxes.shape[:2], np.int64)
     words = Words(record.prompt.questions, (), record.items)

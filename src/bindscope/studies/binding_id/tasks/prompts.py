@@ -45,21 +45,12 @@ RELEASED_SPACES: Spaces = {("question", "pyramid"): 2, ("question", "prism"): 2}
 class Form:
     """How scenes are put into words.
 
-    Attributes
-    ----------
-    template
-        `paper`: "The green object contains item J."; `short`: "green has J .", its words parted by
-        spaces.
-    mention
-        The attribute by which the text mentions a thing, see `Rule.mention`.
-    image
-        Whether there is one. If not, the text says what it would show, thing by thing from slot to
-        slot ("There is a green sphere and a red cube."): the text-only twin.
-    turn
-        What stands around the user's words; None: as in the released code.
-    spaces
-        By part of the prompt and word, how many more spaces stand before the word, so that all
-        words of a kind take equally many tokens (`vlm.prompts.evened`).
+    `paper`: "The green object contains item J."; `short`: "green has J .", its words parted by
+    spaces. Without an image the text says what it would show, thing by thing from slot to slot
+    ("There is a green sphere and a red cube."): the text-only twin. `turn` stands around the user's
+    words (None: as in the released code). `spaces` says by part of the prompt and word how many
+    more spaces stand before it, so that all words of a kind take equally many tokens
+    (`vlm.prompts.evened`).
     """
 
     template: Template = "paper"
@@ -80,17 +71,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Reading:
-    """Scenes as a model reads them.
-
-    Attributes
-    ----------
-    rule
-        How they are drawn.
-    template
-        In which words (`prompts.Form`).
-    text_only
-        Whether the text tells what the image would show.
-    """
+    """Scenes as a model reads them: drawn by a rule, in the words of a template (`Form`)."""
 
     rule: Rule
     template: Template = "paper"
@@ -113,24 +94,11 @@ class Reading:
 
 
 def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:
-    """Put scenes and questions into words.
+    """Put n scenes and questions, n of each, into words: a prompt per scene.
 
-    Parameters
-    ----------
-    scenes
-        n scenes.
-    questions
-        Each holds n questions.
-    form
-        How.
-
-    Returns
-    -------
-    list
-        A prompt per scene. Spans of `color` are the words that mention the thing ("green object",
-        "green has"), of `item` "item J" or "J ."; without an image those of `object` are the words
-        that describe it, else they have none. `context` and a question after it are the whole
-        prompt.
+    Spans of `color` are the words that mention the thing ("green object", "green has"), of `item`
+    "item J" or "J ."; without an image those of `object` are the words that describe it, else they
+    have none. `context` and a question after it are the whole prompt.
 
     Raises
     ------
@@ -148,15 +116,7 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
 
 
 def with_image(prompt: Prompt, token: str) -> Prompt:
-    """Return a prompt with a model's own text for the image; spans move along.
-
-    Parameters
-    ----------
-    prompt
-        With `IMAGE` in it, once.
-    token
-        What stands there for this model.
-    """
+    """Return a prompt with a model's own text in place of `IMAGE`; spans move along."""
     at = prompt.context.index(IMAGE)
     moved = len(token) - len(IMAGE)
     spans = {

@@ -37,25 +37,12 @@ TEXTS: dict[Group, str] = {"color": "mention", "item": "item"}
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Questions about one image.
+    """Questions about one image: its file, or uint8 (height, width, 3).
 
-    Attributes
-    ----------
-    where
-        Its file and line.
-    image
-        The image's file, or the image, uint8 (height, width, 3).
-    size
-        Its width and height in pixels, as it is shown (turned as its EXIF data say).
-    prompt
-        Context, questions and spans, as for drawn scenes: `color` is what mentions the thing.
-        Where the context names no place for the image, it comes first.
-    boxes
-        int64 (k, 4): left, top, right and bottom in pixels, ends exclusive.
-    roles
-        Role of the thing that each question is about.
-    items
-        The item of each role; the answer of a question is that of its thing.
+    `size` is width and height in pixels as it is shown (turned as its EXIF data say). Where the
+    context names no place for the image, it comes first; spans of `color` are what mentions the
+    thing. Boxes are int64 (k, 4): left, top, right and bottom, ends exclusive. `roles` says which
+    thing each question is about; the answer is that thing's item.
     """
 
     where: str
@@ -67,13 +54,7 @@ class Record:
     items: tuple[str, ...]
 
     def picture(self) -> NDArray[np.uint8]:
-        """Return the image, uint8 (height, width, 3).
-
-        Raises
-        ------
-        InputError
-            If it cannot be decoded.
-        """
+        """Return the image, uint8 (height, width, 3); InputError if it cannot be decoded."""
         if isinstance(self.image, np.ndarray):
             return self.image
         try:
@@ -117,21 +98,9 @@ def _parsed(line: str, where: str) -> Any:
 
 
 def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
-    """Check a record in memory.
+    """Check a record in memory: a mapping as in a file, whose `image` may be an array or of Pillow.
 
-    Parameters
-    ----------
-    content
-        A mapping as in a file of records; `image` may be an array or an image of Pillow.
-    where
-        The record in words, for errors.
-    folder
-        Where names of images start.
-
-    Raises
-    ------
-    InputError
-        As of `read_records`.
+    `where` names it in errors, which are those of `read_records`; images are relative to `folder`.
     """
     image, size = _image(where, content, Path(folder))
     context = _value(where, content, "context", str)

@@ -37,34 +37,19 @@ PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
 
 def words_of(split: SplitName, layout: LayoutName) -> Words:
-    """Return the words of a split.
-
-    Shapes, colors and items differ between splits. Places, materials and sizes, of which there
-    are two, are the same in both.
-    """
+    """Return the words of a split; shapes, colors and items differ between splits."""
     places = LAYOUTS[layout].places
     return Words(SHAPES[split], COLORS[split], ITEMS[split], places, MATERIALS, SIZES)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How scenes are drawn.
+    """How scenes of k things are drawn: in different slots of a layout, by chance.
 
-    Attributes
-    ----------
-    layout
-        Which slots there are; things take different ones by chance.
-    things
-        Things of a scene, k.
-    order
-        `left_first`: the lowest slot is mentioned first (in the released images the left one
-        always is); `independent`: any order of mention is as likely.
-    shared
-        What all things of a scene have in common.
-    distinguished_by
-        What tells them apart then: material or size (of two things), or the slot.
-    withheld
-        `training`: no thing is one that `withheld` marks; `held_out`: every scene has one.
+    `left_first`: the lowest slot is mentioned first (in the released images the left one always
+    is). `shared` is what all things of a scene have in common, `distinguished_by` what tells them
+    apart then: material or size (of two things), or the slot. `withheld`: `training`: no thing is
+    one that `withheld` marks; `held_out`: every scene has one.
     """
 
     layout: LayoutName = "pair"
@@ -110,13 +95,7 @@ class Rule:
 
 
 def check_rule(rule: Rule, where: str) -> None:
-    """Refuse a rule that no scene fits.
-
-    Raises
-    ------
-    ConfigError
-        If there are more things than slots or letters, or than materials or sizes can tell apart.
-    """
+    """Refuse more things than there are slots, or than materials or sizes can tell apart."""
     slots = len(LAYOUTS[rule.layout].regions)
     if not 1 <= rule.things <= slots:
         raise ConfigError(
@@ -133,39 +112,16 @@ def check_rule(rule: Rule, where: str) -> None:
 
 
 def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> Scenes:
-    """Draw scenes.
-
-    Parameters
-    ----------
-    rule
-        What they are like.
-    words
-        The words of their split, see `Rule.words`.
-    n
-        How many.
-    draw
-        Where chance comes from.
-    """
+    """Draw n scenes from the words of a split."""
     return _accepted(rule, words, n, draw, paired=False)[0]
 
 
 def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
-    """Draw pairs of a base and a source.
+    """Draw n pairs of a base and a source from a split's words, each split by its own stream.
 
     Both have their things in the same slots. Where there are words enough they share no shape, no
     color and no item; else as few as can be, and never in the same role. What tells equal things
     apart (material or size) goes with the role, so that a question by it has one answer.
-
-    Parameters
-    ----------
-    rule
-        What scenes are like.
-    split
-        Whose words.
-    n
-        How many rows.
-    seed
-        Of the draw; splits have different streams.
     """
     draw = rng(seed, PURPOSE[split])
     base, source = _accepted(rule, rule.words(split), n, draw, paired=True)
@@ -173,25 +129,18 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
 
 
 def withheld(scenes: Scenes) -> NDArray[np.bool_]:
-    """Mark the things that training never shows: each (color, shape) in a fifth of the slots.
+    """Mark what training never shows, bool (n, k): each (color, shape) in a fifth of the slots.
 
     A pair that is never shown at all is answered below chance by every toy that was tried, so
     pairs are withheld in some slots only.
-
-    Returns
-    -------
-    NDArray
-        bool (n, k).
     """
     return np.asarray((scenes.color + 2 * scenes.shape + scenes.slot) % PERIOD == 0)
 
 
 def exchanged_contents(scenes: Scenes) -> Scenes:
-    """Put each thing where the next one stood; slots, mention order and items stay.
+    """Put the thing of role r + 1 where that of role r stood: the second run of Delta_O.
 
-    The thing of role r is that of role r + 1 afterwards, and the last one's is the first: two
-    things are exchanged. The text mentions slots in the order of before: the second run of
-    Delta_O.
+    Slots, mention order and items stay; the first thing comes last.
     """
     names = ("shape", "color", "material", "size")
     return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in names})
@@ -263,8 +212,7 @@ def _columns(
 ) -> tuple[Integers, Integers]:
     """Draw the words of k roles for a base and a source, int64 (n, k) each.
 
-    They are two stretches of one random order of all words, as far apart as it allows; where it is
-    shorter than k it is gone through again.
+    They are two stretches of one random order of all words, as far apart as it allows.
     """
     order = _orders(draw, n, size)
     if shared:

@@ -27,14 +27,8 @@ Integers = NDArray[np.int64]
 class Words:
     """The words of one split; a number in `Scenes` is a place in one of these.
 
-    Splits share no word, so that what is estimated on one is tested on things never seen.
-
-    Attributes
-    ----------
-    shapes, colors, items, materials, sizes
-        As they stand in the text.
-    places
-        One word or phrase per slot of the image, in the order of slots.
+    Splits share no word, so that what is estimated on one is tested on things never seen. `places`
+    are those of the image's slots, in their order.
     """
 
     shapes: tuple[str, ...]
@@ -59,22 +53,12 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """Scenes of k things each; axis 1 of every array is the role, the order of mention.
+    """n scenes of k things; axis 1 of every array is the role, the order of mention.
 
-    Attributes
-    ----------
-    words
-        The split's words.
-    shape, color, item
-        Places in `words`, int64 (n, k).
-    slot
-        Number of the slot of the image where the thing stands, int64 (n, k).
-    material, size
-        Places in `words`, int64 (n, k); zeros where they do not vary.
-    boxes
-        The region of the image that stands for the thing's slot, in pixels: left, top, right and
-        bottom (both exclusive), int64 (n, k, 4). It is the slot's, not the thing's own tight box,
-        so that every thing has equally many tokens. None where there is no image.
+    Arrays are int64 (n, k): `slot` is the number of the slot where the thing stands, the others are
+    places in `words`, zeros where a material or size does not vary. `boxes`, int64 (n, k, 4), are
+    left, top, right and bottom (both exclusive) in pixels of the slot's region, not the thing's own
+    tight box, so that every thing has equally many tokens; None where there is no image.
 
     Raises
     ------
@@ -117,12 +101,9 @@ class Scenes:
         return self._each(lambda values: values[rows])
 
     def mentioned(self, order: Integers) -> Scenes:
-        """Return the same images with the things, and their items, mentioned in another order.
+        """Return the same images with things and items mentioned in another order.
 
-        Parameters
-        ----------
-        order
-            Which role of now takes each role, int64 (k,) or (n, k).
+        `order` says which role of now takes each role, int64 (k,) or (n, k).
         """
         rows = np.arange(len(self))[:, None]
         order = np.broadcast_to(order, self.shape.shape)
@@ -143,15 +124,7 @@ class Scenes:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two contexts per row: row i of `base` goes with row i of `source`.
-
-    Attributes
-    ----------
-    base, source
-        Scenes of equal length; things of a row's two scenes share no shape, color and item.
-    split
-        `test` or `estimation`.
-    """
+    """Two contexts per row: things of a row's base and source share no shape, color and item."""
 
     base: Scenes
     source: Scenes
@@ -162,14 +135,7 @@ class Pairs:
 class Question:
     """One question about one thing, for each scene of a batch ("Which item is in the cube?").
 
-    Attributes
-    ----------
-    by
-        The attribute that names the thing.
-    words
-        Words that `values` are places in; those of another split ask about what is not there.
-    values
-        Place of the word for each scene, int64 (n,).
+    `values` are places in `words`, int64 (n,); words of another split ask about what is not there.
     """
 
     by: Attribute
@@ -196,16 +162,9 @@ def question(scenes: Scenes, role: int, by: Attribute = "shape") -> Question:
 
 @dataclass(frozen=True)
 class Prompt:
-    """The text of one scene.
+    """The text of one scene: the context, which is frozen, and what follows it, one per question.
 
-    Attributes
-    ----------
-    context
-        All that stands before the question: it is frozen.
-    questions
-        What follows the context, one per question, up to where the answer is read.
-    spans
-        First and past-the-last character in `context` of each group and role.
+    `spans` are the first and past-the-last character in `context` of each group and role.
     """
 
     context: str

@@ -36,23 +36,12 @@ def engine_of(where: str, toy: ToyModel, form: Form = SHORT) -> VisionLanguageEn
 def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[VisionLanguageEngine, Pictures]:
-    """Load a toy, and draw the images that it reads.
-
-    Parameters
-    ----------
-    model
-        `name`, and `source` where the zoo has it.
-    reading
-        How it is given scenes: toys know `layout: sprites` and `template: short`.
-    weights
-        Manifest that `stored.write` wrote; None where the zoo has it.
-    device
-        Not used: a toy is read on the CPU.
+    """Load a toy of the zoo, or of the manifest `weights`, on the CPU, and draw its images.
 
     Raises
     ------
     ConfigError
-        If scenes are not those of toys.
+        If scenes are not those of toys: `layout: sprites` and `template: short`.
     ModelError
         If the toy's files are missing or damaged.
     """
@@ -75,15 +64,7 @@ def load(
 
 
 class ToyAdapter(Decoder):
-    """A toy: its image first, then words.
-
-    Parameters
-    ----------
-    where
-        The toy in words, for errors.
-    toy
-        The toy.
-    """
+    """A toy: its image first, then words."""
 
     image_text = IMAGE
     n_views = 1
@@ -94,13 +75,7 @@ class ToyAdapter(Decoder):
         self._numbers = {word: number for number, word in enumerate(toy.vocabulary.tokens)}
 
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
-        """Return token numbers and their characters.
-
-        Raises
-        ------
-        InputError
-            If the toy does not know a word.
-        """
+        """Return token numbers and their characters; InputError for unknown words."""
         return [self._tokenized(text) for text in texts]
 
     def _tokenized(self, text: str) -> Cut:
@@ -113,13 +88,7 @@ class ToyAdapter(Decoder):
         return [self._numbers[word[0]] for word in words], [word.span() for word in words]
 
     def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
-        """Cut prompts into tokens, with a token of the image for each of its patches.
-
-        Raises
-        ------
-        InputError
-            If prompts have unequal lengths, or the image is not in front.
-        """
+        """Cut prompts of equal length, with a token for each patch of the image in front."""
         rows = [numbers for numbers, _ in self.tokenize(texts)]
         lengths = {len(row) for row in rows}
         mark = self._numbers[IMAGE]

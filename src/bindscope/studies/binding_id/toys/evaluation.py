@@ -44,19 +44,9 @@ def accuracies(
 ) -> dict[str, float]:
     """Return shares of right answers (the most probable token of all), by `MEASURES`.
 
-    Parameters
-    ----------
-    toy
-        The toy.
-    seed
-        Its seed: evaluations read scenes of a stream of their own, the same each time.
-    n
-        Scenes (or pairs) of each measure.
-    held
-        Whether also scenes are read where a thing stands in a slot where training never shows its
-        color with its shape. Of such scenes only those things count.
-    interchange
-        Whether also replacements are answered, of k = 2.
+    Evaluations read n scenes (or pairs) of a stream of their own, the same each time. `held`: also
+    scenes where a thing stands in a slot where training never shows its color with its shape; of
+    such scenes only those things count. `interchange`: also replacements are answered, of k = 2.
     """
     measured = {}
     for k in THINGS:
@@ -110,13 +100,7 @@ def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
 
 
 def check(where: str, found: Mapping[str, float], remedy: str) -> None:
-    """Refuse a toy that misses a gate.
-
-    Raises
-    ------
-    ModelError
-        If one of the measures that are there is below its gate; all of them are named.
-    """
+    """Refuse a toy that misses a gate with ModelError, which names all that are missed."""
     missed = [
         f"{name} is {found[name]:.3f} (gate {gate})"
         for name, gate in {**GATES, **INTERCHANGE_GATES}.items()

@@ -33,17 +33,7 @@ MEAN, DEVIATION = 0.8, 0.3  # of pixel values from 0 to 1
 
 @dataclass(frozen=True)
 class ToyModel:
-    """A toy and what is needed to run it.
-
-    Attributes
-    ----------
-    network
-        A `LlavaOnevisionForConditionalGeneration`.
-    vocabulary
-        Its tokens.
-    patch_px
-        Side in pixels of the image patch that an image token stands for, in raster order.
-    """
+    """A `LlavaOnevisionForConditionalGeneration`, its tokens, and its patches' side in pixels."""
 
     network: Any
     vocabulary: Vocabulary

@@ -30,32 +30,14 @@ OBJECT_WEIGHT, ITEM_WEIGHT, PROBE_WEIGHT = 1.0, 0.5, 1.0  # beside 1 for the tas
 
 
 class Answers(NamedTuple):
-    """What comes of questions.
-
-    Attributes
-    ----------
-    logits
-        Of the answer, (n, questions, tokens of the vocabulary).
-    probed
-        What enters `PROBED_LAYER` at the last token of each question, (n, questions, width).
-    """
+    """Logits of answers (n, q, V), and what enters `PROBED_LAYER` at last tokens (n, q, d)."""
 
     logits: Tensor
     probed: Tensor
 
 
 class Edited(NamedTuple):
-    """A replacement, what is asked after it, and what binding by slot would answer.
-
-    Attributes
-    ----------
-    edits
-        The replacement.
-    questions
-        Tokens (n, k, 3), one about the thing of each role.
-    answers
-        Tokens (n, k).
-    """
+    """A replacement, tokens (n, k, 3) of questions, and (n, k) of answers that slots demand."""
 
     edits: Edits
     questions: Integers
@@ -137,13 +119,6 @@ class SlotProbes(nn.Module):
 
     Their loss is beside that of interchange training: without it the slot was not written where
     replacements of every item at once need it.
-
-    Parameters
-    ----------
-    width
-        Of the residual stream.
-    generator
-        Of the initial weights.
     """
 
     def __init__(self, width: int, generator: torch.Generator) -> None:
@@ -157,13 +132,8 @@ class SlotProbes(nn.Module):
     def loss(self, contexts: Frozen, asked: Tensor) -> Tensor:
         """Return the sum of both losses in nats.
 
-        Parameters
-        ----------
-        contexts
-            What was read.
-        asked
-            What enters `PROBED_LAYER` at the last tokens of questions, one about each role after
-            the other, of one kind or more: (n, kinds x k, width).
+        `asked` is what enters `PROBED_LAYER` at the last tokens of questions, one about each role
+        after the other, of one kind or more: (n, kinds x k, width).
         """
         scenes = contexts.scenes
         slots = torch.from_numpy(scenes.slot).to(asked.device)
@@ -241,15 +211,8 @@ def interchange_loss(
 ) -> Tensor:  # fmt: skip
     """Return the loss of the task, of answers after replacements, and of the probes, in nats.
 
-    Parameters
-    ----------
-    engine, toy, probes
-        The toy as it reads, what it is, and the readings of slots.
-    pairs, images
-        Pairs of scenes, and the images of bases and sources.
-    roles
-        What is replaced: all roles at once, or some. With single ones alone a toy finds the odd
-        one out and answers at chance where all are replaced.
+    Pairs come with the images of bases and sources. All roles are replaced at once, or some: with
+    single ones alone a toy finds the odd one out and answers at chance where all are replaced.
     """
     base, source = engine.read(pairs.base, images[0]), engine.read(pairs.source, images[1])
     loss = _task_loss(engine, toy, base, KINDS, probes)

@@ -33,20 +33,11 @@ def write(
     code: str,
     spec: str = "",
 ) -> None:
-    """Write the weights as float16 (safetensors), and last a manifest (JSON) that names them.
+    """Write the weights as float16 (safetensors), and last a manifest (JSON) beside them.
 
     The manifest holds `kind`, `objective`, `seed`, `input_px`, `recipe` (the configuration),
     `accuracies` after the last step, `val_loss_bits` and `history`; `tokens`, the vocabulary. The
     weights of a frozen tower are not stored: the recipe names it, and `tower_sha256` pins it.
-
-    Parameters
-    ----------
-    trained, config
-        The toy, and how it was trained.
-    weights, manifest
-        Paths; `weights` lies in the manifest's folder.
-    code, spec
-        The keys' contents.
     """
     tensors = {
         name: value.detach().half().cpu().contiguous()
@@ -83,14 +74,7 @@ def load(
 ) -> ToyModel:
     """Load a toy that `write` stored, frozen, in float32.
 
-    Parameters
-    ----------
-    manifest
-        What `write` wrote, or the zoo.
-    device
-        Where to.
-    remedy
-        What brings missing or damaged files back; default: training the toy again.
+    `remedy` brings missing or damaged files back; default: training the toy again.
 
     Raises
     ------
@@ -114,13 +98,7 @@ def load(
 
 
 def read_manifest(path: Path, remedy: str) -> dict[str, Any]:
-    """Read a toy's manifest.
-
-    Raises
-    ------
-    ModelError
-        If it is not there, or not one of a toy.
-    """
+    """Read a toy's manifest, or raise ModelError if it is not there, or not one of a toy."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:

@@ -18,14 +18,9 @@ STANDARDISED_OVER = 1e-6
 
 
 class ZooTower(nn.Module):
-    """The patch tokens of a frozen model, standardised over their width.
+    """The patch tokens of a frozen model, standardised over their width; images are resized for it.
 
     It has no parameters of its own, so that a toy that is stored names it and does not hold it.
-
-    Parameters
-    ----------
-    frozen
-        The model; its images are the toy's, resized.
     """
 
     def __init__(self, frozen: FrozenViT) -> None:

@@ -47,17 +47,10 @@ ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
 
 @dataclass(frozen=True)
 class Trained:
-    """A toy after training.
+    """A toy after training, in evaluation mode, with accuracies after the last step.
 
-    Attributes
-    ----------
-    toy
-        The toy, in evaluation mode.
-    history
-        An entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of a step's
-        loss; and `step`, `split` (accuracy), and the measures of `evaluation.accuracies`.
-    accuracies
-        After the last step, on more scenes and held-out ones too.
+    `history` has an entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of a
+    step's loss; and `step`, `split` (accuracy), and the measures of `evaluation.accuracies`.
     """
 
     toy: ToyModel
@@ -66,15 +59,7 @@ class Trained:
 
 
 class Trainee(nn.Module):
-    """A toy with what its training has beside it: probes, and accuracies so far.
-
-    Parameters
-    ----------
-    toy
-        The toy.
-    config
-        Its configuration.
-    """
+    """A toy with what its training has beside it: probes, and accuracies so far."""
 
     def __init__(self, toy: ToyModel, config: Toy) -> None:
         super().__init__()
@@ -92,23 +77,14 @@ def train(
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
 ) -> Trained:
-    """Train a toy.
-
-    Parameters
-    ----------
-    config
-        What it is and how it is trained.
-    device
-        Where to train.
-    checkpoint
-        Where the state is written at each evaluation, and read from at the start.
+    """Train a toy; `checkpoint` is written at each evaluation, and read from at the start.
 
     Raises
     ------
     ModelError
         If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
-        learnt to copy from the text; at the end,
-        `evaluation.GATES` and, of interchange training, those of replacements.
+        learnt to copy from the text; at the end, `evaluation.GATES` and, of interchange training,
+        those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
     trainee = Trainee(toy, config).to(device)

@@ -48,15 +48,6 @@ class ToyImages(HookedModule):
     Layer 1 is what the tower gives, layer 2 what the connector makes of it (which enters decoder
     layer 0), layer 3 what decoder layer 0 gives, and so on. Patch tokens stand in raster order, and
     there is no [CLS].
-
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    toy
-        The toy, frozen.
-    device
-        Where it runs.
     """
 
     def __init__(self, where: str, toy: ToyModel, device: torch.device) -> None:
@@ -75,13 +66,7 @@ class ToyImages(HookedModule):
         self._toy = toy
 
     def preprocess(self, images: NDArray[np.uint8]) -> Tensor:
-        """Apply the toy's own transform: uint8 (B, 36, 36, 3) to float32 (B, 3, px, px).
-
-        Raises
-        ------
-        ModelError
-            If images have another size.
-        """
+        """Apply the toy's transform: uint8 (B, 36, 36, 3) to float32 (B, 3, px, px)."""
         if images.shape[1:] != (SIZE_PX, SIZE_PX, 3):
             height, width = images.shape[1:3]
             raise ModelError(
@@ -95,10 +80,7 @@ class ToyImages(HookedModule):
 def load(
     config: ToyVision, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> ToyImages:
-    """Load a toy as a model of images.
-
-    Parameters are those of `bindscope.models.loading.load_model`; `weights` is the manifest of the
-    rule that trains toys, and is not used of a toy of the zoo.
+    """Load a toy of the zoo, or of the manifest `weights`, as a model of images (`load_model`).
 
     Raises
     ------

@@ -35,13 +35,7 @@ MARKS = (IMAGE, "?", "has", "at", "is", ".")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A toy's tokens: a token's number is its place here.
-
-    Attributes
-    ----------
-    tokens
-        Every word once.
-    """
+    """A toy's tokens, every word once: a token's number is its place here."""
 
     tokens: tuple[str, ...]
 
@@ -75,14 +69,7 @@ class Vocabulary:
 
         `cross`: "? cube has" (an item; needs image and text), `copy`: "? green has" (an item, from
         the text), `color_of_shape`: "? cube is" and `shape_of_color`: "? green is" (from the
-        image).
-
-        Returns
-        -------
-        tokens
-            int64 (n, kinds x k, 3), kind by kind.
-        answers
-            int64 (n, kinds x k).
+        image). Tokens are int64 (n, kinds x k, 3), kind by kind, answers (n, kinds x k).
         """
         tokens, answers = [], []
         for by, pattern, _ in (FORMS[kind] for kind in kinds):

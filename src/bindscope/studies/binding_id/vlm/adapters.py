@@ -44,18 +44,10 @@ class _Reached(Exception):  # noqa: N818  it ends a pass that has given what was
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What the model reads: prompts cut into tokens, and images.
+    """What the model reads: tokens of whole prompts, int64 (n, T), and images.
 
-    Attributes
-    ----------
-    ids
-        Tokens of the whole prompts, int64 (n, T).
-    tensors
-        What else the model is given, with the library's names.
-    image
-        The tokens of the image, the same for all rows.
-    start
-        Place in the prompt where the image's tokens begin.
+    `tensors` are what else the library gives its model; the image, the same tokens in all rows,
+    begins at `start`.
     """
 
     ids: Tensor
@@ -66,16 +58,10 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """What the decoder reads.
+    """What the decoder reads: embeddings (n, T, d), the image's among them.
 
-    Attributes
-    ----------
-    hidden
-        Embeddings, the image's among them, (n, T, d).
-    positions
-        int64 (1, n, T); (3, n, T) with M-RoPE.
-    mask
-        What each token may see, to be added to attention's logits, (n or 1, 1, T, T).
+    Positions are int64 (1, n, T), or (3, n, T) with M-RoPE; the mask (n or 1, 1, T, T) is added to
+    attention's logits.
     """
 
     hidden: Tensor
@@ -97,16 +83,8 @@ class Catch:
 class Decoder(ABC):
     """What the engine needs of a model: its language model, `model.model.language_model`.
 
-    How texts and images become what the decoder reads is left to families, and to toys.
-
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    model
-        The whole model.
-    device
-        Where it is to run; None: where it is.
+    How texts and images become what the decoder reads is left to families, and to toys. A `device`
+    of None leaves the model where it is.
 
     Raises
     ------
@@ -223,15 +201,6 @@ class Decoder(ABC):
 class HuggingFace(Decoder):
     """A model of transformers with its processor.
 
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    model, processor
-        Of one checkpoint.
-    device
-        Where it is to run; None: where it is.
-
     Raises
     ------
     ModelError
@@ -263,8 +232,7 @@ class HuggingFace(Decoder):
         Raises
         ------
         ModelError
-            If texts of a batch have unequal lengths, the mask is missing, or the image's tokens
-            are not those of the model.
+            If texts have unequal lengths, the mask is missing, or image tokens do not fit.
         """
         from PIL import Image
 

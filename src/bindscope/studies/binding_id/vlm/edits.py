@@ -309,10 +309,7 @@ def _seen_by(edit: Knockout, base: Frozen, condition: Condition) -> Tensor | Non
 
 
 def hide_from_context(mask: Tensor, edits: Sequence[Hidden], layer: int) -> Tensor:
-    """Return a mask (n, 1, T, T) in which tokens of the context cannot see hidden ones.
-
-    A token always sees itself. Where only some heads are blind the mask has all, (n, H, T, T).
-    """
+    """Return a mask (n, 1 or H, T, T) without hidden tokens; a token always sees itself."""
     for edit in edits:
         if layer in edit.layers and edit.seen_by is not None:
             n, length = len(edit.index), mask.shape[-1]
@@ -323,13 +320,7 @@ def hide_from_context(mask: Tensor, edits: Sequence[Hidden], layer: int) -> Tens
 
 
 def hidden_from_question(edits: Sequence[Hidden], layer: int, n: int, length: int) -> Tensor:
-    """Return which tokens of each context a question cannot see at a layer.
-
-    Returns
-    -------
-    Tensor
-        bool (n, 1, length); (n, H, length) where only some heads are blind.
-    """
+    """Return which tokens a question cannot see at a layer, bool (n, 1 or H, length)."""
     mask = torch.zeros(n, 1, length, dtype=torch.bool)
     for edit in edits:
         if layer in edit.layers and edit.seen_by is None:

@@ -48,22 +48,12 @@ _NO_ROOM = "no room on this GPU to check the answers in float32"
 class Options:
     """How an engine reads.
 
-    Attributes
-    ----------
-    pad
-        Cells around a thing's region that belong to it where an intervention does not say.
-    border
-        What is done at the border of the image's grid (`image_tokens.View.cells`).
-    answer
-        Which token of an item is scored (`prompts.answer_tokens`).
-    batch_size
-        Contexts that are answered about at once: scenes of a batch times conditions.
-    images
-        Whether prompts have an image; false for the text-only twin.
-    lead
-        What every question begins with, and is read as the end of the context. Needed where the
-        tokenizer joins it to the context's last sign: Qwen2's makes one token of a full stop and
-        two line breaks.
+    `pad` are cells around a thing's region that belong to it where an intervention does not say,
+    `border` what is done at the grid's (`image_tokens.View.cells`), `answer` which token of an item
+    is scored (`prompts.answer_tokens`); `batch_size` counts scenes of a batch times conditions.
+    Without `images` it is the text-only twin. `lead` begins every question and is read as the end
+    of the context, needed where the tokenizer joins it to the context's last sign: Qwen2's makes
+    one token of a full stop and two line breaks.
     """
 
     pad: int = 0
@@ -75,17 +65,7 @@ class Options:
 
 
 class VisionLanguageEngine:
-    """An `engine.Engine` on a model of transformers.
-
-    Parameters
-    ----------
-    adapter
-        The model.
-    template
-        Puts scenes and questions into words.
-    options
-        How it reads.
-    """
+    """An `engine.Engine` on a model of transformers; the template puts scenes into words."""
 
     def __init__(
         self, adapter: Decoder, template: Template, options: Options | None = None
@@ -126,13 +106,7 @@ class VisionLanguageEngine:
         return self.adapter.n_views if self.options.images else 0
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
-        """Read the contexts of a batch (`engine.Engine.contexts`).
-
-        Raises
-        ------
-        InputError
-            If there are no images, not one per scene, or contexts of unequal length.
-        """
+        """Read the contexts of a batch; InputError if images are missing or lengths differ."""
         alive = [state for reference in self._read_before if (state := reference())]
         with torch.inference_mode():
             found = self.read(scenes, images, alive)
@@ -146,10 +120,7 @@ class VisionLanguageEngine:
     def read(
         self, scenes: Scenes, images: NDArray[np.uint8] | None, known: Sequence[Frozen] = ()
     ) -> Frozen:
-        """Read contexts as `contexts` does, with gradients where weights have any.
-
-        Those that show the same images as known ones share their beginning.
-        """
+        """Read contexts, with gradients where weights have any; same images are shared."""
         images = _images(scenes, images) if self.needs_images else None
         read = contexts(
             self.template(scenes, ()), self.adapter.image_text, self.needs_images,
@@ -178,13 +149,7 @@ class VisionLanguageEngine:
     def residual(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.float32]:
-        """Return the residual before each layer, float32 (n, L, t, d).
-
-        Raises
-        ------
-        InputError
-            If scenes have unequal numbers of these tokens, or the engine has not kept them.
-        """
+        """Return the residual before each layer; InputError where it was not kept."""
         index = token_map(state, group, role, tokens)
         stacked = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
         return np.asarray(stacked.float().cpu().numpy(), np.float32)
@@ -206,13 +171,7 @@ class VisionLanguageEngine:
         questions: Sequence[Question],
         candidates: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return log-probabilities of candidates (`engine.Engine.answers`).
-
-        Raises
-        ------
-        InputError
-            If a condition or question does not fit the scenes, or an answer is not one token.
-        """
+        """Return log-probabilities of candidates; InputError where a request does not fit."""
         if not conditions or not questions or len(candidates) != len(base.scenes):
             raise InputError(
                 "answers", f"{len(conditions)} conditions, {len(questions)} questions and "
@@ -300,12 +259,9 @@ class VisionLanguageEngine:
 
     @contextmanager
     def in_float32(self) -> Iterator[bool]:
-        """Let the model compute in float32, and then as before.
+        """Let the model compute in float32, and then as before; yield whether it does.
 
-        Yields
-        ------
-        Whether it does: not where it did before. Where there is no room for it on the GPU, what is
-        done meanwhile ends early.
+        It does not where it did before. Where there is no room on the GPU, what is done ends early.
         """
         before = {weight: weight.dtype for weight in self.adapter.parameters()}
         wider = any(kind != torch.float32 for kind in before.values())

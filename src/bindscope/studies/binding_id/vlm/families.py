@@ -58,13 +58,7 @@ FAMILIES: dict[str, tuple[str, type[HuggingFace]]] = {
 
 
 def adapt(where: str, model: Any, processor: Any, device: torch.device | str | None) -> HuggingFace:
-    """Return the adapter of a model.
-
-    Raises
-    ------
-    ModelError
-        If its family is not known here, or model and processor do not belong together.
-    """
+    """Return the adapter of a model; ModelError for unknown families and wrong processors."""
     settings = getattr(model, "config", None)
     kind = getattr(settings, "model_type", type(model).__name__)
     if kind not in FAMILIES:

@@ -26,19 +26,11 @@ Border = Literal["inside", "official"]
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One raster of image tokens.
+    """One raster of image tokens, named in errors; its first cell is at `start` of the block.
 
-    Attributes
-    ----------
-    name
-        In words, for errors.
-    start
-        Place in the block of the cell at row 0, column 0.
-    stride
-        Tokens from one row to the next: columns, and 1 more where rows end in a token of their own.
-    x, y
-        Where cells begin and end in pixels of the image, float64 (columns + 1,) and (rows + 1,).
-        They may reach beyond the image where it was padded.
+    `stride` tokens lead from one row to the next: columns, and 1 more where rows end in a token of
+    their own. `x` and `y` are where cells begin and end in pixels of the image, float64 (columns +
+    1,) and (rows + 1,), beyond it where it was padded.
     """
 
     name: str
@@ -60,19 +52,11 @@ class View:
     def cells(self, box: Sequence[int], pad: int, border: Border) -> Indices:
         """Return places of the cells that cover a box, and `pad` around, in raster order.
 
-        Boxes of one size have equally many cells, as many as they are wide and high, rounded up.
-
-        Parameters
-        ----------
-        box
-            Left, top, right, bottom in pixels, the last two exclusive.
-        pad
-            Further cells on each side.
-        border
-            `inside` moves what would reach beyond the grid back into it, so that padded regions
-            have equally many cells in every slot. `official` counts on in the block, as the
-            paper's code does: beyond the last column comes what stands there, the row's end or
-            the next row.
+        Boxes (left, top, right, bottom in pixels, the last two exclusive) of one size have equally
+        many cells, as many as they are wide and high, rounded up. `inside` moves what would reach
+        beyond the grid back into it, so that padded regions have equally many cells in every slot.
+        `official` counts on in the block, as the paper's code does: beyond the last column comes
+        what stands there, the row's end or the next row.
 
         Raises
         ------
@@ -111,40 +95,16 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class ImageTokens:
-    """The block of tokens of one image.
-
-    Attributes
-    ----------
-    views
-        Its rasters, in the order of the block.
-    length
-        Tokens of the block, those that show nothing with them.
-    features
-        How many of them are made from the image by the model (its placeholders).
-    """
+    """The block of `length` tokens of one image, `features` of them placeholders, and its views."""
 
     views: tuple[View, ...]
     length: int
     features: int
 
     def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border) -> Indices:
-        """Return places in the block that an intervention means.
+        """Return places in the block that an intervention on a role means, int64.
 
-        Parameters
-        ----------
-        boxes
-            Regions of the things of one scene, int64 (k, 4).
-        role
-            Whose region.
-        tokens
-            Which tokens; its `pad` must be a number.
-        border
-            See `View.cells`.
-
-        Returns
-        -------
-        NDArray
-            int64; none where the model has no such tokens.
+        Boxes are those of the things of one scene, int64 (k, 4); `border` is as of `View.cells`.
         """
         pad, views = tokens.pad or 0, self._views(tokens)
         if tokens.support == "newline":
@@ -189,17 +149,10 @@ def llava_views(
 ) -> ImageTokens:  # fmt: skip
     """Return the two views of LLaVA-OneVision: the whole image, and anyres crops of it.
 
-    Parameters
-    ----------
-    size
-        Height and width of the image in pixels.
-    side, patch
-        Side of a crop and of a patch in pixels. Where patches do not fill a crop, its last row and
-        column are counted to the crop's end.
-    pinpoints
-        Resolutions (height, width) to choose from, multiples of `side`.
-    max_crops
-        More crops' worth of cells than this, by a tenth in each direction, are shrunk to it.
+    `size` is the image's height and width, `side` and `patch` those of a crop and of a patch in
+    pixels. Where patches do not fill a crop, its last row and column are counted to the crop's end.
+    Pinpoints are resolutions (height, width), multiples of `side`. More than `max_crops` crops'
+    worth of cells, by a tenth in each direction, are shrunk to it.
     """
     height, width = size
     grid = side // patch

@@ -41,19 +41,9 @@ def load_engine(
 ) -> VisionLanguageEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
-    Parameters
-    ----------
-    config
-        The model.
-    form
-        How scenes are put into words.
-    weights
-        Manifest of the rule that downloaded it; None for a `path:`, and to look in the cache.
-    device
-        `cpu`, `cuda`, or one of several GPUs.
-    rule
-        How scenes are drawn: all words that it may draw are counted before the weights are read,
-        and get equally many tokens (`vlm.prompts.evened`). None: texts are somebody's own.
+    `weights` is the manifest of the rule that downloaded it; None for a `path:`, and to look in the
+    cache. All words that a rule may draw are counted before the weights are read, and get equally
+    many tokens (`vlm.prompts.evened`); without one, texts are somebody's own.
 
     Raises
     ------
@@ -87,21 +77,7 @@ def hook_engine(
 ) -> VisionLanguageEngine:
     """Return a model that somebody has loaded as an engine; it stays where and as it is.
 
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    model, processor
-        Of one checkpoint.
-    rule
-        How scenes are drawn; None: texts are somebody's own.
-    batch_size
-        Contexts that are answered about at once.
-
-    Raises
-    ------
-    InputError, ModelError
-        As of `load_engine`.
+    Errors are those of `load_engine`; without a rule texts are somebody's own.
     """
     adapter = adapt(where, model, processor, None)
     form, options = Form(), Options(batch_size=batch_size, lead=LINE_BREAKS)
@@ -115,19 +91,7 @@ def hook_engine(
 def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[VisionLanguageEngine, Pictures]:
-    """Load a model of a suite, and draw the images that it reads.
-
-    Parameters
-    ----------
-    model
-        Its part of a job's specification.
-    reading
-        How it is given scenes.
-    weights
-        Manifest of the rule that downloaded it, where one did.
-    device
-        Where it is to run.
-    """
+    """Load a model of a suite from its part of a specification, and draw the images it reads."""
     pictures = Images(reading.rule.layout)
     engine = load_engine(
         config_of(model), reading.form, weights, device=device, rule=reading.rule

@@ -39,22 +39,9 @@ def context_pass(
 ) -> tuple[Cache, list[Tensor]]:  # fmt: skip
     """Run the decoder over contexts.
 
-    Parameters
-    ----------
-    decoder, embedded
-        The model, and what its decoder reads.
-    edits
-        Interventions whose effect spreads to later tokens and layers; None: none.
-    kept
-        Tokens whose residual is wanted, (n, K); None: of none.
-    begun
-        Keys and values of what stands first, which is not run again; residuals of it are not those
-        of these tokens. None: of nothing.
-
-    Returns
-    -------
-    tuple
-        Keys and values of each layer, and the residual before each at the kept tokens (n, K, d).
+    Effects of `edits` spread to later tokens and layers. `kept` are tokens (n, K) whose residual is
+    wanted, `begun` the keys and values of what stands first, which is not run again. Returned are
+    keys and values of each layer, and the residual before each at the kept tokens (n, K, d).
     """
     cache, residual, start = _library_cache(), [], 0
     for layer, (keys, values) in enumerate(begun or []):
@@ -117,21 +104,10 @@ def question_pass(
     decoder: Decoder, base: Frozen, caches: Sequence[Cache], edits: Sequence[Edits],
     asked: Sequence[Tensor],
 ) -> Tensor:  # fmt: skip
-    """Run the decoder over questions behind edited contexts.
+    """Run the decoder over questions, tokens (n, S) each, behind edited contexts.
 
-    Parameters
-    ----------
-    decoder, base
-        The model, and the contexts.
-    caches, edits
-        Keys and values of each condition, and what may not be seen there.
-    asked
-        Tokens of each question (n, S).
-
-    Returns
-    -------
-    Tensor
-        The final norm's output at each question's last token, (n, conditions, questions, d).
+    Caches and edits are those of the conditions. The final norm's output at each question's last
+    token is (n, conditions, questions, d).
     """
     n, length, m = len(base.scenes), base.length, len(caches)
     cache = _library_cache()
@@ -174,10 +150,7 @@ def _hiding(base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> T
 
 
 def _side_by_side(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return the mask of questions side by side behind a context, (1, 1, S, length + S).
-
-    A token sees the context, itself, and what stands before it in its own question.
-    """
+    """Return the mask of questions that see the context and themselves, (1, 1, S, length + S)."""
     branch = torch.cat([torch.full((size,), i) for i, size in enumerate(lengths)])
     same_branch = (branch[:, None] == branch[None]).tril()
     allowed = torch.cat([torch.ones(len(branch), length, dtype=torch.bool), same_branch], 1)

@@ -37,18 +37,10 @@ class Template(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Contexts:
-    """The contexts of a batch in words.
+    """The contexts of a batch as the model reads them, and characters of each group and role.
 
-    Attributes
-    ----------
-    texts
-        As the model reads them, with its own mark of the image.
-    spans
-        Characters of each group and role, per text.
-    ends
-        Place in each text behind the mark of the image; 0 without an image.
-    lead
-        What every question begins with and contexts end with.
+    `ends` are places in each text behind the mark of the image, 0 without one; `lead` begins every
+    question and ends contexts.
     """
 
     texts: list[str]
@@ -91,14 +83,7 @@ def token_spans(
 ) -> dict[tuple[Group, int], Tensor]:  # fmt: skip
     """Return where the tokens of each group and role stand in the prompts, int64 (n, t) each.
 
-    Parameters
-    ----------
-    adapter
-        The model.
-    read
-        The contexts.
-    ids
-        Their tokens as the processor made them, the image's among them, (n, T).
+    `ids` (n, T) are the contexts' tokens as the processor made them, the image's among them.
 
     Raises
     ------
@@ -193,15 +178,8 @@ def answer_tokens(
 ) -> list[int]:
     """Return the token of each word as an answer.
 
-    Parameters
-    ----------
-    tokenize, where
-        The tokenizer, and the model in words.
-    words
-        What may be the answer: items.
-    answer
-        `space`: as the word continues a text that ends without a space; `bare`: without the
-        space, as the paper's code scores it.
+    `space`: as the word continues a text that ends without a space; `bare`: without the space, as
+    the paper's code scores it.
 
     Raises
     ------
@@ -229,18 +207,7 @@ def answer_tokens(
 
 
 def own_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
-    """Return what the chat template of a processor puts around a user's words.
-
-    Parameters
-    ----------
-    processor
-        Of the model.
-    where
-        The model in words.
-    image_text
-        How the model marks an image.
-    image
-        Whether there is one.
+    """Return what the chat template of a processor puts around a user's words (and image).
 
     Raises
     ------
@@ -267,15 +234,6 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
 
     Words that contexts name things by, or describe them by where there is no image, are as long in
     both splits, as vectors of one are added in the other; words of questions are in each split.
-
-    Parameters
-    ----------
-    tokenize, where
-        The tokenizer, and the model in words.
-    form
-        How scenes are put into words.
-    rule
-        How they are drawn.
 
     Raises
     ------

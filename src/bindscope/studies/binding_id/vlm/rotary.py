@@ -16,14 +16,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rotary:
-    """The rotations of one layer.
+    """The rotations of one layer: radians per position of each pair, float32 (d_head / 2,).
 
-    Attributes
-    ----------
-    frequencies
-        Radians per position of each pair, float32 (d_head / 2,).
-    sections
-        Pairs that each part of a position turns; None: positions have one part.
+    `sections` are pairs that each part of a position turns; None: positions have one part.
     """
 
     frequencies: Tensor
@@ -39,21 +34,9 @@ class Rotary:
 
 
 def rotate_keys(keys: Tensor, delta: Tensor, rotary: Rotary) -> Tensor:
-    """Return keys moved by `delta` positions.
+    """Return rotated keys (n, heads, t, d_head) moved by `delta` positions, computed in float32.
 
-    Parameters
-    ----------
-    keys
-        Keys after their own rotation, (n, heads, t, d_head).
-    delta
-        Positions to move by, whole numbers (1, n, t), or (3, n, t) where positions have parts.
-    rotary
-        The rotations of the layer that the keys are of.
-
-    Returns
-    -------
-    Tensor
-        Like `keys`; computed in float32 whatever their type.
+    Moves are whole numbers (1, n, t), or (3, n, t) where positions have parts.
     """
     angles = rotary.angles(delta)[:, None]
     cos, sin = angles.cos(), angles.sin()

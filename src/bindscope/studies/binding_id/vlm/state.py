@@ -21,26 +21,10 @@ from bindscope.studies.binding_id.vlm.prompts import Contexts
 class Frozen:
     """Contexts that have been read (`engine.State`).
 
-    Attributes
-    ----------
-    scenes
-        n scenes.
-    read
-        Their contexts in words.
-    inputs
-        What the model was given.
-    text
-        Places of the tokens of each textual group and role, int64 (n, t).
-    embedded
-        What the decoder read.
-    residual
-        What stands before each layer at the kept tokens, (n, K, d) each.
-    slots
-        Place of each token among the kept ones, -1 if it is not kept, int64 (n, T).
-    pad, border
-        The engine's own padding, and what is done at the grid's border.
-    cache
-        Keys, rotated, and values of each layer, (n, heads, T, d_head).
+    `text` are places of the tokens of each textual group and role, int64 (n, t). `residual` is what
+    stands before each layer at the kept tokens, (n, K, d) each; `slots`, int64 (n, T), says where
+    among these a token is, -1 if it is not. `cache` are keys, rotated, and values, (n, heads, T,
+    d_head).
     """
 
     scenes: Scenes
@@ -66,13 +50,7 @@ class Frozen:
         return self.embedded.positions
 
     def at(self, layer: int, index: Tensor) -> Tensor:
-        """Return the residual before a layer at some tokens, (n, t, d).
-
-        Raises
-        ------
-        InputError
-            If they are not among the kept ones.
-        """
+        """Return the residual before a layer at some kept tokens, (n, t, d)."""
         slots = self.kept(index)
         rows = torch.arange(len(slots), device=slots.device)[:, None]
         return self.residual[layer][rows, slots]
@@ -94,12 +72,7 @@ class Frozen:
 
 
 def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = None) -> Tensor:
-    """Return which tokens of the contexts a group, a role and a choice of image tokens mean.
-
-    Returns
-    -------
-    Tensor
-        Places in the context, int64 (n, t).
+    """Return the tokens that a group, a role and a choice of image tokens mean, int64 (n, t).
 
     Raises
     ------
