@@ -19,8 +19,8 @@ from towers import HF, NARROW
 
 from bindscope.config.models import Pretrained
 from bindscope.models.loading import load_model
+from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.tasks.prompts import Form
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.loading import load_engine
 
 # Of a repository: blocks, tokens before the patches, rows of patches at its own input.

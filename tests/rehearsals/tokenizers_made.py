@@ -14,7 +14,7 @@ from string import ascii_letters
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from bindscope.scenes.sprite_palette import COLORS, SHAPES
-from bindscope.studies.binding_id.tasks.layouts import COMPASS
+from bindscope.studies.binding_id.tasks.scenes import COMPASS
 
 SPLIT = ("frustum", "torus", "cyan", "azure")
 TEXT = """

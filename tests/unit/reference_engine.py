@@ -19,7 +19,6 @@ from bindscope.studies.binding_id.experiments.interventions import Condition
 from bindscope.studies.binding_id.tasks.task import Group, Scenes
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
-from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.edits import (
     Edits,
     blinded,
@@ -28,7 +27,7 @@ from bindscope.studies.binding_id.vlm.edits import (
     moved,
     spread,
 )
-from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine, Watch, watched
 from bindscope.studies.binding_id.vlm.prompts import Contexts
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 

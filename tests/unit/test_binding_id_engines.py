@@ -27,8 +27,8 @@ from bindscope.studies.binding_id.experiments.interventions import (
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import GROUPS, question
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
+from bindscope.studies.binding_id.vlm.adapters import rotate_keys
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.rotary import rotate_keys
 
 TOLERANCE = 1e-5  # of log-probabilities in float32
 N, SIDE, ITEMS = 2, 32, np.array([[0, 1, 2], [3, 2, 1]])

@@ -26,6 +26,7 @@ from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
 from bindscope.studies.binding_id import suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
+from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.experiments.estimates import estimate
 from bindscope.studies.binding_id.experiments.interventions import Add
 from bindscope.studies.binding_id.experiments.mean_interventions import doses
@@ -35,7 +36,6 @@ from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.edits import resolve
 from bindscope.studies.binding_id.vlm.loading import load
 from bindscope.studies.build import build

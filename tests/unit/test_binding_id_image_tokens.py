@@ -13,7 +13,7 @@ from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOn
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.experiments.interventions import Tokens
-from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.image_tokens import (
     best_resolution,

@@ -9,8 +9,14 @@ from bindscope.scenes.solids.further_bodies import FURTHER, TUBE
 from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.scenes.sprite_palette import RGB
 from bindscope.studies.binding_id.tasks.images import SHADOW_PX, draw
-from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, LayoutName
-from bindscope.studies.binding_id.tasks.scenes import Rule, SplitName, draw_scenes, words_of
+from bindscope.studies.binding_id.tasks.scenes import (
+    LAYOUTS,
+    LayoutName,
+    Rule,
+    SplitName,
+    draw_scenes,
+    words_of,
+)
 from bindscope.studies.binding_id.tasks.task import Scenes
 
 PATCH = 14  # of SigLIP at 384 px

@@ -23,7 +23,7 @@ from bindscope.studies.binding_id.answers.mixture_fit import (
     parts_of,
     saturated,
 )
-from bindscope.studies.binding_id.experiments.mixture import mixture, predictions, shifts
+from bindscope.studies.binding_id.experiments.core import mixture, predictions, shifts
 from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures.curves import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter

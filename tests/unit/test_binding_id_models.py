@@ -12,6 +12,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from bindscope.core.errors import BindscopeError, InputError, ModelError
+from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Add,
@@ -23,7 +24,6 @@ from bindscope.studies.binding_id.experiments.interventions import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.task import question
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine

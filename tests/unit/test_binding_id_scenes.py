@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bindscope.core.errors import ConfigError
 from bindscope.scenes.sprite_palette import COLORS, RGB, SHAPES
-from bindscope.studies.binding_id.tasks.layouts import LAYOUTS
 from bindscope.studies.binding_id.tasks.scenes import (
     ITEMS,
+    LAYOUTS,
     Rule,
     check_rule,
     draw_pairs,

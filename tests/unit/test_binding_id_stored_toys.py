@@ -16,6 +16,7 @@ from bindscope.config.zoo import TOY
 from bindscope.core.digests import write_digests
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.keys import CLONE
+from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.toys import evaluation, stored
@@ -23,7 +24,6 @@ from bindscope.studies.binding_id.toys.adapter import load
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.training import Trained
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
-from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.build import build as build_graph
 
 COMMITTED = [

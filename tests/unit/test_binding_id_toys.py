@@ -15,6 +15,7 @@ from bindscope.core.errors import ConfigError, InputError, ModelError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.config import Toy, ToyTraining
 from bindscope.studies.binding_id.experiments.interventions import CONTROL
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, withheld
@@ -33,7 +34,6 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
-from bindscope.studies.binding_id.toys_config import Toy, ToyTraining
 from bindscope.studies.binding_id.vlm.edits import Edits
 from bindscope.studies.binding_id.vlm.passes import edited
 from bindscope.studies.binding_id.vlm.state import Frozen

@@ -13,12 +13,12 @@ from bindscope.config.models import ToyVision
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, ModelError
 from bindscope.models.loading import load_model
+from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.toys import adapter, stored, training
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
-from bindscope.studies.binding_id.toys_config import Toy
 from bindscope.studies.build import build as build_graph
 
 TOWER, CONNECTOR = 1, 2

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.models import hf_adapter, hf_texts, remote_code, weights
+from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm import loading
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from bindscope.config.models import AnyModel, Controlled
 from bindscope.config.root import Config
 from bindscope.core.files import canonical_json
 from bindscope.core.splits import SPLITS
-from bindscope.studies.binding_id.toys_config import TRAINED
+from bindscope.studies.binding_id.config import TRAINED
 
 SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import bindscope
 from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.toys.stored import write
 from bindscope.studies.binding_id.toys.training import train
-from bindscope.studies.binding_id.toys_config import Toy
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -15,11 +15,14 @@ from bindscope.core.interfaces import Step
 from bindscope.core.registries import ADAPTERS
 from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import (
+    TRAINED,
     BindingIdSection,
     Oracle,
     Records,
     ShapesTask,
     Suite,
+    Toy,
+    VisionLanguageModel,
 )
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.registry import (
@@ -31,8 +34,6 @@ from bindscope.studies.binding_id.registry import (
     OPTIONS,
     RECORDS,
 )
-from bindscope.studies.binding_id.toys_config import TRAINED, Toy
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}"
 _RULE, _ESTIMATES = "binding_id_interventions", "binding_id_estimates"

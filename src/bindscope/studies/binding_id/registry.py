@@ -32,7 +32,7 @@ EXPERIMENTS = {
     "knockout": f"{_EXPERIMENTS}:knockout",
     "heads": f"{_HERE}.experiments.heads:single_heads",
     "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
-    "mixture": f"{_HERE}.experiments.mixture:mixture",
+    "mixture": f"{_HERE}.experiments.core:mixture",
 }
 
 # name -> keys of a suite that the plan takes besides the batch; `level` is the last of `levels`.

@@ -18,7 +18,7 @@ from bindscope.scenes.solids.portraits import Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
 from bindscope.scenes.sprite_palette import BODIES, RGB
 from bindscope.scenes.sprites import SHIFT, sprite, tinted
-from bindscope.studies.binding_id.tasks.layouts import LAYOUTS, Layout, LayoutName
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Layout, LayoutName
 from bindscope.studies.binding_id.tasks.task import Scenes
 
 SCALES = {"large": 1.0, "small": 0.62}

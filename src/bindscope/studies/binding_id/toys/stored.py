@@ -16,9 +16,9 @@ from bindscope.core.files import sha256, write_atomic, write_json
 from bindscope.models.controlled import checked
 from bindscope.models.stream import freeze
 from bindscope.scenes.sprite_palette import SIZE_PX
+from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
-from bindscope.studies.binding_id.toys_config import Toy
 
 if TYPE_CHECKING:
     from bindscope.studies.binding_id.toys.training import Trained

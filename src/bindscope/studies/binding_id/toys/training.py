@@ -22,6 +22,7 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.plans import training_plan
+from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.toys import evaluation
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
@@ -33,7 +34,6 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images, split_of
 from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary, kinds_of
-from bindscope.studies.binding_id.toys_config import Toy
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from bindscope.studies.binding_id.tasks.layouts import LayoutName
-from bindscope.studies.binding_id.tasks.scenes import SplitName, words_of
+from bindscope.studies.binding_id.tasks.scenes import LayoutName, SplitName, words_of
 from bindscope.studies.binding_id.tasks.task import Integers, Scenes, Words
 
 Kind = Literal["cross", "copy", "color_of_shape", "shape_of_color"]

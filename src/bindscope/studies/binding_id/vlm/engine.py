@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bindscope.core.errors import InputError
+from bindscope.models.attention import AttentionRecorder
 from bindscope.studies.binding_id.engine import Ability
 from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
-from bindscope.studies.binding_id.vlm.attention import Watch, watched
 from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
-from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
-from bindscope.studies.binding_id.vlm.prefix import read_on, same_image
+from bindscope.studies.binding_id.vlm.passes import (
+    context_pass,
+    edited,
+    question_pass,
+    read_on,
+    same_image,
+)
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
     Contexts,
@@ -39,6 +45,46 @@ from bindscope.studies.binding_id.vlm.state import (
     slots_of,
     token_map,
 )
+
+Watch = Callable[[int, Tensor], None]
+"""Is given a layer and the attention there, (n, H, queries, T)."""
+
+
+@contextmanager
+def watched(adapter: Decoder, watch: Watch) -> Iterator[None]:
+    """Let a function see where the tokens of a pass of the decoder look, one layer at a time.
+
+    Weights are those that an eager layer returns, or the softmax of queries and keys as they meet
+    in torch's product (`models.attention`), after norms, rotations and masks.
+    """
+    recorder = AttentionRecorder(adapter.where)
+
+    def opened(layer: int) -> Callable[..., None]:
+        return lambda *_: recorder.open.add(layer)
+
+    def closed(layer: int) -> Callable[..., None]:
+        def call(_: nn.Module, __: Any, given: tuple[Tensor, Tensor | None]) -> None:
+            recorder.open.discard(layer)
+            weights = given[1]
+            if weights is None:  # torch's product keeps them to itself
+                weights = recorder.take(layer).weights()
+            if weights.shape[1] < adapter.heads:
+                # Of a single query, heads that share keys stand where its tokens would.
+                weights = weights.reshape(len(weights), adapter.heads, 1, -1)
+            watch(layer, weights.float())
+
+        return call
+
+    modules: Sequence[Any] = [layer.self_attn for layer in adapter.layers]
+    handles = [module.register_forward_pre_hook(opened(i)) for i, module in enumerate(modules)]
+    handles += [module.register_forward_hook(closed(i)) for i, module in enumerate(modules)]
+    try:
+        with recorder:
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
 
 log = logging.getLogger(__name__)
 _NO_ROOM = "no room on this GPU to check the answers in float32"

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import ModelError
-from bindscope.studies.binding_id.vlm.adapters import HuggingFace
+from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, llava_views, plain_view
-from bindscope.studies.binding_id.vlm.rotary import Rotary
 
 
 class LlavaOnevision(HuggingFace):

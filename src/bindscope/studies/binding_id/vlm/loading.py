@@ -18,13 +18,13 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
+from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.images import Images
 from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Pictures
 from bindscope.studies.binding_id.vlm.adapters import cut
-from bindscope.studies.binding_id.vlm.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
 from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
