@@ -38,20 +38,10 @@ Anchors = Mapping[str, Array]
 class Labels:
     """Codes of all scenes, and what is known of them before a representation is seen.
 
-    Attributes
-    ----------
-    objects, features
-        uint8 (N, K) and (N, n).
-    sizes
-        Sizes of the feature groups.
-    anchors
-        Split -> prior log-odds of its scenes, in the order of `rows`, and their count bits.
-    prior
-        Entropies of the test split (a row of `priors.entropies`).
-    rows
-        Split -> its scenes.
-    notes
-        What contradicts the prior or is not encoded, in sentences.
+    `objects` are uint8 (N, K), `features` (N, n); `sizes` those of the feature groups. By split,
+    `anchors` are prior log-odds of its scenes, in the order of `rows`, and their count bits.
+    `prior` are entropies of the test split (a row of `priors.entropies`), `notes` what contradicts
+    the prior or is not encoded, in sentences.
     """
 
     objects: Bits
@@ -66,17 +56,7 @@ class Labels:
 def read_labels(
     objects: Any, space: Any, rows: Mapping[str, Integers], more_notes: Sequence[str] = ()
 ) -> Labels:
-    """Check the codes and count the prior.
-
-    Parameters
-    ----------
-    objects, space
-        As `measure.binding_information` takes them.
-    rows
-        Split -> its scenes.
-    more_notes
-        What is to be known besides.
-    """
+    """Check codes and space (`measure.binding_information`) of the splits, and count the prior."""
     notes, n_scenes = [*more_notes], sum(map(len, rows.values()))
     if hasattr(objects, "columns"):
         known, codes, note = _from_table(objects, space, n_scenes)
@@ -145,10 +125,7 @@ def _slugs(names: Sequence[str] | Mapping[str, Any]) -> list[str]:
 
 
 def _repeated(codes: Bits, test: Anchors, rows: Mapping[str, Integers]) -> str:
-    """Say so if test codes occur in train more often than the declared distribution allows.
-
-    A probe then learns which codes there are, as well as what the representation holds of them.
-    """
+    """Say so if test codes occur in train more often than the declared distribution allows."""
     sign = 1.0 - 2.0 * codes[rows["test"]]
     log_p = -np.logaddexp(0, sign * np.asarray(test["object"], np.float64)).sum(1)
     expected = -np.expm1(len(rows["train"]) * np.log1p(-np.exp(log_p).clip(max=1 - 1e-12)))

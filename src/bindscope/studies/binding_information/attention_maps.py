@@ -23,22 +23,11 @@ MEASURED = 512  # scenes that the share is taken over
 def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, NDArray[Any]]:
     """Attention of the query of every present object, over the first test scenes.
 
-    Parameters
-    ----------
-    weights
-        Probe weights of an attention fit.
-    index
-        Index of the patch tokens it was fitted to.
-    scenes, codes
-        Manifests of the first test shard and of the test codes.
-
-    Returns
-    -------
-    dict
-        ``images`` uint8 (S, H, W, 3), ``masks`` uint8 (S, H, W), ``maps`` float32 (S, M, T) of
-        the M objects in order of their cells, ``grid`` (2,), ``patch_px`` (1,), and ``share`` and
-        ``baseline`` float64 (N,) over the objects of up to `MEASURED` scenes (see
-        `attention_share`) with ``scene`` int64 (N,), the scene that each is in.
+    Given are the weights of an attention fit, the index of its patch tokens, and manifests of the
+    first test shard and of the test codes. Returned are ``images`` uint8 (S, H, W, 3), ``masks``
+    uint8 (S, H, W), ``maps`` float32 (S, M, T) of the M objects in order of their cells, ``grid``
+    (2,), ``patch_px`` (1,), and ``share`` and ``baseline`` float64 (N,) over the objects of up to
+    `MEASURED` scenes (see `attention_share`) with ``scene`` int64 (N,), the scene that each is in.
     """
     activations = Activations(index)
     reader = activations.patches("test")
@@ -82,15 +71,7 @@ def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def fit_flags(rows: Path | str, seed: int) -> str:
-    """Return the flags of the fit whose maps are drawn, joined by `;`.
-
-    Parameters
-    ----------
-    rows
-        The fit's rows, a line of JSON per seed.
-    seed
-        Which of them.
-    """
+    """Return the flags of a seed's fit, joined by `;`, from rows with a line of JSON per seed."""
     lines = Path(rows).read_text(encoding="utf-8").splitlines()
     (flags,) = (row["flags"] for row in map(json.loads, lines) if row["seed"] == seed)
     return str(flags)
@@ -99,21 +80,10 @@ def fit_flags(rows: Path | str, seed: int) -> str:
 def summary(
     arrays: Mapping[str, NDArray[Any]], information: Mapping[str, Any]
 ) -> dict[str, float | int]:
-    """Average the share of attention on the right object's patches.
+    """Average the share of attention on the right object's patches, of what `read_maps` returns.
 
-    Parameters
-    ----------
-    arrays
-        `share`, `baseline` and `scene` as `read_maps` returns them.
-    information
-        `bootstrap_samples` and `bootstrap_seed` of the configuration.
-
-    Returns
-    -------
-    dict
-        `attention_share`, mean over objects, with `attention_share_low` and `_high`, its 95 %
-        bootstrap interval over scenes; `uniform_share`, what a query without preference would
-        have; `n_scenes`, `n_objects`.
+    `attention_share` is the mean over objects, with its 95 % bootstrap interval over scenes;
+    `uniform_share` is what a query without preference would have.
     """
     share, scene = arrays["share"], arrays["scene"]
     means = resampled_means(
@@ -135,25 +105,12 @@ def attention_share(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the share of each query's attention on patches that its own object touches.
 
-    Parameters
-    ----------
-    maps
-        float (S, M, T): attention of the query of the j-th object of scene s over the T patches,
-        in rows; whatever stands for an absent object is not read.
-    masks
-        uint8 (S, H, W): 0 is background, j + 1 the j-th object.
-    grid
-        Rows and columns of patches; T is their product.
-    patch_px
-        Side of a patch in the model's pixels. Where `grid` times `patch_px` is the masks' size the
-        patches lie on the masks' pixels; where it is not, the model resized the image, and the
-        masks' pixels are mapped to patches in proportion.
-
-    Returns
-    -------
-    share, baseline
-        float64 (S, M), NaN for absent objects. `baseline` is what a uniform query would have: the
-        share of patches that the object touches.
+    Maps are (S, M, T), attention of the j-th object's query over T patches in rows; what stands for
+    an absent object is not read. Masks are uint8 (S, H, W): 0 is background, j + 1 the j-th object.
+    Where `grid` times `patch_px` is the masks' size the patches lie on the masks' pixels; where it
+    is not, the model resized the image, and pixels are mapped to patches in proportion. Share, and
+    baseline of a uniform query (patches that the object touches), are float64 (S, M), NaN for
+    absent objects.
     """
     rows, columns = int(grid[0]), int(grid[1])
     n_scenes, n_objects, n_patches = maps.shape

@@ -74,19 +74,9 @@ def best_rows(
 ) -> list[Row]:
     """Make a row `probe = best` per (dataset, model, layer, tokens, control, seed).
 
-    Parameters
-    ----------
-    rows
-        Rows of fits, complete.
-    parts
-        Of each row, what `estimates.estimate` returns as `parts`; may be empty.
-    counts_reasons
-        Dataset -> why counts are not told apart there; None where they are.
-
-    Returns
-    -------
-    list of dict
-        The rows; the spec keys are hashes of the keys of all rows that were chosen from.
+    `rows` are those of fits, complete, `parts` what `estimates.estimate` returns of each. Counts
+    are not told apart on datasets with a reason. Spec keys are hashes of those that were chosen
+    from.
     """
     both = sorted(zip(rows, parts, strict=True), key=lambda one: _key(one[0]))
     return [
@@ -119,10 +109,7 @@ class _Candidate:
 
 
 def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candidate]:
-    """Return the fits to choose from: those under the paper's protocol where there are no others.
-
-    They stand beside ours for comparison, and lend no part that ours were not asked for.
-    """
+    """Return the fits to choose from; those under the paper's protocol if there are no others."""
     candidates = [_Candidate(row, part) for row, part in group]
     return [c for c in candidates if c.row["protocol"] != "paper"] or candidates
 

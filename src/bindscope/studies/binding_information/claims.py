@@ -58,22 +58,11 @@ _PRIOR: Final = "validation prefers the prior"
 
 
 def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> list[Effect]:
-    """Return what a table says of `CLAIMS`.
+    """Return what a table says of `CLAIMS`, at last layers that may be quoted.
 
-    Parameters
-    ----------
-    table
-        `binding_information`, with `group` (`views.with_groups`) or without.
-    quoted
-        What may be quoted of it (`quotes.quotes`): last layers.
-    models
-        Names of groups and models in the configuration's order.
-
-    Returns
-    -------
-    list of Effect
-        One per quoted pairing bound, over training seeds where a group has several, else over the
-        test scenes of the one network; and one per two groups that the same probe was fitted to.
+    One effect per quoted pairing bound, over training seeds where a group has several, else over
+    the test scenes of the one network; and one per two groups that the same probe was fitted to.
+    Names of `models` are in the configuration's order.
     """
     return [*_decoded(table, quoted), *compared(table, models)]
 

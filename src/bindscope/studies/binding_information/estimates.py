@@ -88,15 +88,13 @@ def estimate(
     disjoint
         Whether the splits share no feature code; then intervals are over feature codes.
     nothing_to_learn
-        Whether the labels have nothing to do with the representation, so that a probe that ends
-        up ignoring it is right (`collapsed` is then no flag).
+        Whether labels have nothing to do with the representation (`collapsed` is then no flag).
 
     Returns
     -------
     The columns of the table `binding_information` that a fit decides, and `parts`, from which the
-    table makes the row of the best probe: flags of each part of each target, and what the anchored
-    probe over O adds to the columns, its bound with the ends of its interval. Numbers are finite or
-    None; None comes with `reason`.
+    table makes the row of the best probe: flags of each part of each target, and the anchored bound
+    over O with the ends of its interval. Numbers are finite or None; None comes with `reason`.
     """
     losses = scene_losses(result, objects.shape, features.shape)
     saved = gains(losses, result.anchor_losses, prior, priors_of(result))
@@ -144,10 +142,7 @@ def scene_losses(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the losses of each probe that was fitted in bits, name in `LOSSES` -> float64 (N,).
 
-    Raises
-    ------
-    StoreError
-        If the fit was tested on other scenes or heads than these codes have.
+    A fit that was tested on other scenes or heads than these codes have is a StoreError.
     """
     n, n_features = features_shape
     n_objects = objects_shape[1]
@@ -208,17 +203,9 @@ def gains(
 ) -> dict[str, NDArray[np.float64]]:
     """Per anchored part what knowing Z saves on each scene (`gain_...`), bits.
 
-    And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which
-    is an estimate.
-
-    Parameters
-    ----------
-    losses, anchor_losses
-        Part -> losses of the probe and of its anchors on the same scenes, float64 (N,), bits.
-    prior
-        The row of `priors.entropies` for the split.
-    priors
-        Parts for which the prior stands: knowing Z saves nothing.
+    And what the prior alone pays (`prior_...`); where that is not exact it is the entropy, which is
+    an estimate. Losses of the probe and of its anchors are by part, float64 (N,), bits; knowing Z
+    saves nothing in `priors`, parts for which the prior stands.
     """
     gains_of_parts: dict[str, NDArray[np.float64]] = {}
     for part, (entropy, gap) in _expected(prior, "chained_counts" in losses).items():
@@ -253,8 +240,7 @@ def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
 def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[Any, Any, Any]:
     """Return what stands under `start` for M given F, O given M, and O given F.
 
-    Where counts are not told apart the first two are None. Counts that follow from F have no bits:
-    there is nothing to predict, and nothing to gain.
+    Where counts are not told apart the first two are None; counts that follow from F have no bits.
     """
     last = means.get(f"{start}chained_object")
     if prior.get("h_counts_given_feature_bits") is None or last is None:

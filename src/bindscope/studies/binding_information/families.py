@@ -22,18 +22,9 @@ _PROBES = "bindscope.studies.binding_information.probes"
 
 
 class Shown(NamedTuple):
-    """How something is shown.
+    """How something is shown: its name in axes, its words (with an article), and its color.
 
-    Attributes
-    ----------
-    name
-        In axes and legends.
-    words
-        In a sentence, with its article.
-    color
-        In figures.
-    short
-        Under a tick, in lines as narrow as they go.
+    `short` stands under a tick, in lines as narrow as they go.
     """
 
     name: str
@@ -45,16 +36,8 @@ class Shown(NamedTuple):
 class HeadSizes(NamedTuple):
     """What the number of a family's weights follows from, for some heads that are fitted together.
 
-    Attributes
-    ----------
-    heads, bits
-        Number of heads, and of bits that the last one may see (0 where not conditioned).
-    dim, tokens, cls
-        Width of what is read, number of patch tokens (1: a vector), and of [CLS] beside them.
-    sizes
-        Sizes of the feature groups.
-    objects
-        Whether the heads predict objects.
+    The last head may see `bits` (0 where not conditioned). `dim` is the width of what is read, of
+    so many patch `tokens` (1: a vector), and of [CLS] beside them.
     """
 
     heads: int
@@ -73,15 +56,12 @@ class ProbeOptions(Model):
     ----------
     implementation
         ``"module:class"`` of its `probes.module.Family`; or override `load`.
-    patches
-        Whether it reads patch tokens, not vectors.
+    patches, attends
+        Whether it reads patch tokens, not vectors, and has a map of attention per object.
     convex, jointly
         As of its `Family`: fitted as a convex problem; one module for all heads of a target.
-    attends
-        Whether it has a map of attention for every object (`probes.maps`).
     cycles
-        Cycles that a fit takes, about, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of
-        `set`; 8 is the most).
+        Cycles that a fit takes, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of `set`).
     label
         Its words and color; by default its name.
     """

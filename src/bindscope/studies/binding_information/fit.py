@@ -42,17 +42,8 @@ def load_data(
 ) -> ProbeData:
     """Open what one fit needs; labels and activations are read when the fit asks for them.
 
-    Parameters
-    ----------
-    labels
-        Codes and anchors.
-    index
-        Index of the activations; None for a null probe.
-    representation
-        ``{"tokens": ..., "layer": ...}``; tokens ``null`` is z = 0, as one patch token where
-        ``patches`` is true.
-    sizes
-        Sizes of the feature groups.
+    `index` is that of the activations, None for a null probe. The representation says tokens and
+    layer; tokens ``null`` is z = 0, as one patch token where ``patches`` is true.
     """
     tokens = representation["tokens"]
     activations = Activations(index) if index else None
@@ -130,20 +121,8 @@ def write_fit(
 ) -> None:
     """Write rows (one per seed), weights, histories; losses per object and feature, and per scene.
 
-    Parameters
-    ----------
-    output
-        Paths `rows`, `weights`, `history`, `details`.
-    results, data
-        The fit.
-    prior
-        The test split's row of the priors.
-    names
-        Columns that the job knows: dataset, model, layer, tokens, probe, control, keys.
-    probe, information
-        Configuration of the probe and of the intervals.
-    disjoint
-        Whether splits share no feature code: the bootstrap then resamples feature codes.
+    `prior` is the test split's row of the priors, `names` the columns that the job knows. Where
+    splits share no feature code (`disjoint`), the bootstrap resamples feature codes.
     """
     rows, details = [], {}
     for result in results:

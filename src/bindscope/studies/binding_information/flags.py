@@ -26,13 +26,8 @@ def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Flag a row with a test loss above that of the prior of what is predicted.
 
     Such a probe is worse than knowing the code's distribution and not looking at Z, and its
-    estimate is negative. On splits with disjoint feature codes a probe anchored at the prior of
-    the space starts `split_gap_bits` above H(O).
-
-    Parameters
-    ----------
-    row
-        Losses and entropies, by column of the table.
+    estimate is negative. On splits with disjoint feature codes a probe anchored at the prior of the
+    space starts `split_gap_bits` above H(O).
     """
     values = ((row[loss], row[limit]) for loss, limit in _LIMITS.items())
     over = any(v is not None and limit is not None and v > limit + TOLERANCE_BITS

@@ -69,18 +69,7 @@ def learning_curve(
 ) -> list[dict[str, Any]]:
     """Fit a probe to growing shares of the train scenes: rows of the table, without names.
 
-    Parameters
-    ----------
-    probe, data, seeds
-        As for `probes.fitting.fit`.
-    shares
-        Shares of the train scenes, the first ones of the split.
-    prior, config, disjoint
-        As for `curve_rows`.
-    control
-        `shuffled_labels` permutes the labels of each split first, by each seed in its own way.
-    checkpoints
-        As for `probes.fitting.fit`.
+    `shuffled_labels` permutes the labels of each split first, by each seed in its own way.
     """
     if control == "shuffled_labels":
         return [
@@ -174,26 +163,11 @@ def curve_rows(
     *,
     disjoint: bool = False,
 ) -> list[dict[str, Any]]:
-    """Turn the fits of one seed into rows, one per quantity and stage, without names.
+    """Turn the fits of one seed, of `stage_data` of each stage, into rows per quantity and stage.
 
-    Parameters
-    ----------
-    results
-        The fits, of `stage_data` of each stage in order.
-    scenes
-        Train scenes of each stage.
-    data
-        The whole data.
-    prior
-        The row of `priors.entropies` for the test split.
-    config
-        Resamples and their seed.
-    disjoint
-        Whether the splits share no feature code; then intervals are over feature codes.
-
-    Returns
-    -------
-    The columns of the table `learning_curve` that the fits decide.
+    `scenes` are the train scenes of each stage, `data` is whole; `prior` is the row of
+    `priors.entropies` for the test split. Where splits share no feature code (`disjoint`),
+    intervals are over feature codes.
     """
     n_test = data.test.n_scenes
     clusters = cluster_numbers(whole(data.test.features)) if disjoint else None

@@ -43,14 +43,8 @@ def status_of(
 ) -> dict[str, str | None]:
     """Say why numbers of a row are missing: "failed" before "undefined" before "ok".
 
-    Parameters
-    ----------
-    row
-        Its numbers.
-    counts_reason
-        Why counts are not told apart from what goes with what; None where they are.
-    failed
-        The losses that are not finite.
+    `counts_reason` says why counts are not told apart from what goes with what (None where they
+    are), `failed` which losses are not finite.
     """
     if failed:
         return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}

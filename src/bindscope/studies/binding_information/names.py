@@ -16,17 +16,7 @@ from bindscope.studies.binding_information.rules import STANDARD_ERRORS
 
 @dataclass(frozen=True)
 class PartShown:
-    """How a part of the information about the objects is shown.
-
-    Attributes
-    ----------
-    name
-        In axes and legends, and after "bits of" in a sentence.
-    entropy, information
-        How mathematics writes all there is of it, and what a representation says of it.
-    color
-        In figures.
-    """
+    """How a part of the information about objects is shown: in words, in mathematics, its color."""
 
     name: str
     entropy: str

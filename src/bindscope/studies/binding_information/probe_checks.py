@@ -85,9 +85,9 @@ def planted_bits(
 ) -> ProbeData:  # fmt: skip
     """Return independent bits of rate 1/4, seen through a random matrix and noise.
 
-    The anchors are the exact prior of O; those of F and of O given F need not be exact to be
-    valid distributions, and are simple, but rule out what F rules out. (With bits of rate 1/2 a
-    quadratic form of centered inputs could not distinguish a code from its complement.)
+    Anchors are the exact prior of O; those of F and of O given F rule out what F rules out. (With
+    bits of rate 1/2 a quadratic form of centered inputs could not distinguish a code from its
+    complement.)
     """
     rng = np.random.default_rng(seed)
     k = prod(sizes)

@@ -30,13 +30,7 @@ PRINTED_DIGITS_BITS = 0.05
 
 
 def read_published(path: PathLike, columns: list[str] = COLUMNS) -> pd.DataFrame:
-    """Read a file about the papers: text, and numbers where there are some (empty: NaN).
-
-    Raises
-    ------
-    StoreError
-        If the file is missing or has other columns.
-    """
+    """Read a file about the papers: text, and numbers (empty: NaN); StoreError if it is damaged."""
     remedy = "restore it: git checkout -- resources/published"
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
@@ -62,12 +56,8 @@ def read_trends(inputs: Inputs) -> pd.DataFrame:
 def read_histograms(inputs: Inputs) -> pd.DataFrame:
     """Read what a pure histogram reaches on the papers' data sets, counted by us.
 
-    Returns
-    -------
-    DataFrame
-        Per `dataset` its `title`, the two entropies, `share` = H(M|F) / H(O|F), the beta* of a
-        representation that says how many objects have each feature value and nothing of what goes
-        with what (NaN where that cannot be counted, `note` says why).
+    Per `dataset` its `title`, the two entropies, and `share` = H(M|F) / H(O|F), the beta* of a
+    representation of the counts alone (NaN where that cannot be counted, `note` says why).
     """
     histograms = read_published(inputs.resources["histograms"], HISTOGRAM_COLUMNS)
     share = histograms["h_counts_given_feature_bits"] / histograms["h_object_given_feature_bits"]
@@ -83,13 +73,8 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Put our number beside each published one where dataset, model, tokens and probe agree.
 
     A dataset agrees if it has the paper's name and an H(O) that rounds to the printed one; the
-    paper's layer `last` is our deepest one; our value is the mean over seeds.
-
-    Returns
-    -------
-    DataFrame
-        The columns of `published`, and `ours`, `our_dataset`, `our_model`, `our_probe`,
-        `our_layer`, `n_seeds`; empty where nothing is comparable.
+    paper's layer `last` is our deepest one; our value, `ours`, is the mean over seeds. Empty where
+    nothing is comparable.
     """
     rows = last_layers(measured(table, known_answer=False))
     ours = over_seeds(rows[rows["model_kind"].isin(["hf", "timm"])])
@@ -133,17 +118,7 @@ def why_not(table: pd.DataFrame, published: pd.DataFrame) -> list[str]:
 
 
 def table_note(published: pd.DataFrame, marks: pd.DataFrame, quantity: str) -> str:
-    """Quote the numbers of the paper's table that have no counterpart in a figure; else be silent.
-
-    Parameters
-    ----------
-    published
-        `resources/published/binding_information.csv`.
-    marks
-        What `beside` found comparable.
-    quantity
-        Which numbers, in bits.
-    """
+    """Quote a quantity's numbers of the paper's table if none is comparable; else be silent."""
     rows = published[published["quantity"] == quantity]
     if len(marks) or not len(rows):
         return ""
@@ -161,22 +136,10 @@ def trend_of(
 ) -> tuple[pd.DataFrame, str]:
     """Return what a figure shows of the numbers that the paper reports of a study.
 
-    Parameters
-    ----------
-    study, trends
-        Which rows of `resources/published/trends.csv`.
-    table
-        `binding_information`.
-    cells
-        Per dataset of the run the number of possible objects.
-
-    Returns
-    -------
-    marks, note
-        The numbers that belong to a dataset and a model of this run, with `our_dataset` and
-        `our_model`; and in a sentence or two all of them. A dataset agrees if it has the paper's
-        name and as many possible objects, a model if it is that checkpoint. Which probe the paper
-        read them with is not stated beside these numbers.
+    Marks are the numbers that belong to a dataset and a model of this run, with `our_dataset` and
+    `our_model`; the note has all of them in a sentence or two. A dataset agrees if it has the
+    paper's name and as many possible objects (`cells`), a model if it is that checkpoint. Which
+    probe the paper read them with is not stated beside these numbers.
     """
     rows = trends[trends["study"] == study] if trends is not None else pd.DataFrame()
     if not len(rows):

@@ -33,15 +33,7 @@ Record = Mapping[Any, Any]
 
 
 class Part(NamedTuple):
-    """One part of what there is to know of the objects.
-
-    Attributes
-    ----------
-    bound, entropy
-        Columns: the lower bound on what Z says of it, and all there is; bits per scene.
-    shown
-        Its names and its color.
-    """
+    """One part of what there is to know: columns of its bound and its entropy, bits per scene."""
 
     bound: str
     entropy: str
@@ -61,14 +53,9 @@ DECIMALS: Final = 2  # of every number that is quoted in bits: with fewer, 9.48 
 class Quotes(NamedTuple):
     """What may be quoted, and what may not.
 
-    Attributes
-    ----------
-    rows
-        One per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them.
-    single
-        The models that these are means of, as `views.each_model` returns them.
-    refused
-        `PLACE`, `flags` (text) and `n_models`: models of the group without a row to quote.
+    `rows` are one per (dataset, model or group, layer, tokens), as `views.over_seeds` returns them,
+    `single` the models that these are means of; `refused` has `PLACE`, `flags` (text) and
+    `n_models`: models of the group without a row to quote.
     """
 
     rows: pd.DataFrame
@@ -77,17 +64,9 @@ class Quotes(NamedTuple):
 
 
 def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True) -> Quotes:
-    """Choose what may be quoted of models that are no known-answer encoders.
+    """Choose what may be quoted of models that are no known-answer encoders, in order of `models`.
 
-    Parameters
-    ----------
-    table
-        `binding_information`, with `group` (`views.with_groups`) or without.
-    models
-        Names of groups and models in the order that they are told in.
-    last
-        Whether only the last layer of each model is wanted, or all layers of those models that
-        were read at the most of them.
+    The last layer of each model, or without `last` all layers of those that were read at the most.
     """
     rows = measured(table, known_answer=False, best=True)
     if len(rows):

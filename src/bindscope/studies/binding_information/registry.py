@@ -35,13 +35,7 @@ def known_families() -> list[str]:
 
 @cache
 def options_of(family: str) -> Any:
-    """Return the options class of a family, or None if there is no such family.
-
-    Raises
-    ------
-    ValueError
-        If a package's entry point does not lead to the options class of a family.
-    """
+    """Return the options class of a family, or None; ValueError for a wrong entry point."""
     if family in FAMILIES:
         return resolve(FAMILIES[family])
     if not (point := plugged_in().get(family)):

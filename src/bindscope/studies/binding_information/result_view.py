@@ -69,10 +69,7 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
-    """Return the best probes of the input with the smallest validation loss of O.
-
-    Inputs whose fits did not converge come last.
-    """
+    """Return the best probes of the input with the smallest validation loss of O that converged."""
     rows = table[table["probe"] == BEST]
     ranks = [
         (bool({*UNUSABLE} & {*flag_list(row["flags"])}), _val_loss(row))

@@ -19,14 +19,9 @@ _CLUSTERS = "cluster_of_scenes"
 
 
 class SceneLosses(NamedTuple):
-    """Losses of the plain probe over O.
+    """Losses of the plain probe over O: by seed, of each test scene in bits, float64 (N,).
 
-    Attributes
-    ----------
-    by_seed
-        Seed -> loss of each test scene in bits, float64 (N,).
-    clusters
-        Integers (N,), the scenes that a bootstrap draws together; None: each by itself.
+    Scenes of one of `clusters`, integers (N,), are drawn together by a bootstrap.
     """
 
     by_seed: dict[int, NDArray[np.float64]]
@@ -36,22 +31,10 @@ class SceneLosses(NamedTuple):
 def to_arrays(
     by_seed: Mapping[int, NDArray[np.float64]], features: NDArray[np.integer], disjoint: bool
 ) -> dict[str, NDArray[Any]]:
-    """Name the arrays for a safetensors file.
+    """Name the arrays of `SceneLosses` for a safetensors file.
 
-    Parameters
-    ----------
-    by_seed
-        As in `SceneLosses`.
-    features
-        Feature codes of these scenes, (N, n).
-    disjoint
-        Whether the splits share no feature code: scenes of one code are a cluster then.
-
-    Returns
-    -------
-    dict
-        ``<seed>.object_bits_of_scenes`` float64 (N,), and where `disjoint`, ``cluster_of_scenes``
-        int32 (N,).
+    Where splits share no feature code (`disjoint`), scenes of one of `features` (N, n) are a
+    cluster.
     """
     arrays: dict[str, NDArray[Any]] = {f"{seed}{_LOSSES}": x for seed, x in by_seed.items()}
     if disjoint:

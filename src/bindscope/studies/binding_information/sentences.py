@@ -56,22 +56,10 @@ _NETWORK = "vision transformer"
 class Told(NamedTuple):
     """What the sentences are made from.
 
-    Attributes
-    ----------
-    table
-        `binding_information`, with groups.
-    found
-        What may be quoted of it: last layers.
-    models
-        Names of groups, and of models that are in none, in the configuration's order.
-    sources
-        Per such name the source of its first model.
-    datasets
-        Datasets with something to say, in the configuration's order.
-    kinds
-        Per dataset the names of its feature groups.
-    judgments
-        Verdicts on the chapter's claims.
+    `table` has groups, `found` is what may be quoted of it: last layers. `models` are names of
+    groups, and of models that are in none, in the configuration's order, `sources` that of each
+    one's first model; `datasets` those with something to say, in order, `kinds` names of their
+    feature groups.
     """
 
     table: pd.DataFrame
@@ -84,15 +72,7 @@ class Told(NamedTuple):
 
 
 def told(table: pd.DataFrame, config: Config) -> Told:
-    """Gather what the sentences are made from.
-
-    Parameters
-    ----------
-    table
-        `binding_information`.
-    config
-        The configuration: what each model is, which are seeds of one, and the orders.
-    """
+    """Gather what the sentences are made from, by the configuration's models, groups and orders."""
     groups = groups_of(config)
     sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
     table = with_groups(table, groups)
@@ -214,11 +194,8 @@ def key_numbers(about: Told) -> list[KeyNumber]:
 def findings(about: Told) -> list[Finding]:
     """Say in sentences what the run found, and which claims hold.
 
-    Returns
-    -------
-    list of Finding
-        Per dataset that models other than known-answer encoders were measured on one with a point
-        per model or group; then the verdicts on the chapter's claims.
+    Per dataset that models other than known-answer encoders were measured on one with a point per
+    model or group; then the verdicts on the chapter's claims.
     """
     found = []
     for dataset in about.datasets:

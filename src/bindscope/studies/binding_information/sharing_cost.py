@@ -42,15 +42,8 @@ def sharing_cost(
 ) -> SharingCost:
     """Subtract the plain probe's losses from the shared one's, scene by scene.
 
-    Parameters
-    ----------
-    plain, shared
-        Per seed the losses in bits, float64 (N,), of both probes on the same N scenes.
-    clusters
-        Integers (N,): scenes that are drawn together.
-    n_samples, seed
-        Resamples of the scenes and their seed. Seeds of the probes are not resampled: the interval
-        is that of the mean over these seeds.
+    Losses are per seed, in bits, float64 (N,), of the same N scenes; those of one of `clusters` are
+    drawn together. Seeds are not resampled: the interval is that of the mean over them.
     """
     differences = [b - a for a, b in zip(plain, shared, strict=True)]
     seed_costs = tuple(float(difference.mean()) for difference in differences)
@@ -63,22 +56,11 @@ def sharing_cost(
 def sharing_costs(
     fits: Iterable[tuple[Names, str, SceneLosses]], n_samples: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
-    """Tabulate the cost where both probes were fitted.
+    """Tabulate the cost where both probes were fitted, over the seeds that both have.
 
-    Parameters
-    ----------
-    fits
-        (dataset, model, tokens), family and losses of fits at one layer per model and token input.
-        Other families are passed over. Fits of one family and seed (of several ranks, say) are
-        averaged; seeds that diverged are left out.
-    n_samples, seed
-        As in `sharing_cost`.
-
-    Returns
-    -------
-    DataFrame
-        `dataset`, `model`, `tokens` and the fields of `SharingCost`, over the seeds that both
-        probes have.
+    `fits` are (dataset, model, tokens), family and losses of fits at one layer per model and token
+    input; other families are passed over. Fits of one family and seed (of several ranks, say) are
+    averaged; seeds that diverged are left out. Columns are the names and those of `SharingCost`.
     """
     groups: dict[Names, dict[str, dict[int, list[Floats]]]] = {}
     clusters: dict[Names, npt.NDArray[np.integer] | None] = {}

@@ -50,26 +50,16 @@ class BindingTable:
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Build the table of the fits' rows.
 
-        Parameters
-        ----------
-        inputs
-            `fits`: JSON lines, a row per seed: every column but null losses and truths, which are
-            joined here (entropies and the split gap may be given and must then agree). `nulls`:
-            rows of the null fits (z = 0), of which the two losses are read. `priors`: entropies,
-            a row per split. `truths`: what known-answer models hold. As content, per model
-            `model_kind`, `model_seed` and `n_layers`, for rows that do not say so.
+        Inputs are `fits`, JSON lines with a row per seed: every column but null losses and truths,
+        which are joined here (entropies and the split gap may be given and must then agree);
+        `nulls`, rows of the null fits (z = 0); `priors`, entropies with a row per split; `truths`
+        of known-answer models; and per model `model_kind`, `model_seed` and `n_layers`, for rows
+        that do not say so.
 
-        Returns
-        -------
-        DataFrame
-            The table, valid and ordered by key (layers by number, `final` last), with a row of the
-            best probe (`best.best_rows`) for each group of fits that differ in the probe alone.
-            Bounds that exceed a known truth by three standard errors are flagged `above_truth`.
-
-        Raises
-        ------
-        StoreError
-            For a row that was not asked for, is damaged, or disagrees with the priors.
+        The table is valid and ordered by key (layers by number, `final` last), with a row of the
+        best probe (`best.best_rows`) for each group of fits that differ in the probe alone. Bounds
+        that exceed a known truth by three standard errors are flagged `above_truth`. A row that was
+        not asked for, is damaged, or disagrees with the priors is a StoreError.
         """
         rows = [row for product in inputs.of("fits") for row in _fit_rows(product)]
         parts = [row.pop("parts", {}) for row in rows]

@@ -19,19 +19,11 @@ LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")
 
 
 def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> pd.DataFrame:
-    """Return the rows that hold numbers and are no control.
+    """Return the rows that hold numbers and are no control: of known answers, or of all others.
 
-    Added are the probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of
-    its model (`with_groups`), which without one is the model.
-
-    Parameters
-    ----------
-    table
-        A `binding_information` table.
-    known_answer
-        Whether known-answer encoders are wanted, or all other models.
-    best
-        Whether the rows `probe = best` are wanted, or those of the fits that they are made of.
+    `best`: the rows `probe = best`, or those of the fits that they are made of. Added are the
+    probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of its model
+    (`with_groups`), which without one is the model.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
@@ -65,15 +57,7 @@ def read_alike(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Add the column `group`: the group's name of models that differ in their training seed alone.
-
-    Parameters
-    ----------
-    table
-        A `binding_information` table.
-    groups
-        The section's `groups`: per group its `name` and its `models`.
-    """
+    """Add the column `group`: the name of each model's group of training seeds."""
     return table.assign(group=table["model"].replace(home_of(groups)))
 
 
@@ -110,13 +94,10 @@ def layer_places(rows: pd.DataFrame) -> pd.Series[float]:
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 
-    Returns
-    -------
-    DataFrame
-        One row per (dataset, model, layer, tokens, probe, control), where `model` is the group's
-        name, with the means of the numbers, `n_seeds` (of probes), `n_models`, and the `family`,
-        `model_kind`, `n_layers` and `assumed_prior`. Ends of intervals are means too; of several
-        models they are those of the t interval of the mean over training seeds.
+    One row per (dataset, model, layer, tokens, probe, control), where `model` is the group's name,
+    with the means of the numbers, `n_seeds` (of probes), `n_models`, and `LABELS`. Ends of
+    intervals are means too; of several models they are those of the t interval of the mean over
+    training seeds.
     """
     return over_models(each_model(rows))
 

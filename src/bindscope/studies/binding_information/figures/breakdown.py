@@ -48,19 +48,12 @@ _SMALLEST_TOP_BITS = 0.01  # of the color scale, so that rounding errors have no
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Bits gained over the prior by the heads of one fit.
+    """Bits gained over the prior by the heads of one fit: per object, and per feature value.
 
-    Attributes
-    ----------
-    objects
-        float64 (K,): per object, the test loss without a representation minus the probe's, bits
-        per scene: that of the exact prior, or of the null probe of a plain probe.
-    features
-        float64 (n,): the same per feature value.
-    given
-        What the chained probe reads objects given: `features` or `counts`. Then the features' sum
-        is a lower bound on I(F;Z), the objects' on B*, or on the pairing information. Empty: they
-        are the paper's plain probes.
+    That is the test loss without a representation (of the exact prior, or of the null probe of a
+    plain probe) minus the probe's. `given` is what the chained probe reads objects given,
+    `features` or `counts`: then the features' sum is a lower bound on I(F;Z), the objects' on B*,
+    or on the pairing information. Empty: they are the paper's plain probes.
     """
 
     objects: Array
@@ -75,21 +68,10 @@ def gains(
 ) -> Breakdown | None:
     """Subtract a fit's mean test losses per head from those of the prior, or of its null probe.
 
-    Parameters
-    ----------
-    details
-        `<seed>.<target>_loss_bits`, float (heads,), and `<seed>.<target>_prior_bits`, that of the
-        exact prior; seeds are averaged. `chained` is used where it was fitted (n feature heads,
-        those of counts where there are some, K object heads), else `object` and `feature`.
-    null
-        Losses of the null probe; empty where there is none.
-    sizes
-        Sizes of the feature groups.
-
-    Returns
-    -------
-    Breakdown or None
-        Negative where the probe does worse than without input; None without a thing to compare.
+    `details` hold `<seed>.<target>_loss_bits`, float (heads,), and `<seed>.<target>_prior_bits`;
+    seeds are averaged. `chained` is used where it was fitted (n feature heads, those of counts
+    where there are some, K object heads), else `object` and `feature`. Negative where the probe
+    does worse than without input; None without a thing to compare.
     """
     n, n_objects = sum(sizes), prod(sizes)
     fit, prior = (_by_target(details, suffix) for suffix in ("_loss_bits", "_prior_bits"))
@@ -116,8 +98,7 @@ def _by_target(details: Mapping[str, npt.NDArray[Any]], suffix: str) -> dict[str
 def _read(inputs: Inputs) -> dict[str, Any]:
     """Read what the fits of last layers gained over knowing the prior alone, head by head.
 
-    One fit stands for a model, one model for those that differ in their seed (`choose_fits`). Of
-    spaces that differ the largest is shown, the first of several.
+    One fit stands for a model (`choose_fits`); of spaces that differ the largest is shown.
     """
     spaces = {name: named_groups(groups) for name, groups in inputs.content["groups"].items()}
     fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))

@@ -35,15 +35,7 @@ _PAPER: dict[str, Any] = {
 
 
 def read_binding(inputs: Inputs) -> dict[str, Any]:
-    """Read what every figure about the table takes.
-
-    Returns
-    -------
-    table
-        `binding_information`, and the `group` of each model.
-    models
-        Names of groups, and of models that are in none, in the configuration's order.
-    """
+    """Read the table with the `group` of each model, and names of groups and models in order."""
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     models, groups = inputs.content["models"], inputs.content["model_groups"]
     return {"table": with_groups(table, groups), "models": shown_models(models, groups)}
@@ -90,18 +82,9 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
 def bound_bar(
     axes: Axes, row: Any, y: float, height: float, color: str, quantity: str, scale: float = 1.0
 ) -> None:
-    """Draw a lower bound as a bar that lies, with its interval and the paper's estimate.
+    """Draw a row's lower bound, with its interval and the paper's estimate (`views.over_seeds`).
 
-    Parameters
-    ----------
-    axes, y, height, color
-        Where, and how it looks.
-    row
-        A row of `views.over_seeds`, by attributes.
-    quantity
-        `binding` or `conditional_binding`.
-    scale
-        What bits are multiplied with.
+    `quantity` is `binding` or `conditional_binding`; bits are multiplied with `scale`.
     """
     names = [f"{quantity}_lower_bound_bits{end}" for end in ("", "_low", "_high")]
     bound, low, high = (scale * float(getattr(row, name)) for name in names)

@@ -131,9 +131,8 @@ class AttentionQuadratic(Family):
     """Attention over patch tokens and a quadratic readout.
 
     The query is linear in the bits, so Wq is folded into base and Q once per step and the queries
-    of all heads are one product of the masked bits with Wq Q; no sample passes through Wq. In the
-    readout [CLS] and bits are one product for all heads and both factors; s_k, which is the head's
-    own, a batched one for both factors.
+    of all heads are one product of the masked bits with Wq Q. In the readout [CLS] and bits are one
+    product for all heads and both factors; s_k, the head's own, a batched one.
     """
 
     mask: Tensor

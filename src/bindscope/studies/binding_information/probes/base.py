@@ -37,23 +37,10 @@ Bits = npt.NDArray[np.uint8]
 class Heads:
     """Successive heads of a target that are fitted together: they share no weight with others.
 
-    Attributes
-    ----------
-    name
-        The target's name; for the parts of `chained`, `chained_feature`, `chained_counts` and
-        `chained_object`.
-    kind
-        Whether the heads predict feature bits, count bits or object bits.
-    first, count
-        Heads [first, first + count) of the target; head k of these sees the bits before
-        first + k.
-    sizes
-        Sizes of the feature groups.
-    codes
-        Which codes the target's bits are, up to these heads, in their order: names of labels.
-    priors
-        Names of the anchors that the logits start from, the exact prior of these bits; none: from
-        0.
+    `name` is the target's, of the parts of `chained` `chained_feature`, `chained_counts` and
+    `chained_object`. They are [first, first + count) of the target; head k of these sees the bits
+    before first + k. `codes` name the labels that the target's bits are, up to these heads,
+    `priors` the anchors that logits start from, the exact prior of these bits (none: from 0).
     """
 
     name: str
@@ -84,18 +71,11 @@ class Heads:
 class Target:
     """One probe of a fit: which bits it predicts, and whether it starts from the exact prior.
 
-    Parameters
-    ----------
-    name
-        `object` and `feature` are the paper's probes (arXiv 2606.03976) over O and F;
-        `object_anchored` and `chained` add a learned term, zero at the start, to the exact prior
-        log-odds. `chained` predicts F, then the counts of the values given F,
-        then O given both.
-    sizes
-        Sizes of the feature groups; K is their product, n their sum.
-    n_counts
-        Number T of count bits (`priors.counts`); 0 where counts follow from F or have no anchors:
-        the chain is then F, and O given F.
+    `object` and `feature` are the paper's probes (arXiv 2606.03976) over O and F; `object_anchored`
+    and `chained` add a learned term, zero at the start, to the exact prior log-odds. `chained`
+    predicts F, then the T counts of the values given F, then O given both; with `n_counts` 0, where
+    counts follow from F or have no anchors, it is F, and O given F. K is the product of `sizes`, n
+    their sum.
     """
 
     name: TargetName
@@ -180,42 +160,31 @@ class FitResult:
 
     Attributes
     ----------
-    seed
-        The seed.
     losses
         Part of a target -> test loss of every scene in BITS, summed over heads, float64 (N_test,).
-        Averaged over scenes: the cross-entropy in bits per scene. The parts of `chained` are
-        `chained_feature`, `chained_counts` (where there are count bits) and `chained_object`.
-        Targets that were not fitted are absent. Losses of every scene *and* head are not kept:
-        they would be the one thing of a fit that is large in both.
-    anchor_losses
-        The same of the anchors alone, for the parts that start from them: what the exact prior
-        pays for each test scene.
-    anchor_head_losses
-        As `head_losses`, of the anchors alone, for the targets that start from them.
+        The parts of `chained` are `chained_feature`, `chained_counts` (where there are count bits)
+        and `chained_object`; targets that were not fitted are absent.
     head_losses
         Target -> test loss of every head in BITS, averaged over scenes, float64 (heads,). The first
         n heads of `chained` are feature heads, the last K object heads.
+    anchor_losses, anchor_head_losses
+        The same of the anchors alone, where probes start from them: what the exact prior pays.
     val_loss_bits
         Target, and parts of `chained` -> validation loss in bits per scene, of the same weights.
     accuracy_object, exact_match_object, accuracy_feature
         Test accuracy per bit of O, share of scenes whose K bits are all right, and accuracy per
         bit of F; at threshold 0 of the teacher-forced logits of the plain probes.
     history
-        Rows {seed, target, step, split, loss_bits}, split `train` or `val`. `chained` is the sum
-        of its parts, which have rows too. For `linear` the steps of
-        successive ridge strengths follow each other.
-    weights
-        Flat name -> array, float32; `metadata` says how to rebuild the probe from them.
-    metadata
-        JSON: family, options, targets, shapes.
+        Rows {seed, target, step, split, loss_bits}, split `train` or `val`; `chained` is the sum of
+        its parts, which have rows too. Steps of successive ridges of `linear` follow each other.
+    weights, metadata
+        Flat name -> array, float32, and JSON that says how to rebuild the probe from them.
     steps
         Optimiser steps of the longest of the four fits.
-    flags
-        The sorted union of `target_flags`.
-    target_flags
+    flags, target_flags
         Target, and parts of `chained` -> flags out of `diverged`, `collapsed`, `not_converged` and
-        `prior`: validation prefers the exact prior to the fit, and its losses stand for the part.
+        `prior` (validation prefers the exact prior to the fit, and its losses stand for the part),
+        and their sorted union.
     feature_probe
         The family that fitted the feature heads.
     """

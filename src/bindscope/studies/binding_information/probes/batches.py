@@ -48,8 +48,8 @@ class Source(Protocol):
     def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
         """Yield training batches without end, in an order that `seed` decides.
 
-        Full ones only, or, with `rest`, what is left of each epoch as a smaller one too. A batch
-        may be used until the next one is asked for.
+        Full ones only, or, with `rest`, what is left of each epoch too. A batch may be used until
+        the next.
         """
 
     def split(self, name: str, batch: int) -> Iterator[Batch]:
@@ -131,18 +131,8 @@ class VectorBatches:
 class Streamed:
     """Inputs, in memory if they fit and streamed if not; all seeds of a block share one order.
 
-    Parameters
-    ----------
-    data
-        The splits.
-    inputs
-        Split -> name -> rows of what the probe reads.
-    memory
-        Bytes that buffers, or scenes held, may take. They are cast and scaled batch by batch.
-    standardise
-        Whether inputs are scaled by the train split.
-    device
-        Where batches are wanted.
+    `inputs` are rows of what the probe reads by split and name; buffers, or scenes held, may take
+    `memory` bytes, and are cast and scaled batch by batch.
     """
 
     shared_order = True
@@ -200,10 +190,7 @@ class Streamed:
 
 
 class PatchBatches(Streamed):
-    """Patch tokens, and [CLS] where the model has one; scaled over all tokens of the train split.
-
-    Takes the splits, and what `Streamed` takes.
-    """
+    """Patch tokens, and [CLS] where there is one, scaled over all tokens of the train split."""
 
     def __init__(
         self, data: ProbeData, memory: int, standardise: bool, device: torch.device
@@ -220,10 +207,7 @@ class PatchBatches(Streamed):
 
 
 class StreamedVectors(Streamed):
-    """Vectors that do not fit in memory.
-
-    Takes the splits, and what `Streamed` takes.
-    """
+    """Vectors that do not fit in memory."""
 
     def __init__(
         self, data: ProbeData, memory: int, standardise: bool, device: torch.device

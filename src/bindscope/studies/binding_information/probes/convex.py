@@ -73,21 +73,11 @@ def fit_linear_parts(
     probe: AnyProbe,
     checkpoints: Checkpoints | None = None,
 ) -> None:
-    """Fit the linear part of every run to its optimum.
+    """Fit the linear part of every run of one seed to its optimum.
 
-    Runs whose heads read the same bits are one problem: they share its matrix products. A run of a
-    linear probe takes note of the losses on the way.
-
-    Parameters
-    ----------
-    runs
-        Of one seed.
-    source
-        Inputs and labels.
-    probe
-        How much memory vectors may take; where they take more, each pass reads them anew.
-    checkpoints
-        One for each problem.
+    Runs whose heads read the same bits are one problem: they share its matrix products, and a
+    checkpoint. A run of a linear probe takes note of the losses on the way. Where vectors take more
+    memory than the probe may, each pass reads them anew.
     """
     limit = MOVED * prior_bits(source, "val")
     vectors = Vectors(source, probe.memory_mb * 2**20)
@@ -119,18 +109,12 @@ class Vectors:
     """What linear parts read, (N, d): vectors, or [CLS] and the mean of the patch tokens.
 
     They are held where train and val fit into the memory of a fit; else every pass reads them anew.
+    `mean` and `scale` (d,) are those of the mean token over the train split, for its deviation is
+    not that of tokens.
 
-    Vectors that are wider than there are train scenes are turned into the space of these, which
-    has all that a ridge gives weight to: the fits are the same, and several times faster.
-
-    Attributes
-    ----------
-    mean, scale
-        Of the mean token over the train split, for its deviation is not that of tokens; (d,).
-    basis
-        Orthonormal (d, dim) of the space that vectors were turned into, or None.
-    dim
-        Numbers that linear parts read of a scene.
+    Vectors that are wider than there are train scenes are turned into the space of these
+    (orthonormal `basis` (d, dim)), which has all that a ridge gives weight to: the fits are the
+    same, and faster.
     """
 
     def __init__(self, source: Source, memory: int) -> None:
@@ -263,12 +247,7 @@ class HeadProblem:
 class Average:
     """Weights (p, C) averaged over a path by their likelihood on some scenes.
 
-    Attributes
-    ----------
-    w
-        The average so far, (p, C).
-    evidence
-        Log of the sum of all likelihoods so far, in nats, float64 (C,).
+    `evidence` is the log of the sum of all likelihoods so far, in nats, float64 (C,).
     """
 
     def __init__(self, scenes: Regressions, start: Tensor) -> None:
@@ -290,23 +269,12 @@ class Average:
 
 
 class _Path:
-    """The optima of some columns from the strongest ridge to the weakest.
+    """The optima of some columns from the strongest ridge to the weakest, averaged by validation.
 
-    Attributes
-    ----------
-    average
-        The weights (p, C) that are taken, averaged by validation.
-    chosen
-        The ridge strength with the largest share of each column, (C,); infinite where that is the
-        start, without weights.
-    lowest
-        The smallest validation loss of each column so far, in nats per scene.
-    seen
-        (iterations so far, losses of train and val of each column in nats) after each strength.
-    short
-        About how far each column's weights are above their optimum, in nats per scene (C,).
-    halves
-        The averages that each half of val would take.
+    By column (C,), `chosen` is the strength with the largest share (infinite: the start, without
+    weights), `lowest` the smallest validation loss so far and `short` about how far weights are
+    above their optimum, both in nats per scene. `seen` are iterations so far and losses of train
+    and val after each strength, `halves` the averages that each half of val would take.
     """
 
     def __init__(

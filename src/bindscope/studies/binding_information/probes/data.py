@@ -36,15 +36,7 @@ class PatchSource(Rows, Protocol):
 
 @dataclass(frozen=True)
 class ArrayPatches(ArrayRows):
-    """Patch tokens that are in memory.
-
-    Parameters
-    ----------
-    values
-        Floats (N, T, d).
-    cls_tokens
-        Floats (N, d), or None.
-    """
+    """Patch tokens that are in memory, floats (N, T, d), and [CLS] (N, d) or None."""
 
     cls_tokens: Array | None = None
 
@@ -60,22 +52,12 @@ class ArrayPatches(ArrayRows):
 
 @dataclass(frozen=True)
 class SplitData:
-    """One split.
+    """One split; every array is in memory or `Rows`.
 
-    Parameters
-    ----------
-    z
-        The representation: floats (N, d), in memory or as `Rows`, or a `PatchSource` of N scenes.
-    objects
-        Object codes, uint8 (N, K).
-    features
-        Feature codes, uint8 (N, n).
-    anchors
-        What `priors.anchors` returns: prior log-odds in nats, float32 `object` (N, K), `feature`
-        (N, n) and `object_given_feature` (N, K). Where there are count bits, those too, `counts`
-        uint8 (N, T), with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
-
-    Each of them is in memory or `Rows`.
+    `z` are floats (N, d), or a `PatchSource` of N scenes; object codes uint8 (N, K), feature codes
+    (N, n). Anchors are what `priors.anchors` returns: prior log-odds in nats, float32 `object` (N,
+    K), `feature` (N, n) and `object_given_feature` (N, K). Where there are count bits, those too,
+    `counts` uint8 (N, T), with `counts_given_feature` (N, T) and `object_given_counts` (N, K).
     """
 
     z: Array | Rows
@@ -97,14 +79,9 @@ class SplitData:
 
 @dataclass(frozen=True)
 class ProbeData:
-    """The three splits of one fit.
+    """The three splits of one fit: `val` chooses, `test` is reported.
 
-    Parameters
-    ----------
-    train, val, test
-        The splits; `val` chooses, `test` is reported.
-    sizes
-        Sizes of the feature groups: K is their product, n their sum.
+    K is the product of the feature groups' `sizes`, n their sum.
     """
 
     train: SplitData
@@ -148,20 +125,15 @@ class ProbeData:
         return len(self.train.z.shape) == 3
 
     def null(self) -> ProbeData:
-        """Return the same codes with a representation that knows nothing: z = 0, of dimension 1.
+        """Return the same codes with z = 0, of dimension 1: a representation that knows nothing.
 
-        Fitted to it, a probe measures how well its family models the prior alone (the *null
-        probe*, ``docs/probes.md``). Patch tokens become one token of dimension 1 per scene,
-        with a [CLS] if there was one.
+        Fitted to it, a probe measures how well its family models the prior alone (the *null probe*,
+        ``docs/probes.md``). Patch tokens become one token per scene, with a [CLS] if there was one.
         """
         return self._map(lambda split, _: replace(split, z=_zeros(split.z)))
 
     def shuffled_labels(self, seed: int) -> ProbeData:
-        """Return the data with codes and anchors permuted over the scenes of each split.
-
-        The control for a probe that reads more than the pairing of representation and labels. All
-        labels are read into memory, for a permutation has to reach each of them.
-        """
+        """Return the data with codes and anchors permuted over each split's scenes, in memory."""
 
         def permute(split: SplitData, index: int) -> SplitData:
             rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))

@@ -19,10 +19,9 @@ from bindscope.studies.binding_information.probes.module import (
 
 
 class Dnn(Family):
-    """Perceptrons of all heads side by side.
+    """Perceptrons of all heads side by side, whose products are batched over heads.
 
-    The first layer is one product over the heads, the next two a batched product. Weights start
-    from N(0, 0.02^2) and biases at zero; the last layer starts at zero if the term does.
+    Weights start from N(0, 0.02^2), biases at zero; the last layer starts at zero if the term does.
     """
 
     def __init__(

@@ -58,23 +58,9 @@ def fit(
     seeds: Sequence[int],
     checkpoints: Checkpoints | None = None,
 ) -> list[FitResult]:
-    """Fit the targets of a probe for every seed.
+    """Fit the targets of a probe for every seed: a result each, with a flag if it diverges.
 
-    Parameters
-    ----------
-    probe
-        Family, capacity and protocol.
-    data
-        Representation, codes and anchors of the three splits.
-    seeds
-        Seeds of the block.
-    checkpoints
-        Where parts of the fit are kept, so that a fit that is killed goes on; None: it begins anew.
-
-    Returns
-    -------
-    list[FitResult]
-        One per seed. A fit that diverges is a result with a flag.
+    Parts of the fit are kept in checkpoints, so that a fit that is killed goes on.
     """
     _check(probe, data)
     source = make_source(probe, data)
@@ -258,10 +244,7 @@ def _flags(
 
 @torch.inference_mode()
 def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
-    """Return by how much each head's probability changes when scenes swap representations.
-
-    None where these are all the same.
-    """
+    """Return by how much each head's probability changes when scenes swap inputs that differ."""
     inputs, _, labels = next(iter(source.split("test", batch)))
     if isinstance(inputs, Tensor):
         rolled: Inputs = inputs.roll(1, 0)

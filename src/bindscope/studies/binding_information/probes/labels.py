@@ -24,11 +24,8 @@ Labelled: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
 class Labels:
     """Labels of some scenes.
 
-    Attributes
-    ----------
-    columns
-        `objects` uint8 (B, K), `features` uint8 (B, n), `counts` uint8 (B, T) where there are count
-        bits, and the anchors, float32.
+    `columns` are `objects` uint8 (B, K), `features` uint8 (B, n), `counts` uint8 (B, T) where there
+    are count bits, and the anchors, float32.
     """
 
     columns: Mapping[str, Tensor]
@@ -61,10 +58,7 @@ class Labels:
         return Labels({name: values[scenes] for name, values in self.columns.items()})
 
     def of(self, heads: Heads) -> Labelled:
-        """Return the bits that go in, the anchors or None, and the bits to predict.
-
-        Floats (B, length), (B, heads) and (B, heads).
-        """
+        """Return input bits (B, length), anchors (B, heads) or None, and true bits (B, heads)."""
         bits = self._joined(heads.codes).float()
         anchors = self._joined(heads.priors) if heads.anchored else None
         return bits, anchors, bits[:, heads.first :]

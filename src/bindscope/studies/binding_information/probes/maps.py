@@ -21,23 +21,10 @@ def attention_maps(
     bits: Array,
     target: TargetName = "object",
 ) -> Floats:
-    """Return where the heads of an attention probe look.
+    """Return where the heads of a probe `attention_quadratic` look, float32 (B, heads, T).
 
-    Parameters
-    ----------
-    probe
-        A probe of family `attention_quadratic`.
-    tokens, cls
-        Raw patch tokens (B, T, d), and [CLS] (B, d) or None.
-    bits
-        True bits of the target (B, heads).
-    target
-        Whose heads.
-
-    Returns
-    -------
-    float32 array
-        (B, heads, T); the weights of a head sum to 1.
+    It reads raw patch tokens (B, T, d), [CLS] (B, d) or None, and true bits of the target (B,
+    heads); the weights of a head sum to 1.
     """
     inputs = probe.inputs(tokens, cls)
     centered_bits = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5

@@ -86,10 +86,7 @@ def initial_parameter(generator: torch.Generator, *shape: int) -> nn.Parameter:
 def initial_rows(
     dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
 ) -> Tensor:
-    """Return weights for z and masked bits, (dim [+ length], heads, width), from N(0, 0.02^2).
-
-    The entries by which a head would see a bit that it may not see are zero.
-    """
+    """Return weights for z and the bits that a head may see, (dim [+ length], heads, width)."""
     parts = [initial_weights(generator, dim, heads.count, width)] if dim else []
     if conditioned:
         bits = initial_weights(generator, heads.length, heads.count, width)
@@ -135,22 +132,12 @@ class _Project(torch.autograd.Function):
 class Projection(Part):
     """`W_k [z; masked bits]` of all heads as one product.
 
-    Entries of the weight by which a head would see a bit that it may not see start at zero and
-    have no gradient: they stay zero, and no step has to mask or to copy a weight.
-
-    Parameters
-    ----------
-    rows
-        Initial weights, (dim [+ length], .., heads, width), from `initial_rows`; `weight` is
-        (.., heads, width, dim [+ length]).
-    heads
-        The heads.
-    conditioned
-        Whether the last `length` of what is read are the bits.
-    batch_last
-        Whether outputs are (.., heads, width, B) instead of (B, .., heads, width). Passes over
-        what lies between products are fastest with the batch last, where sums and broadcasts over
-        `width` or heads run over whole rows.
+    Entries of the weight by which a head would see a bit that it may not see start at zero and have
+    no gradient: they stay zero, and no step has to mask or to copy a weight. `rows` are initial
+    weights, (dim [+ length], .., heads, width), as of `initial_rows`. Outputs are (B, .., heads,
+    width), or (.., heads, width, B) with `batch_last`: passes over what lies between products are
+    fastest with the batch last, where sums and broadcasts over `width` or heads run over whole
+    rows.
     """
 
     mask: Tensor | None
@@ -203,18 +190,8 @@ class Family(Part, ABC):
     """Base of the families: logits = exact prior log-odds (anchored targets) + learned terms.
 
     Under `protocol: converged` every family holds the linear one: its term is added to that of
-    `linear`, a linear probe at its optimum which stays as it is, and is zero at the start.
-
-    Parameters
-    ----------
-    config
-        The probe's configuration.
-    heads
-        Which bits are predicted.
-    shape
-        What the probe reads.
-    generator
-        Draws the initial weights.
+    `linear`, a linear probe at its optimum which stays as it is, and is zero at the start. The
+    generator draws the initial weights.
     """
 
     convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
@@ -250,21 +227,10 @@ class Family(Part, ABC):
         """Return the learned term (B, heads) from the inputs and the centred bits (B, length)."""
 
     def forward(self, inputs: Inputs, bits: Tensor, anchors: Tensor | None = None) -> Tensor:
-        """Return teacher-forced logits.
+        """Return teacher-forced logits in nats, (B, heads).
 
-        Parameters
-        ----------
-        inputs
-            Standardised representation (B, d), or `Tokens`.
-        bits
-            The true bits (B, length), 0 or 1; head k is given those before first + k.
-        anchors
-            Prior log-odds in nats (B, heads), for anchored targets.
-
-        Returns
-        -------
-        Tensor
-            Logits in nats, (B, heads).
+        Inputs are standardised (B, d), or `Tokens`; of the true bits (B, length), 0 or 1, head k is
+        given those before first + k. Anchors are prior log-odds in nats (B, heads).
         """
         bits = bits - 0.5
         term = self.term(inputs, bits)

@@ -80,10 +80,7 @@ class _Shared(torch.autograd.Function):
 
 
 class MultilinearReuse(Family):
-    """Multilinear objects; feature heads are quadratic, for they have nothing to share.
-
-    With one feature group it is linear, with two it is `quadratic_reuse`.
-    """
+    """Multilinear objects (of two groups: `quadratic_reuse`); feature heads are quadratic."""
 
     feature_family = Quadratic
     feature_probe = "quadratic"

@@ -68,17 +68,9 @@ def paper(n_train: int) -> Plan:
 class Probing:
     """Probes that read the same batches: what the descent needs to know of them.
 
-    Attributes
-    ----------
-    source
-        Inputs and labels.
-    batch
-        Scenes of a batch.
-    seed
-        Decides the order of scenes.
-    released
-        Whether batches and losses are those of the released code: the last batch of an epoch may be
-        smaller, and gradients are those of the mean over heads in nats.
+    `seed` decides the order of scenes. `released`: batches and losses are those of the released
+    code: the last batch of an epoch may be smaller, and gradients are those of the mean over heads
+    in nats.
     """
 
     source: Source
@@ -140,23 +132,8 @@ def fit_in_cycles(
     length from the best weights, which doubles the steps of the fit; two more may double them
     again. A run has converged when a doubling has moved its validation loss by no more than `MOVED`
     of H(O), and ends there. It also ends when its first cycle gained nothing: the next one, from
-    the same weights, would repeat it.
-
-    Parameters
-    ----------
-    runs
-        Targets, and seeds if all seeds read the same order; their linear parts are fitted.
-    source
-        Inputs and labels.
-    probe
-        Steps, rates, batch size.
-    checkpoints
-        One for each cycle.
-
-    Returns
-    -------
-    list[ProbeRun]
-        The runs, or those that took their place when a rate was chosen.
+    the same weights, would repeat it. Linear parts are fitted before. Returned are the runs, or
+    those that took their place when a rate was chosen.
     """
     limit = MOVED * prior_bits(source, "val")
     probing = Probing(source, probe.batch_size, runs[0].seed)
@@ -206,10 +183,7 @@ def _pilots(
     probe: DescendedProbe,
     checkpoints: Checkpoints | None,
 ) -> list[ProbeRun]:
-    """Return each run with its rate; of several rates the one whose short fit validates best.
-
-    The run goes on from the weights of that fit.
-    """
+    """Return each run, or of several rates its short fit that validates best, to go on from."""
     rates = probe.learning_rate
     rates = rates if isinstance(rates, tuple) else (rates,)
     if len(rates) == 1:

@@ -18,10 +18,7 @@ from bindscope.studies.binding_information.probes.module import (
 
 
 class Quadratic(Family):
-    """A quadratic form of rank r per head; its second factor starts at zero if the term does.
-
-    Both factors of all heads are one product.
-    """
+    """A quadratic form of rank r per head, whose second factor starts at zero if the term does."""
 
     def __init__(
         self, config: RankedProbe, heads: Heads, shape: InputShape, generator: torch.Generator

@@ -49,20 +49,9 @@ def backward(family: Family, inputs: Inputs, labels: Labelled, share: float = 1.
 class ProbeRun(Run):
     """The heads of one target, or part of it, of one seed, being fitted.
 
-    Attributes
-    ----------
-    seed
-        The seed.
-    heads
-        What the module predicts.
-    parts
-        Parts of the target that the heads are, for results.
-    flags
-        `not_converged`, `diverged`, `collapsed` where they apply.
-    options
-        What validation chose beside weights, as the ridge strength.
-    priors
-        Parts whose weights gain nothing over the prior on validation: the prior stands for them.
+    Results are of `parts` of the target that the heads are; `options` is what validation chose
+    beside weights, `priors` the parts that gain nothing over the prior on validation, which stands
+    for them.
     """
 
     seed: int
@@ -137,18 +126,11 @@ def validate(runs: Sequence[ProbeRun], source: Source, batch: int) -> list[float
 
 @dataclass
 class Evaluation:
-    """Losses of one run on a split, gathered batch by batch.
+    """Losses of one run on a split in bits, gathered batch by batch.
 
-    Attributes
-    ----------
-    scenes
-        Loss of each scene in bits, summed over heads, float64 (N,).
-    heads
-        Loss of each head in bits, averaged over scenes, float64 (heads,).
-    anchors, anchor_heads
-        The same under the anchors alone, where the heads have anchors; else empty.
-    accuracy, exact_match
-        Share of bits that are right at threshold 0, and of scenes all of whose bits are.
+    Of scenes, summed over heads, float64 (N,); of heads, averaged over scenes, float64 (heads,);
+    both of the anchors alone too, where there are such. Shares are of bits that are right at
+    threshold 0, and of scenes all of whose bits are.
     """
 
     scenes: npt.NDArray[np.float64]
@@ -180,10 +162,7 @@ class Evaluation:
 def evaluate(
     runs: Sequence[ProbeRun], source: Source, split: str, batch: int
 ) -> dict[str, Evaluation]:
-    """Return losses on a split by the name of the part, in one pass.
-
-    Of N scenes, 16 bytes per part and scene are kept.
-    """
+    """Return losses on a split by the name of the part, in one pass."""
     n, position = source.scenes[split], 0
     losses = {
         part.name: Evaluation(

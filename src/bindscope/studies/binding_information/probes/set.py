@@ -29,9 +29,7 @@ POSITION = 0.5
 
 
 class Set(Family):
-    """What tokens say one by one is summed; no token meets another before.
-
-    All heads of a target read the same sum, which takes most of the time.
+    """What tokens say one by one is summed for all heads of a target; no token meets another.
 
     Weights start uniform and of variance 1 / inputs, positions normal with deviation 1/2, what
     heads read at zero. While it is fitted, a share of the sum and of the layer after it is hidden

@@ -48,19 +48,7 @@ def to_safetensors(results: Sequence[FitResult]) -> bytes:
 
 @dataclass(frozen=True)
 class LoadedProbe:
-    """A fitted probe.
-
-    Attributes
-    ----------
-    config
-        Its configuration.
-    sizes, n_counts
-        Sizes of the feature groups, and number of count bits.
-    families
-        Part -> module with its weights.
-    standardisers
-        Scaling of `z`, or of `patches` and `cls`.
-    """
+    """A fitted probe: modules by part, and the scaling of `z`, or of `patches` and `cls`."""
 
     config: AnyProbe
     sizes: tuple[int, ...]
@@ -91,25 +79,11 @@ class LoadedProbe:
         anchors: Array | None = None,
         cls: Array | None = None,
     ) -> Floats:
-        """Return teacher-forced logits.
+        """Return teacher-forced logits of a target, float32 (B, heads), in nats.
 
-        Parameters
-        ----------
-        target
-            `object`, `feature`, `object_anchored` or `chained`.
-        z
-            Raw representation (B, d), or patch tokens (B, T, d).
-        bits
-            True bits (B, heads), 0 or 1.
-        anchors
-            Prior log-odds in nats (B, heads), for anchored targets.
-        cls
-            [CLS] tokens (B, d), for a probe over patch tokens of a model that has them.
-
-        Returns
-        -------
-        float32 array
-            (B, heads), in nats.
+        `z` is a raw representation (B, d), or patch tokens (B, T, d) with [CLS] (B, d) where the
+        model has them; true bits are (B, heads), anchors of anchored targets prior log-odds in
+        nats.
         """
         requested = Target(target, self.sizes, self.n_counts)
         parts = requested.heads(jointly=requested.name in self.families)
@@ -131,15 +105,7 @@ class LoadedProbe:
 
 
 def load_probe(path: Path | str, seed: int | None = None) -> LoadedProbe:
-    """Load a probe from a weights file.
-
-    Parameters
-    ----------
-    path
-        What `to_safetensors` made.
-    seed
-        Which seed of the block; by default the first.
-    """
+    """Load a probe that `to_safetensors` wrote, of a seed of the block or the first."""
     with safe_open(str(path), framework="numpy") as file:
         header = json.loads((file.metadata() or {}).get("probes", "{}"))
         seed = min(map(int, header), default=0) if seed is None else seed
