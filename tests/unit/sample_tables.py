@@ -8,8 +8,12 @@ import numpy as np
 from bindscope.core.interfaces import Given
 from bindscope.core.keys import spec_key
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.binding_information.rules import ESTIMATES, above_truth
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
+from bindscope.studies.binding_information.schemas import (
+    BINDING_SCHEMA,
+    CURVE_SCHEMA,
+    ESTIMATES,
+    above_truth,
+)
 from bindscope.studies.datasets.figures import Sheet
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.schema import frame_of, ordered

@@ -12,6 +12,7 @@ from slow_twins import bits_lost, released_loop, twin_of
 from bindscope.codes.space import feature_code
 from bindscope.core.errors import ConfigError, StoreError
 from bindscope.fitting.generators import rng
+from bindscope.studies.binding_information.attention_maps import attention_maps
 from bindscope.studies.binding_information.probes import convex, protocols
 from bindscope.studies.binding_information.probes.base import (
     TARGETS,
@@ -26,7 +27,6 @@ from bindscope.studies.binding_information.probes.data import (
     SplitData,
 )
 from bindscope.studies.binding_information.probes.fitting import _flags, fit
-from bindscope.studies.binding_information.probes.maps import attention_maps
 from bindscope.studies.binding_information.probes.module import InputShape, build
 from bindscope.studies.binding_information.probes.protocols import one_cycle, paper
 from bindscope.studies.binding_information.probes.runs import evaluate, start

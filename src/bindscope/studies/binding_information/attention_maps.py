@@ -8,16 +8,49 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from bindscope.activations.reader import Activations
+from bindscope.core.errors import StoreError
 from bindscope.core.store.reader import open_store
+from bindscope.fitting.rows import Array
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.binding_information.probes.maps import attention_maps
-from bindscope.studies.binding_information.probes.weights import load_probe
+from bindscope.studies.binding_information.probes.attention import AttentionQuadratic
+from bindscope.studies.binding_information.probes.base import Floats, Target, TargetName
+from bindscope.studies.binding_information.probes.module import Tokens
+from bindscope.studies.binding_information.probes.weights import LoadedProbe, load_probe
 
 DRAWN = 8  # scenes whose maps are kept
 MEASURED = 512  # scenes that the share is taken over
+
+
+@torch.inference_mode()
+def attention_maps(
+    probe: LoadedProbe,
+    tokens: Array,
+    cls: Array | None,
+    bits: Array,
+    target: TargetName = "object",
+) -> Floats:
+    """Return where the heads of a probe `attention_quadratic` look, float32 (B, heads, T).
+
+    It reads raw patch tokens (B, T, d), [CLS] (B, d) or None, and true bits of the target (B,
+    heads); the weights of a head sum to 1.
+    """
+    inputs = probe.inputs(tokens, cls)
+    centered_bits = torch.from_numpy(np.asarray(bits, np.float32)) - 0.5
+    maps = []
+    for part in Target(target, probe.sizes, probe.n_counts).parts:
+        family = probe.families[part.name]
+        if not isinstance(family, AttentionQuadratic) or not isinstance(inputs, Tokens):
+            raise StoreError(
+                probe.config.name,
+                f"family {probe.config.family} has no attention maps",
+                "choose a probe of family attention_quadratic",
+            )
+        maps.append(family.attention(inputs, centered_bits[:, : part.length]))
+    return torch.cat(maps, dim=1).numpy()
 
 
 def read_maps(weights: str, index: str, scenes: str, codes: str) -> dict[str, NDArray[Any]]:

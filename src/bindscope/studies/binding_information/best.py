@@ -18,9 +18,14 @@ from itertools import groupby
 from typing import Any, Final
 
 from bindscope.core.files import canonical_json, sha256
-from bindscope.studies.binding_information.flags import BAD_ENDS, above_prior
-from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
-from bindscope.studies.binding_information.rules import family_of, flag_list
+from bindscope.studies.binding_information.flags import (
+    BAD_ENDS,
+    ENTROPIES,
+    above_prior,
+    ratios,
+    status_of,
+)
+from bindscope.studies.binding_information.schemas import family_of, flag_list
 
 BEST: Final = "best"
 KEY: Final = ("dataset", "model", "layer", "tokens", "control", "seed")

@@ -32,8 +32,13 @@ import numpy as np
 from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.control_variates import controlled
-from bindscope.studies.binding_information.flags import above_prior, without_collapsed
-from bindscope.studies.binding_information.missing import ENTROPIES, ratios, status_of
+from bindscope.studies.binding_information.flags import (
+    ENTROPIES,
+    above_prior,
+    ratios,
+    status_of,
+    without_collapsed,
+)
 from bindscope.studies.binding_information.probes.base import PRIOR
 
 if TYPE_CHECKING:

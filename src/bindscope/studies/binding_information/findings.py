@@ -19,7 +19,7 @@ from bindscope.studies.binding_information.published import (
     read_trends,
     why_not,
 )
-from bindscope.studies.binding_information.rules import flag_list
+from bindscope.studies.binding_information.schemas import flag_list
 
 _STUDY = "binding_information"
 LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")

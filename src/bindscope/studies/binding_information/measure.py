@@ -40,7 +40,7 @@ from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import fit_row, run_fit
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
-from bindscope.studies.binding_information.rules import flag_list
+from bindscope.studies.binding_information.schemas import flag_list
 
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES = 50

@@ -11,7 +11,7 @@ from typing import Final
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
 from bindscope.studies.binding_information.families import ProbeOptions, Shown
 from bindscope.studies.binding_information.registry import options_of
-from bindscope.studies.binding_information.rules import STANDARD_ERRORS
+from bindscope.studies.binding_information.schemas import STANDARD_ERRORS
 
 
 @dataclass(frozen=True)

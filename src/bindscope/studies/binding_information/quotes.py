@@ -15,7 +15,7 @@ import pandas as pd
 from bindscope.report.chapter import number
 from bindscope.studies.binding_information.flags import BAD_ENDS
 from bindscope.studies.binding_information.names import PartShown, part_shown
-from bindscope.studies.binding_information.rules import flag_list
+from bindscope.studies.binding_information.schemas import flag_list
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,

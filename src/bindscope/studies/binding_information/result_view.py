@@ -33,8 +33,7 @@ from bindscope.studies.binding_information.quotes import (
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.rules import family_of, flag_list
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of, flag_list
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.

@@ -1,19 +1,237 @@
-"""What the study's tables hold; how they are made is in `tables`."""
+"""What the study's tables hold, and the rules that their rows keep; `tables` makes them.
+
+A rule is a truth value per row; a null never breaks a numeric one.
+"""
 
 from __future__ import annotations
+
+import json
+from typing import Final
+
+import pandas as pd
 
 from bindscope.studies.binding_information.columns import (
     ATTENTION_COLUMNS,
     BINDING_COLUMNS,
     CURVE_COLUMNS,
 )
-from bindscope.studies.binding_information.rules import (
-    ATTENTION_RULES,
-    BINDING_RULES,
-    CURVE_RULES,
+from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
+from bindscope.tables.schema import Rule, TableSchema
+
+STANDARD_ERRORS: Final = 3.0
+PARTS: Final = ("feature", "count", "pairing")
+BOUNDS: Final = {
+    "binding_bits": "truth_bits",
+    "binding_lower_bound_bits": "truth_bits",
+    "conditional_binding_lower_bound_bits": "truth_conditional_bits",
+    **{f"{part}_lower_bound_bits": f"truth_{part}_bits" for part in PARTS},
+}
+ESTIMATES: Final = ("conditional_binding_bits", *BOUNDS)
+# A bound of one anchored part -> the names of its entropy and prior loss, and of its loss.
+PARTIAL: Final = {
+    "feature_lower_bound_bits": ("feature", "chained_feature"),
+    "count_lower_bound_bits": ("counts_given_feature",) * 2,
+    "pairing_lower_bound_bits": ("object_given_counts",) * 2,
+}
+PRIORS: Final = (
+    "object", "feature", "counts_given_feature", "object_given_counts", "object_given_feature",
+)  # fmt: skip
+
+
+def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
+    difference = frame["loss_object_bits"] - frame["loss_feature_bits"]
+    return near(
+        frame["conditional_binding_bits"], frame["h_object_given_feature_bits"] - difference
+    )
+
+
+def _between(frame: pd.DataFrame, bound: str, prior: str, loss: str) -> pd.Series[bool]:
+    """H - loss, with between nothing and all of what the prior pays above H given back."""
+    entropy, pays = frame[f"h_{prior}_bits"], frame[f"prior_loss_{prior}_bits"]
+    given_back = frame[bound] - (entropy - frame[f"loss_{loss}_bits"])
+    low, high = (pays - entropy).clip(upper=0.0), (pays - entropy).clip(lower=0.0)
+    inside = (given_back >= low - TOLERANCE) & (given_back <= high + TOLERANCE)
+    return inside | given_back.isna() | pays.isna()
+
+
+def _is_bound(bound: str, prior: str, loss: str) -> Rule:
+    return (
+        f"{bound} is between h_{prior}_bits and prior_loss_{prior}_bits, minus loss_{loss}_bits",
+        lambda frame: _between(frame, bound, prior, loss),
+    )
+
+
+def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Where counts are not told apart, O given F is one part; else it is the sum of two."""
+    conditional = _between(
+        frame, "conditional_binding_lower_bound_bits", *("object_given_feature",) * 2
+    )
+    return conditional | frame["count_lower_bound_bits"].notna()
+
+
+def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
+    """The bound on I(O;Z) is one of three; a null never breaks the rule."""
+    name = "binding_lower_bound_bits"
+    bound, anchored = frame[name], frame["loss_object_anchored_bits"]
+    chained = frame["feature_lower_bound_bits"] + frame["conditional_binding_lower_bound_bits"]
+    good = bound.isna() | (anchored.notna() & _between(frame, name, "object", "object_anchored"))
+    for bits in (frame["binding_bits"], chained):
+        good |= near(bound, bits) & bits.notna()
+    return good
+
+
+def _prior_losses(frame: pd.DataFrame) -> pd.Series[bool]:
+    """What the prior loses on the test scenes is a mean over them whose expectation is H."""
+    good = pd.Series(True, index=frame.index)
+    for name in PRIORS:
+        entropy = frame[f"h_{name}_bits"]
+        off = (frame[f"prior_loss_{name}_bits"] - entropy).abs()
+        # Codes' surprises spread less than their mean; with disjoint splits, over fewer codes.
+        good &= (off <= 6 * entropy / frame["n_test"] ** 0.5 + TOLERANCE) | off.isna()
+    return good
+
+
+def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
+    good = pd.Series(True, index=frame.index)
+    for name in ESTIMATES:
+        low, high = frame[f"{name}_low"], frame[f"{name}_high"]
+        good &= (low.isna() == high.isna()) & ((low <= high + TOLERANCE) | low.isna())
+    return good
+
+
+def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    """No missing number, and no status but `ok`, without a reason."""
+    names = [column.name for column in BINDING_COLUMNS if column.null == "reason"]
+    needs = frame[names].isna().any(axis=1) | (frame["status"] != "ok")
+    return ~needs | (frame["reason"].fillna("").str.len() > 0)
+
+
+def _measured(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Ask an `ok` row for at least one estimate."""
+    return (frame["status"] != "ok") | frame[list(ESTIMATES)].notna().any(axis=1)
+
+
+def _truths(frame: pd.DataFrame) -> pd.Series[bool]:
+    has = frame[list(dict.fromkeys(BOUNDS.values()))].notna().any(axis=1)
+    return ~has | (frame["model_kind"] == "known-answer")
+
+
+def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Rows with a lower bound more than 3 standard errors above the known truth.
+
+    The standard error is the width of the 95 % interval over 2 x 1.96; without an interval it is 0.
+    """
+    above = pd.Series(False, index=frame.index)
+    for name, truth in BOUNDS.items():
+        error = ((frame[f"{name}_high"] - frame[f"{name}_low"]) / (2 * 1.96)).fillna(0.0)
+        limit = frame[truth] + STANDARD_ERRORS * error + TOLERANCE
+        above |= (frame[name] > limit).fillna(False)
+    return above
+
+
+def flag_list(flags: str) -> list[str]:
+    """Split the `flags` column's text."""
+    return flags.split(";") if flags else []
+
+
+def _flagged(frame: pd.DataFrame) -> pd.Series[bool]:
+    """`above_truth` stands where, and only where, it is so: no excess is hidden."""
+    has = frame["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
+    return has == above_truth(frame)
+
+
+def _sorted_flags(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["flags"].map(lambda f: flag_list(f) == sorted(set(flag_list(f)))).astype(bool)
+
+
+def _layers(frame: pd.DataFrame) -> pd.Series[bool]:
+    number = pd.to_numeric(frame["layer"], errors="coerce")
+    return number.isna() | (number <= frame["n_layers"])
+
+
+def family_of(options: str) -> str | None:
+    """Return the probe family that an `options` text names, or None if it is not such a text."""
+    try:
+        value = json.loads(options)
+    except json.JSONDecodeError:
+        return None
+    return value.get("family") if isinstance(value, dict) else None
+
+
+def _options(frame: pd.DataFrame) -> pd.Series[bool]:
+    return frame["options"].map(family_of).notna()
+
+
+BINDING_RULES: tuple[Rule, ...] = (
+    ("a missing number or a status other than ok needs a reason", _reasons),
+    ("an ok row has an estimate", _measured),
+    is_difference("h_object_given_feature_bits", "h_object_bits", "h_feature_bits"),
+    is_difference("binding_bits", "h_object_bits", "loss_object_bits"),
+    (
+        "conditional_binding_bits = h_object_given_feature_bits - (loss_object_bits - "
+        "loss_feature_bits)",
+        _conditional,
+    ),
+    is_sum(
+        "h_object_given_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits"
+    ),
+    *(_is_bound(bound, prior, loss) for bound, (prior, loss) in PARTIAL.items()),
+    ("the bound on I(O;Z|F) is that of one part, or the sum of two", _conditional_bound),
+    is_sum(
+        "conditional_binding_lower_bound_bits", "count_lower_bound_bits", "pairing_lower_bound_bits"
+    ),
+    ("binding_lower_bound_bits is the plain, the anchored or the chained bound", _whole),
+    ("what the prior loses on the test scenes is near its entropy", _prior_losses),
+    is_ratio("binding_ratio", "binding_bits", "h_object_bits"),
+    is_ratio(
+        "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
+    ),
+    is_ratio("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
+    is_ratio("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
+    ("intervals have two ends, low before high", _intervals),
+    ("only known-answer models have a truth", _truths),
+    ("flags are sorted and named once", _sorted_flags),
+    ("above_truth is flagged exactly where a bound exceeds the truth by 3 errors", _flagged),
+    ("layer is at most n_layers", _layers),
+    ("options is JSON that names a family", _options),
 )
-from bindscope.tables.rules import layer_number
-from bindscope.tables.schema import TableSchema
+
+
+def _share_interval(frame: pd.DataFrame) -> pd.Series[bool]:
+    share = frame["attention_share"]
+    return (frame["attention_share_low"] <= share) & (share <= frame["attention_share_high"])
+
+
+ATTENTION_RULES: tuple[Rule, ...] = (("a share lies within its interval", _share_interval),)
+
+
+def _within_interval(name: str) -> Rule:
+    def holds(frame: pd.DataFrame) -> pd.Series[bool]:
+        value, low, high = (frame[f"{name}{end}"] for end in ("", "_low", "_high"))
+        inside = (low <= value + TOLERANCE) & (value <= high + TOLERANCE)
+        return inside | (value.isna() & low.isna() & high.isna())
+
+    return f"{name} lies within its interval, or all three are empty", holds
+
+
+def _curve_reasons(frame: pd.DataFrame) -> pd.Series[bool]:
+    names = [column.name for column in CURVE_COLUMNS if column.null == "reason"]
+    return frame[names].notna().all(axis=1) | (frame["reason"].fillna("").str.len() > 0)
+
+
+def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
+    end = frame["asymptote_bits"]
+    return (end <= frame["entropy_bits"] + TOLERANCE) | end.isna()
+
+
+CURVE_RULES: tuple[Rule, ...] = (
+    ("a missing number needs a reason", _curve_reasons),
+    _within_interval("lower_bound_bits"),
+    _within_interval("asymptote_bits"),
+    ("an asymptote is at most what there is to find", _end_within_entropy),
+    ("flags are sorted and named once", _sorted_flags),
+)
+
 
 BINDING_SCHEMA = TableSchema(
     name="binding_information",

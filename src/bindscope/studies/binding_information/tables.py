@@ -12,12 +12,14 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Given, Inputs
 from bindscope.studies.binding_information.best import best_rows
-from bindscope.studies.binding_information.missing import ENTROPIES
-from bindscope.studies.binding_information.rules import BOUNDS, above_truth, flag_list
+from bindscope.studies.binding_information.flags import ENTROPIES
 from bindscope.studies.binding_information.schemas import (
     ATTENTION_SCHEMA,
     BINDING_SCHEMA,
+    BOUNDS,
     CURVE_SCHEMA,
+    above_truth,
+    flag_list,
 )
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (

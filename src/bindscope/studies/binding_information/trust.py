@@ -11,7 +11,7 @@ from bindscope.report.chapter import Warned, number
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.names import FLAG_WORDS, STATUS_WORDS
 from bindscope.studies.binding_information.quotes import unusable
-from bindscope.studies.binding_information.rules import BOUNDS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.schemas import BOUNDS, STANDARD_ERRORS, flag_list
 from bindscope.studies.binding_information.views import measured
 
 Record = Mapping[Any, Any]

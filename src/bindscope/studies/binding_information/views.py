@@ -12,7 +12,7 @@ from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
 from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.registry import known_families
-from bindscope.studies.binding_information.rules import family_of, flag_list
+from bindscope.studies.binding_information.schemas import family_of, flag_list
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")

@@ -23,7 +23,7 @@ from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.shared import marked, read_binding
 from bindscope.studies.binding_information.names import PAPERS
-from bindscope.studies.binding_information.rules import family_of
+from bindscope.studies.binding_information.schemas import family_of
 from bindscope.studies.binding_information.views import (
     assumed_prior,
     family_order,

@@ -35,8 +35,8 @@ from bindscope.studies.binding_information.figures.shared import (
 )
 from bindscope.studies.binding_information.names import PAPERS, family_tick, tokens_shown
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
-from bindscope.studies.binding_information.rules import family_of
 from bindscope.studies.binding_information.scene_losses import from_arrays
+from bindscope.studies.binding_information.schemas import family_of
 from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.binding_information.views import (
     dataset_tokens,

@@ -19,8 +19,7 @@ from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
 from bindscope.studies.binding_information.names import family_tick, tokens_shown
-from bindscope.studies.binding_information.rules import family_of
-from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
+from bindscope.studies.binding_information.schemas import CURVE_SCHEMA, family_of
 from bindscope.studies.binding_information.views import (
     family_order,
     home_of,

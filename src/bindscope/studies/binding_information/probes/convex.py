@@ -34,8 +34,7 @@ from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import Block, Regressions
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2
-from bindscope.studies.binding_information.probes.batches import Source, VectorBatches
-from bindscope.studies.binding_information.probes.labels import Labels
+from bindscope.studies.binding_information.probes.batches import Labels, Source, VectorBatches
 from bindscope.studies.binding_information.probes.module import Family, vector
 from bindscope.studies.binding_information.probes.runs import (
     MOVED,

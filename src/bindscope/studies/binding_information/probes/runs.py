@@ -15,8 +15,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.descent import Run
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import LN2, Heads, Target
-from bindscope.studies.binding_information.probes.batches import Source
-from bindscope.studies.binding_information.probes.labels import Labelled
+from bindscope.studies.binding_information.probes.batches import Labelled, Source
 from bindscope.studies.binding_information.probes.module import Family, Inputs, InputShape, build
 
 MOVED = 0.005  # a longer fit must not move the validation loss by more than this share of H(O)
