@@ -27,18 +27,11 @@ from bindscope.models.edits import lacking
 class BlockAttention:
     """Attention of one block over a batch.
 
-    Rows and columns of maps are the tokens of the whole sequence. Attention among patches is the
-    part ``[..., token_map.patches, token_map.patches]``; its rows sum to less than 1 where the
+    Queries and keys are float32 (B, heads, T, d_h), ready to be multiplied; products have a factor
+    `scale`, as a rule 1 / sqrt(d_h), and `bias`, broadcastable to (B, heads, T, T), is added to
+    them. Rows and columns of maps are the tokens of the whole sequence. Attention among patches is
+    the part ``[..., token_map.patches, token_map.patches]``; its rows sum to less than 1 where the
     model has a [CLS] or registers.
-
-    Attributes
-    ----------
-    queries, keys
-        float32 (B, heads, T, d_h), ready to be multiplied.
-    scale
-        Factor of the products, as a rule 1 / sqrt(d_h).
-    bias
-        What is added to the scaled products, broadcastable to (B, heads, T, T); None for nothing.
     """
 
     queries: Tensor
@@ -61,26 +54,14 @@ class BlockAttention:
 
 
 def attentive(model: Any, where: str) -> Attentive:
-    """Return the model as one whose attention can be read.
-
-    Raises
-    ------
-    ModelError
-        If it cannot: an encoder of codes, or a user's own model without the method.
-    """
+    """Return the model as one whose attention can be read; ModelError where it cannot."""
     if isinstance(model, Attentive):
         return model
     raise lacking(where, f"the attention of {type(model).__name__} cannot be read", "attention")
 
 
 def ordered_blocks(blocks: Sequence[int], n_layers: int, where: str) -> list[int]:
-    """Return the blocks asked for, once each and in ascending order.
-
-    Raises
-    ------
-    ModelError
-        If the model has no such block.
-    """
+    """Return the blocks asked for, once each and ascending; ModelError for one that is none."""
     for block in blocks:
         if not isinstance(block, int) or isinstance(block, bool) or not 1 <= block <= n_layers:
             raise ModelError(
@@ -91,13 +72,7 @@ def ordered_blocks(blocks: Sequence[int], n_layers: int, where: str) -> list[int
 
 
 class AttentionRecorder(TorchFunctionMode):
-    """Sees torch's calls while it is entered, and keeps the attention of the blocks that are open.
-
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    """
+    """Sees torch's calls while it is entered, and keeps the attention of open blocks."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
@@ -131,10 +106,8 @@ class AttentionRecorder(TorchFunctionMode):
     def take(self, block: int) -> BlockAttention:
         """Return the attention of a block, and forget it.
 
-        Raises
-        ------
-        ModelError
-            If the block did not call attention exactly once, or in a way that cannot be read.
+        ModelError if the block did not call attention exactly once, or in a way that cannot be
+        read.
         """
         calls = self._calls.pop(block, [])
         if len(calls) == 1 and calls[0] is not None:
@@ -186,10 +159,9 @@ _PACKED = inspect.signature(functional.multi_head_attention_forward)
 
 
 def _from_packed(*args: Any, **kwargs: Any) -> BlockAttention | None:
-    """Read the arguments of `multi_head_attention_forward` (`nn.MultiheadAttention`).
+    """Read the arguments of `multi_head_attention_forward`, with the sequence first.
 
-    They are not yet queries and keys, and come with the sequence first. None for what images' own
-    attention has no use for: masks, added keys, and projections of other widths.
+    None for what images' own attention has no use for: masks, added keys, other widths.
     """
     bound = _PACKED.bind(*args, **kwargs)
     bound.apply_defaults()

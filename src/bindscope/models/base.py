@@ -16,18 +16,8 @@ from bindscope.core.interfaces import Layer, Model
 class TokenMap:
     """Which token of a sequence is what: [CLS], others, registers, then patches in raster order.
 
-    Parameters
-    ----------
-    prefix
-        Number of tokens before the first patch.
-    registers
-        How many of them are registers; they are the last of the prefix.
-    grid
-        Rows and columns of patches.
-    patch_px
-        Side of a patch in pixels of the model's input.
-    has_cls
-        Whether token 0 is a [CLS] token.
+    `prefix` tokens stand before the first patch, the last of them registers; `grid` are rows and
+    columns of patches, whose side is `patch_px` in pixels of the model's input.
     """
 
     prefix: int
@@ -73,13 +63,7 @@ class TokenMap:
         return slice(self.prefix, self.n_tokens)
 
     def check(self, n_tokens: int, where: str) -> None:
-        """Refuse a sequence of another length than the map's.
-
-        Raises
-        ------
-        ModelError
-            If `n_tokens` is not ``prefix + rows * columns``.
-        """
+        """Refuse a sequence of another length than the map's, with ModelError."""
         if n_tokens != self.n_tokens:
             raise ModelError(
                 where,
@@ -101,8 +85,7 @@ class LayerShape:
 def layer_shapes(model: Model) -> dict[Layer, LayerShape]:
     """Return the layers of a model in ascending order, with what each looks like.
 
-    All alike, from 0 to ``"final"``, unless the model says otherwise by an attribute `shapes`: a
-    convolutional network's maps differ in width and grid.
+    All alike, from 0 to ``"final"``, unless the model has an attribute `shapes`.
     """
     shapes: dict[Layer, LayerShape] | None = getattr(model, "shapes", None)
     if shapes is not None:
@@ -112,13 +95,7 @@ def layer_shapes(model: Model) -> dict[Layer, LayerShape]:
 
 
 def ordered_layers(layers: Sequence[Layer], n_layers: int, where: str) -> list[Layer]:
-    """Return the layers asked for, once each and in ascending order, ``"final"`` last.
-
-    Raises
-    ------
-    ModelError
-        If the model has no such layer.
-    """
+    """Return the layers asked for, once each and ascending; ModelError for one that is none."""
     for layer in layers:
         known = layer == "final" or (isinstance(layer, int) and 0 <= layer <= n_layers)
         if not known or isinstance(layer, bool):

@@ -21,16 +21,11 @@ from bindscope.models.vit import BESIDE, ViT, resized_positions, transform
 def load(
     config: Controlled, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> FrozenViT:
-    """Load a controlled model.
+    """Load a controlled model (`bindscope.models.loading.load_model`).
 
-    Parameters are those of `bindscope.models.loading.load_model`; `weights` is the manifest that
-    `bindscope.models.training.write_training` wrote, `input_px` is not used: position embeddings
-    are interpolated where ``config.input_px`` is not the side of training.
-
-    Raises
-    ------
-    ModelError
-        If the weights are missing, damaged, or of another architecture.
+    `weights` is the manifest of `bindscope.models.training.write_training`. Position embeddings are
+    interpolated where ``config.input_px`` is not the side of training. Weights that are missing,
+    damaged, or of another architecture are a ModelError.
     """
     where = f"model {config.name} ({config.source})"
     if weights is None or not weights.is_file():
@@ -55,13 +50,7 @@ def load(
 
 
 def checked(path: Path, digest: str, remedy: str) -> bytes:
-    """Return a file's content if it has this SHA-256.
-
-    Raises
-    ------
-    ModelError
-        If it has not, or there is no such file.
-    """
+    """Return a file's content, or raise ModelError if it has another SHA-256."""
     content = path.read_bytes() if path.is_file() else b""
     if sha256(content) != digest:
         raise ModelError(str(path), "is missing or not what its manifest describes", remedy)
@@ -82,10 +71,7 @@ def frozen(
 ) -> FrozenViT:
     """Return a transformer of `models.vit` with these weights, for an input of `px` pixels.
 
-    Raises
-    ------
-    ModelError
-        If the weights are of another architecture; `remedy` says what to do about it.
+    Weights of another architecture are a ModelError with this remedy.
     """
     vit = ViT(architecture, px)
     weights = {name: value for name, value in tensors.items() if not name.startswith(BESIDE)}

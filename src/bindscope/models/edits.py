@@ -14,13 +14,7 @@ from bindscope.core.interfaces import Edit, Editable
 
 
 def editable(model: Any, where: str) -> Editable:
-    """Return the model as one that can be run with edits.
-
-    Raises
-    ------
-    ModelError
-        If it cannot: an encoder of codes, or a user's own model without the method.
-    """
+    """Return the model as one that can be run with edits; ModelError where it cannot."""
     if isinstance(model, Editable):
         return model
     problem = f"{type(model).__name__} cannot be run with an edited residual stream"
@@ -38,13 +32,7 @@ def lacking(where: str, problem: str, method: str) -> ModelError:
 
 
 def check_edits(edits: Iterable[Any], first: int, last: int, where: str) -> None:
-    """Refuse edits at layers that are none.
-
-    Raises
-    ------
-    ModelError
-        If a key is not a number from `first` to `last`.
-    """
+    """Refuse edits at layers that are no number from `first` to `last`, with ModelError."""
     for layer in edits:
         if not isinstance(layer, int) or isinstance(layer, bool) or not first <= layer <= last:
             raise ModelError(
@@ -59,12 +47,8 @@ def apply_edit(edit: Edit, tokens: Tensor, layer: int, where: str) -> Tensor:
     """Return edited tokens, in the arithmetic of the stream.
 
     The edit sees float32, whatever the precision of the pass, so that it changes nothing where it
-    returns what it was given.
-
-    Raises
-    ------
-    ModelError
-        If it returns anything but floating-point tokens of the same shape and device.
+    returns what it was given. Anything but floating-point tokens of that shape and device is a
+    ModelError.
     """
     edited: Any = edit(tokens.float())
     if not isinstance(edited, Tensor):
@@ -88,21 +72,8 @@ def unwritten(blocks: Sequence[nn.Module] | None, basis: Tensor, where: str) -> 
     A stream whose writers' weights have the subspace projected out has no part in it anywhere: not
     before a block, and not between its attention and its MLP. Edits of layers take it out before
     and after blocks; this takes it out of what the norms of a block read. Together both are the
-    projected weights, whatever a library calls these.
-
-    Parameters
-    ----------
-    blocks
-        Pre-norm blocks, whose norms are modules of their own; None where a model has none.
-    basis
-        Orthonormal (d, k).
-    where
-        The model in words.
-
-    Raises
-    ------
-    ModelError
-        If a block has no norm of the stream's width.
+    projected weights, whatever a library calls these. `basis` is orthonormal (d, k); blocks without
+    a norm of the stream's width are a ModelError.
     """
     norms = [
         [

@@ -23,25 +23,11 @@ from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, r
 
 @dataclass(frozen=True)
 class Family:
-    """An architecture of transformers.
+    """An architecture of transformers: the model's class, and where its blocks and final norm are.
 
-    Parameters
-    ----------
-    model
-        Name of the model's class.
-    blocks, norm
-        Where its blocks and its final norm are.
-    statistics
-        Mean and deviation of its input, for checkpoints without a preprocessor file.
-    mode
-        Interpolation, likewise.
-    has_cls
-        Whether token 0 is a [CLS] token.
-    run
-        Its own forward pass: (model, pixels, whether the input has another size than the model's
-        own) to tokens after the final norm.
-    options
-        Further arguments of the class.
+    `statistics` (mean and deviation of its input) and `mode` (interpolation) are for checkpoints
+    without a preprocessor file. `run` is its own forward pass: (model, pixels, whether the input
+    has another size than the model's own) to tokens after the final norm.
     """
 
     model: str
@@ -74,8 +60,7 @@ def _clip(model: Any, pixels: Tensor, resized: bool) -> Tensor:
 def _mae(model: Any, pixels: Tensor, resized: bool) -> Tensor:
     """Run MAE's encoder over every patch, in raster order.
 
-    The library sorts the patches of each image by random numbers and drops the last ones. With
-    `mask_ratio` 0 none is dropped, but all are shuffled; rising numbers leave them in place.
+    The library sorts patches by random numbers; rising ones leave them in place.
     """
     rows, columns = (side // model.config.patch_size for side in pixels.shape[2:])
     noise = torch.arange(rows * columns, dtype=torch.float32, device=pixels.device)
@@ -121,16 +106,10 @@ FAMILIES = {
 def load(
     config: Pretrained, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> FrozenViT:
-    """Load a vision tower of transformers.
+    """Load a vision tower of transformers (`bindscope.models.loading.load_model`).
 
-    Parameters are those of `bindscope.models.loading.load_model`; `overrides` are fields of the
-    configuration class, `input_px` is not used.
-
-    Raises
-    ------
-    ModelError
-        If the architecture is not supported, the weights are missing or do not fit, or the input is
-        not a whole number of patches.
+    `overrides` are fields of the configuration class. ModelError if the architecture is not
+    supported, the weights are missing or do not fit, or the input is not a whole number of patches.
     """
     where = f"model {config.name} ({config.source})"
     declare_torchvision_operators()
@@ -256,11 +235,7 @@ def _trained_px(settings: Any) -> int:
 
 
 def _own_px(settings: Any, processor: Mapping[str, Any], where: str) -> int:
-    """Return the side of the input that the checkpoint's own preprocessing ends in.
-
-    Not always the side that the position embeddings are made for: DINOv2's are made for 518 px,
-    and its preprocessor gives 224 px.
-    """
+    """Return the side that preprocessing ends in (DINOv2: 224 px; its positions: 518 px)."""
     if processor.get("do_center_crop") and processor.get("crop_size"):
         return _side(processor["crop_size"], "input", where)
     if processor.get("size"):
@@ -290,13 +265,7 @@ def _create(
 
 
 def from_files(cls: Any, folder: Path, where: str, **options: Any) -> Any:
-    """Return a model of transformers with every weight from safetensors in a folder.
-
-    Raises
-    ------
-    ModelError
-        If files are missing, or do not hold every weight.
-    """
+    """Return a model of transformers with every weight from safetensors, or ModelError."""
     remedy = "check that config.json and the weights belong together"
     try:
         model, report = cls.from_pretrained(

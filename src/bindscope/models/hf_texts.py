@@ -79,21 +79,10 @@ class HFTexts:
 
 
 def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTexts:
-    """Load the text tower of a model of transformers.
+    """Load the text tower of a model of transformers (`load_model`).
 
-    Parameters
-    ----------
-    config
-        The model; with ``pretrained: false`` every weight comes from its seed.
-    weights
-        Manifest of the rule that downloaded it; None for a `path:`, and for random weights.
-    device
-        Where it is to run.
-
-    Raises
-    ------
-    ModelError
-        If the model is no CLIP, or its weights or tokenizer are missing.
+    With ``pretrained: false`` every weight comes from its seed. ModelError if the model is no CLIP,
+    or its weights or tokenizer are missing.
     """
     declare_torchvision_operators()
     import transformers

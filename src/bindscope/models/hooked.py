@@ -36,20 +36,7 @@ class HookedModule:
     Layer l is the output of ``config.modules[l - 1]``, or its first element where that is a tuple,
     as it is at that moment: what changes it in place afterwards is not seen. A map (B, C, H, W)
     becomes H * W patch tokens in raster order. Made, it is run once on two grey images, which
-    gives the shapes.
-
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    module
-        The module; it is put into evaluation mode, on the device, without gradients.
-    config
-        Names of submodules, what its tokens are, and how scenes become its input.
-    device
-        Where it runs.
-    scene_px
-        Side of the scenes; the input's side where the configuration names none.
+    gives the shapes. The input's side is `scene_px` where the configuration names none.
 
     Raises
     ------
@@ -90,10 +77,7 @@ class HookedModule:
     def residual_stream(
         self, pixels: Tensor, layers: Sequence[Layer]
     ) -> Iterator[tuple[Layer, Tensor]]:
-        """Give the layers asked for in ascending order, float32 (B, n_tokens, dim) each.
-
-        The pass ends when the last of them has been captured. All of them are in memory then.
-        """
+        """Give the layers asked for, all of which are in memory when the last has been captured."""
         return self.edited_stream(pixels, layers, {})
 
     def edited_stream(
@@ -127,11 +111,7 @@ class HookedModule:
     def attention(
         self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
     ) -> Iterator[tuple[int, BlockAttention]]:
-        """Give the attention inside of submodules, in ascending order (see `Attentive`).
-
-        Block l is ``config.modules[l - 1]`` and must hold one self-attention. Queries and keys of
-        all blocks asked for are in memory at the end of the pass.
-        """
+        """Give the attention inside of submodules with one self-attention (see `Attentive`)."""
         blocks, edits = ordered_blocks(blocks, self.n_layers, self._where), edits or {}
         check_edits(edits, 1, self.n_layers, self._where)
         recorder, pending = AttentionRecorder(self._where), {*blocks}
@@ -208,10 +188,7 @@ class HookedModule:
 
     @contextmanager
     def _hooks(self, layers: Iterable[int], take: Callable[[int, Any], Any]) -> Iterator[None]:
-        """While the context lasts, call `take` with a layer and its submodule's output.
-
-        What it returns takes the place of the output; None leaves it.
-        """
+        """While the context lasts, let `take` see and replace submodules' outputs by layer."""
 
         def hook(layer: int) -> Callable[[nn.Module, Any, Any], Any]:
             return lambda module, inputs, output: take(layer, output)

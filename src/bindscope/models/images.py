@@ -24,10 +24,7 @@ _MODES = ("nearest", "bilinear", "bicubic")
 
 
 def interpolation(value: Any, where: str) -> str:
-    """Return torch's name of an interpolation that is given by name or by PIL's number.
-
-    Lanczos, box and Hamming filters become bicubic, as in transformers' tensor processors.
-    """
+    """Return torch's name of an interpolation by name or PIL's number; others become bicubic."""
     mode = str(value).lower() if isinstance(value, str) else _PIL_FILTERS.get(int(value), "other")
     if mode not in _MODES:
         log.warning("%s: resizes with bicubic instead of %s", where, value)
@@ -40,18 +37,10 @@ class Transform:
     """A model's own transform, without any crop.
 
     A checkpoint's own pipeline may crop the centre (DINOv2: 256 px to 224 px), which would cut
-    objects away that the labels count. So the whole image is resized to the input's size, and
-    images that have it already are left as they are.
-
-    Parameters
-    ----------
-    px
-        Side of the input in pixels.
-    mode
-        "nearest", "bilinear" or "bicubic", antialiased, on uint8 and on the CPU whatever the
-        model's device, so that every device sees the same pixels.
-    mean, std
-        Per channel, of values in [0, 1].
+    objects away that the labels count. So the whole image is resized to the input's side `px`, and
+    images that have it already are left as they are. `mode` is "nearest", "bilinear" or "bicubic",
+    antialiased, on uint8 and on the CPU whatever the model's device, so that every device sees the
+    same pixels. Mean and deviation are per channel, of values in [0, 1].
     """
 
     px: int
@@ -60,21 +49,7 @@ class Transform:
     std: tuple[float, ...]
 
     def __call__(self, images: NDArray[np.uint8], device: torch.device, where: str) -> Tensor:
-        """Transform a batch.
-
-        Parameters
-        ----------
-        images
-            uint8 (B, H, W, 3).
-        device
-            Where the result is wanted.
-        where
-            The model, for the error.
-
-        Returns
-        -------
-        float32 (B, 3, px, px).
-        """
+        """Transform a batch, uint8 (B, H, W, 3) to float32 (B, 3, px, px) on a device."""
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] != 3:
             raise ModelError(
                 where,
@@ -98,13 +73,7 @@ class Transform:
 
 
 def check_input_px(px: int, patch_px: int, where: str) -> None:
-    """Refuse an input that is not a whole number of patches.
-
-    Raises
-    ------
-    ModelError
-        If `patch_px` does not divide `px`.
-    """
+    """Refuse an input that is not a whole number of patches, with ModelError."""
     if px % patch_px:
         below = max(px // patch_px, 1) * patch_px
         raise ModelError(

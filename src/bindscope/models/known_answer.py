@@ -50,17 +50,7 @@ ERASED_DIM = 96  # default width of `cell_erasure`
 
 @dataclass(frozen=True)
 class Noise:
-    """Random numbers that depend on the seeds, the split and the scene's index, not on the shard.
-
-    Parameters
-    ----------
-    model_seed, dataset_seed
-        Seeds of the encoder and of the dataset.
-    split
-        The split; each has numbers of its own.
-    start, n
-        Index of the first scene, and number of scenes.
-    """
+    """Random numbers of n scenes from `start` on, by seeds, split and index, not by shard."""
 
     model_seed: int
     dataset_seed: int
@@ -110,10 +100,7 @@ def features(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 
 def counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
-    """Z = M: knows how often each feature occurs (the margins of O), and not what goes with what.
-
-    A histogram. The mean token of `token_grid` is the same up to scale.
-    """
+    """Z = M: knows how often each feature occurs (the margins of O), a histogram."""
     return {"cls": occurrences(scenes.objects, scenes.space.sizes)}
 
 
@@ -188,10 +175,7 @@ def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 
 def shown(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
-    """Which cells of O an encoder shows, bool (N, K), or (N, 1) where it is all or none.
-
-    For `erasure`, `cell_erasure` and `half`.
-    """
+    """Which cells of O `erasure`, `cell_erasure` and `half` show, bool (N, K) or (N, 1)."""
     name, k = encoder_name(config), scenes.space.n_cells
     if name == "erasure":
         return scenes.noise.uniform(0, 1) < noise_level(config)
@@ -335,28 +319,12 @@ def encode(
     start: int,
     objects: NDArray[np.uint8],
 ) -> dict[str, NDArray[np.float32]]:
-    """Encode some scenes of a split.
+    """Encode some scenes of a split, from number `start` on: object codes uint8 (n, K).
 
     Row i depends on the configuration, the dataset's space and seed, the split, and the scene's
-    index ``start + i`` only, so that shards of any size agree.
-
-    Parameters
-    ----------
-    config
-        The encoder.
-    dataset
-        The dataset that the codes are of.
-    split
-        "train", "val" or "test".
-    start
-        Index of the first scene in the split.
-    objects
-        Object codes, uint8 (n, K).
-
-    Returns
-    -------
-    ``cls``, float32 (n, d); `token_grid` also has ``patches``, float32 (n, T, d), with the token
-    map that `token_map` returns.
+    index ``start + i`` only, so that shards of any size agree. Returned are ``cls``, float32 (n,
+    d); of `token_grid` also ``patches``, float32 (n, T, d), with the token map that `token_map`
+    returns.
     """
     scenes = scenes_of(config, dataset, split, start, objects)
     arrays = ENCODERS[encoder_name(config)](config, scenes)

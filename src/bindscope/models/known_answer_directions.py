@@ -59,23 +59,12 @@ def general_directions(seed: tuple[int, ...], n: int, dim: int) -> NDArray[np.fl
 def signed_directions(
     seed: int, n: int, dim: int, fewest: int, most: int
 ) -> tuple[NDArray[np.float64], bool]:
-    """Random sign vectors, drawn until no two codes have the same sum.
+    """Random sign vectors, float64 (n, dim), drawn until no two codes have the same sum.
 
     One vector per conjunction, not products u_color * v_shape of one vector per feature: those
-    always collide in few dimensions, since u_a v_b + u_c v_d equals u_a v_d + u_c v_b wherever
-    u_a = u_c or v_b = v_d (6 x 6 into 24 dimensions: 176 to 732 patterns in each of five draws).
-
-    Parameters
-    ----------
-    seed, n, dim
-        Seed, number of vectors, and width.
-    fewest, most
-        Allowed numbers of objects.
-
-    Returns
-    -------
-    Directions, float64 (n, dim) of +-1; and whether it is proven that all codes with an allowed
-    number of objects have different sums.
+    always collide in few dimensions, since u_a v_b + u_c v_d equals u_a v_d + u_c v_b wherever u_a
+    = u_c or v_b = v_d (6 x 6 into 24 dimensions: 176 to 732 patterns in each of five draws). Beside
+    them whether it is proven that all codes of `fewest` to `most` objects have different sums.
     """
     for attempt in range(ATTEMPTS):
         rng = Generator(Philox(SeedSequence([2, seed, attempt])))
@@ -88,20 +77,13 @@ def signed_directions(
 
 
 def injective(directions: NDArray[np.float64], fewest: int, most: int) -> bool | None:
-    """Whether sums of `fewest` to `most` of the rows are all different; None if undecidable here.
+    """Whether sums of `fewest` to `most` rows of S (K, dim) all differ; None if undecidable here.
 
     Two codes collide iff their difference D, in {-1, 0, 1}^K and nonzero, has D S = 0. With
     r = rank S, r entries of D follow from the other K - r, so all 3^(K - r) candidates for those
     are tried. D is the difference of two codes of allowed size iff its p ones and q minus ones can
     be topped up with t common objects: fewest <= min(p, q) + t, max(p, q) + t <= most,
     p + q + t <= K.
-
-    Parameters
-    ----------
-    directions
-        S, float64 (K, dim).
-    fewest, most
-        Allowed numbers of objects.
     """
     n = len(directions)
     _, triangle, _ = qr(directions.T, mode="economic", pivoting=True)

@@ -51,10 +51,9 @@ if TYPE_CHECKING:
 
 
 class Surprise(NamedTuple):
-    """How surprising each scene's code is, in bits, float64 (N,).
+    """How surprising each scene's code is, in bits, float64 (N,): -log2 p(f) and -log2 p(o|f).
 
-    -log2 p(f), -log2 p(o|f), and, of two groups that can be counted, -log2 p(o|m) and the number
-    n(f) of object codes of its feature code.
+    And, of two groups that can be counted, -log2 p(o|m).
     """
 
     feature: Bits
@@ -77,18 +76,9 @@ def realised_truth(
     split: str = "test",
     tokens: Tokens = "cls",
 ) -> Truth:
-    """Average what an encoder says of each scene.
+    """Average what an encoder says of each of the split's first scenes, object codes uint8 (N, K).
 
-    Parameters
-    ----------
-    config, dataset, split, tokens
-        As `known_answer_truth.truth` takes them; the dataset is the one that the codes are of.
-    objects
-        Object codes of the split's first scenes, uint8 (N, K).
-
-    Returns
-    -------
-    Means over these scenes in bits; None where there is no exact posterior to take them from.
+    Means are in bits; None where there is no exact posterior to take them from.
     """
     if not is_uniform(dataset):
         return UNKNOWN
@@ -245,10 +235,7 @@ def _same_features(
 def _subsets(
     sums: NDArray[np.integer], visible: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Used values without each set of the unseen ones, int64 (2^u, n), and the sign of each.
-
-    Takes how many objects have each value, and how many of those are shown.
-    """
+    """Used values without each set of the unseen ones, int64 (2^u, n), and the sign of each."""
     used = (sums > 0).astype(np.int64)
     unseen = np.flatnonzero((sums > 0) & (visible == 0))
     sets, signs = [], []
@@ -262,10 +249,7 @@ def _subsets(
 
 
 def _same_counts(code: NDArray[np.uint8], erased: NDArray[np.bool_]) -> int:
-    """Count the ways to fill the erased cells so that row and column sums are the same.
-
-    Row by row; what is left of the columns' sums is the state.
-    """
+    """Count the ways to fill the erased cells with the same row and column sums, row by row."""
     missing = code * erased
     states = {tuple(missing.sum(axis=0, dtype=int).tolist()): 1}
     for row, cells in zip(missing, erased, strict=True):

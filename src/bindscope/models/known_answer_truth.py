@@ -194,12 +194,7 @@ def _with_features(h: Mapping[str, Any], conditional: float | None, pairing: flo
 def symmetric_channel(n: int, s: float) -> float:
     """Bits through a channel that keeps one of n equally likely symbols, or redraws it.
 
-    Parameters
-    ----------
-    n
-        Number of symbols.
-    s
-        Probability of a uniform redraw, which may give the same symbol again.
+    The probability s is that of a uniform redraw, which may give the same symbol again.
     """
     same, different = 1 - s + s / n, s / n
     return log2(n) + _plogp(same) + (n - 1) * _plogp(different)
@@ -252,14 +247,9 @@ def completions(space: CodeSpace, hidden: int) -> list[int]:
 
 
 def information_of_shown(space: CodeSpace, n_visible: int) -> float:
-    """H of some cells in bits: -sum_c P(c) log2(P(c) / C(shown, c)), P hypergeometric.
+    """H of as many cells in bits: -sum_c P(c) log2(P(c) / C(shown, c)), P hypergeometric.
 
-    Parameters
-    ----------
-    space
-        A space in which all codes with an allowed number of objects are equally likely.
-    n_visible
-        How many cells; all sets of as many are alike.
+    All codes of the space with an allowed number of objects are equally likely.
     """
     ways = completions(space, space.n_cells - n_visible)[: n_visible + 1]
     total = sum(comb(n_visible, c) * n for c, n in enumerate(ways))
@@ -333,11 +323,7 @@ def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
 def token_grid(
     config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens
 ) -> Truth:
-    """What one object per token holds, by the tokens that are read.
-
-    ``patches``: all of O. ``cls``: F. ``mean`` (and ``cls_mean``, since F follows from it): the
-    counts, that is how often each feature value occurs.
-    """
+    """What one object per token holds: ``patches`` O, ``cls`` F, means how often values occur."""
     read = {"patches": everything, "cls": features}.get(tokens, counts)
     return read(config, dataset, split)
 
@@ -366,22 +352,10 @@ TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Truth]] = {
 def truth(
     config: KnownAnswer, dataset: SceneDistribution, split: str = "test", tokens: Tokens = "cls"
 ) -> Truth:
-    """Binding information of an encoder in closed form.
+    """Binding information of an encoder in closed form: bits, or None where there is none.
 
-    Parameters
-    ----------
-    config
-        The encoder.
-    dataset
-        The dataset whose distribution of object codes is meant.
-    split
-        The split: on disjoint feature codes each has its own distribution.
-    tokens
-        What the probe reads; other than ``cls`` for `token_grid` only.
-
-    Returns
-    -------
-    I(O;Z) and its parts in bits; None where there is no closed form.
+    On disjoint feature codes each split has its own distribution of object codes. Tokens other than
+    ``cls`` are read of `token_grid` only.
     """
     name = encoder_name(config)
     if name == "token_grid":

@@ -16,7 +16,7 @@ from bindscope.core.registries import ADAPTERS, resolve
 def load_model(
     config: AnyModel, weights: Path | None, device: torch.device | str, input_px: int | None = None
 ) -> Model:
-    """Load a model, frozen, onto a device.
+    """Load a model, frozen, onto a device ("cpu" or "cuda:<index>", see `hold_device`).
 
     Parameters
     ----------
@@ -24,8 +24,6 @@ def load_model(
         The model's configuration; the prefix of its source names the adapter.
     weights
         Manifest of the rule that made or downloaded its weights; None where there is none.
-    device
-        "cpu" or "cuda:<index>" (see `hold_device`).
     input_px
         Side of the scenes in pixels, for models that take the size of their input from the data.
         Pretrained models do not: they resize scenes to ``config.input_px`` or to their own size.

@@ -100,14 +100,9 @@ class OwnTexts:
 
 
 def load(config: Controlled | Zoo, weights: Path | None, device: torch.device) -> OwnTexts:
-    """Load the text tower of a model that was trained with captions.
+    """Load the text tower of a model that was trained with captions (`pretraining_loss.restore`).
 
-    Parameters are those of `models.pretraining_loss.restore`.
-
-    Raises
-    ------
-    ModelError
-        If it was trained for something else, or its file holds the image tower alone.
+    ModelError if it was trained for something else, or its file holds the image tower alone.
     """
     where = f"the text tower of {config.name} ({config.source})"
     restored = restore(config, weights, device, where)

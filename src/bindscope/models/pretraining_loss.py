@@ -29,20 +29,10 @@ from bindscope.models.vit import BESIDE, build, transform
 
 @dataclass(frozen=True)
 class Restored:
-    """A trained objective, and what is known of its training.
+    """A trained objective, frozen on its device, and what is known of its training.
 
-    Attributes
-    ----------
-    where
-        The model in words, for errors.
-    objective
-        Frozen, on its device.
-    recipe
-        The configuration that trained it: `model`, `dataset` and more.
-    input_px
-        Side of its input in training.
-    sha256
-        Hash of its file of weights.
+    `recipe` is the configuration that trained it (`model`, `dataset` and more), `input_px` the side
+    of its input in training, `sha256` the hash of its file of weights.
     """
 
     where: str
@@ -58,10 +48,7 @@ def load(
     device: torch.device | str,
     heads: Path | None = None,
 ) -> Evaluation:
-    """Load a model with what its objective added to it, frozen, for its loss.
-
-    Parameters and errors are those of `restore`.
-    """
+    """Load a model with what its objective added to it, frozen, for its loss (see `restore`)."""
     where = f"the pretraining loss of {config.name} ({config.source})"
     restored = restore(config, weights, device, where, heads)
     size = int(restored.recipe["model"]["training"]["batch_size"])
@@ -83,12 +70,8 @@ def restore(
 
     Parameters
     ----------
-    config
-        A model of the zoo, or one that the pipeline trains.
     weights
         Manifest that `models.training.write_training` wrote; not used for a model of the zoo.
-    device
-        Where it is to run.
     where
         What it is needed for in words, for errors.
     heads

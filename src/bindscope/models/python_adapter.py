@@ -26,17 +26,11 @@ _METHODS = ("preprocess", "residual_stream")
 def load(
     config: PythonModel, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> Model:
-    """Call the user's function and check what it returns.
+    """Call the user's function and check what it returns (`load_model`).
 
-    Parameters are those of `bindscope.models.loading.load_model`; the function gets
-    ``config.options``, and `device` and `input_px` if it has such arguments. It finds its own
-    weights.
-
-    Raises
-    ------
-    ModelError
-        If there is no such function, or what it returns lacks something of `Model`; with
-        ``config.modules``, if it is no module that hooks can read.
+    The function gets ``config.options``, and `device` and `input_px` if it has such arguments; it
+    finds its own weights. ModelError if there is no such function, or what it returns lacks
+    something of `Model`; with ``config.modules``, if it is no module that hooks can read.
     """
     where = f"model {config.name} ({config.source})"
     with torch.random.fork_rng():

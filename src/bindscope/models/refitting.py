@@ -31,21 +31,9 @@ def refit(
     """Fit head, decoder, text tower or the teacher's head of a model of the zoo again.
 
     By the recipe of its training in all but the number of steps: batches, rate, scenes that are
-    drawn afresh. The teacher of self-distillation is the transformer itself.
-
-    Parameters
-    ----------
-    config
-        The model.
-    steps
-        Optimiser steps.
-    device, checkpoint
-        As in `models.training.train`.
-
-    Returns
-    -------
-    What is beside the transformer, without it; and the history, whose last loss on validation is to
-    be compared with that of the model's manifest: the scenes are the same.
+    drawn afresh. The teacher of self-distillation is the transformer itself. Returned is what is
+    beside the transformer, without it; and the history, whose last loss on validation is to be
+    compared with that of the model's manifest: the scenes are the same.
     """
     manifest = read_manifest(config.source)
     recipe, path = manifest["recipe"], manifest_path(config.source).parent / manifest["weights"]

@@ -32,20 +32,8 @@ class FrozenViT:
     as the library computes them. Then the blocks are run in turn, so that one layer at a time is
     held in memory and none is run after the deepest one asked for.
 
-    Made, it is compared with the library's own forward pass; see `check`.
-
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    forward
-        The library's own pass: pixels (B, 3, px, px) to tokens after the final norm.
-    network, blocks, norm
-        The network, and its blocks in order and its final norm, that `forward` goes through.
-    transform, token_map, dim, revision, weights_sha256
-        As in `Model`.
-    device, precision
-        Where the model is, and "float32" or "bfloat16" (autocast).
+    Made, it is compared with the library's own forward pass (`check`): `forward`, from pixels (B,
+    3, px, px) to tokens after the final norm. `precision` is "float32" or "bfloat16" (autocast).
     """
 
     where: str
@@ -178,12 +166,8 @@ class FrozenViT:
         """Compare the stream's last layer with the library's own forward pass on one image.
 
         Guards against architectures, and versions of a library, that do something between or after
-        the blocks that the stream would leave out.
-
-        Raises
-        ------
-        ModelError
-            If the two differ by more than 1e-4 of the largest value.
+        the blocks that the stream would leave out: ModelError if the two differ by more than 1e-4
+        of the largest value.
         """
         side = self.transform.px
         pixels = torch.linspace(-1, 1, 3 * side * side, device=self.device).view(1, 3, side, side)

@@ -16,15 +16,7 @@ from bindscope.core.registries import TEXT_TOWERS, resolve
 
 
 class TextTower(Protocol):
-    """The part of a model that reads captions, and how its image tower meets it.
-
-    Attributes
-    ----------
-    dim
-        Width of the joint space.
-    revision, weights_sha256
-        As of a `Model`.
-    """
+    """The part of a model that reads captions, and how its image tower meets it."""
 
     dim: int
     revision: str
@@ -33,13 +25,8 @@ class TextTower(Protocol):
     def embed(self, texts: Sequence[str], words: Sequence[Any]) -> NDArray[np.float32]:
         """Return raw vectors in the joint space, float32 (n, dim).
 
-        Parameters
-        ----------
-        texts
-            Captions as sentences.
-        words
-            The same captions as the words of each object, group by group
-            (`scenes.captions.Words`); a tower reads one of the two.
+        Captions are given as sentences, and as the words of each object, group by group
+        (`scenes.captions.Words`); a tower reads one of the two.
         """
         ...
 
@@ -49,15 +36,7 @@ class TextTower(Protocol):
 
 
 def load_texts(config: AnyModel, weights: Path | None, device: torch.device | str) -> TextTower:
-    """Load a text tower, frozen, onto a device.
-
-    Parameters are those of `models.loading.load_model`.
-
-    Raises
-    ------
-    ModelError
-        If models of this source read no captions, or the tower cannot be loaded.
-    """
+    """Load a text tower, frozen, onto a device (`load_model`); ModelError if there is none."""
     library = config.source.partition(":")[0]
     if library not in TEXT_TOWERS:
         raise ModelError(

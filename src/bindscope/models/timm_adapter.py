@@ -22,16 +22,11 @@ _PARTS = ("blocks", "norm", "patch_embed", "num_prefix_tokens", "forward_feature
 def load(
     config: Pretrained, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> FrozenViT:
-    """Load a timm model.
+    """Load a timm model (`bindscope.models.loading.load_model`).
 
-    Parameters are those of `bindscope.models.loading.load_model`; `overrides` are arguments of
-    ``timm.create_model``, `input_px` is not used.
-
-    Raises
-    ------
-    ModelError
-        If timm does not know the model, it is no plain vision transformer, its weights are missing
-        or do not fit, or the input is not a whole number of patches.
+    `overrides` are arguments of ``timm.create_model``. ModelError if timm does not know the model,
+    it is no plain vision transformer, its weights are missing or do not fit, or the input is not a
+    whole number of patches.
     """
     where = f"model {config.name} ({config.source})"
     model, revision, digest = _create(config, weights, where)

@@ -47,18 +47,11 @@ INITIALISATION, HEADS, STEPS = 0, 2, 3
 class Trained:
     """A model after training.
 
-    Parameters
-    ----------
-    weights
-        The transformer's parameters, and what the objective has beside it (heads, decoder,
-        teacher), named ``objective.*``. On the CPU, contiguous.
-    history
-        One entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of the
-        objective (train: mean over the steps since the entry before). With a loss beside it
-        (`training.same_object`) also those of split `same_object`: its loss on the same scenes as
-        `val`, in bits of a pair.
-    input_px
-        Side of the input.
+    Weights are the transformer's, and what the objective has beside it (heads, decoder, teacher),
+    named ``objective.*``, on the CPU, contiguous. `history` has an entry per evaluation and split:
+    `step`, `split` (train, val), `loss_bits` of the objective (train: mean over the steps since the
+    entry before). With a loss beside it (`training.same_object`) also those of split `same_object`:
+    its loss on the same scenes as `val`, in bits of a pair.
     """
 
     weights: dict[str, Tensor]
@@ -81,10 +74,8 @@ def train(
 
     Parameters
     ----------
-    config
-        Architecture, objective, schedule, seed.
-    dataset
-        The space of the codes, and the size of the images.
+    config, dataset
+        Architecture, objective, schedule, seed; the space of the codes, and the size of the images.
     scenes
         What is shown in each step, and at evaluations.
     device
@@ -95,11 +86,6 @@ def train(
     trunk
         Weights of the transformer, which then stay as they are: head, decoder, text tower or the
         teacher's head alone are fitted. Default: it is initialised, and trained.
-
-    Returns
-    -------
-    Trained
-        Weights after the last step, and the history.
 
     Raises
     ------
@@ -144,17 +130,7 @@ def write_training(
     spec: str,
     code: str,
 ) -> None:
-    """Write the weights (safetensors), the history (JSON), and last a manifest that names both.
-
-    Parameters
-    ----------
-    trained
-        What `train` returned.
-    weights, history, manifest
-        Paths; `weights` lies in the manifest's folder.
-    spec, code
-        The keys' contents.
-    """
+    """Write weights (safetensors), the history (JSON), and last a manifest beside the weights."""
     content = save(trained.weights)
     write_atomic(weights, content)
     write_json(history, trained.history)

@@ -23,14 +23,9 @@ ORDER = 1  # the stream of a seed that shuffles a fixed set
 
 
 class Masks(NamedTuple):
-    """Which object each pixel of some scenes shows.
+    """Which object each pixel of some scenes shows, (B, H, W), 0 = none.
 
-    Attributes
-    ----------
-    ids
-        (B, H, W), 0 = no object.
-    stuff
-        uint8 (B, M): whether the object with id j is stuff, in column j - 1.
+    `stuff`, uint8 (B, M), says whether the object with id j is stuff, in column j - 1.
     """
 
     ids: NDArray[Any]
@@ -47,19 +42,7 @@ class Masks(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Scenes of one step.
-
-    Attributes
-    ----------
-    step
-        Number of the step, from 0.
-    images
-        uint8 (B, px, px, 3).
-    objects
-        Object codes, uint8 (B, K).
-    masks
-        Of the scenes, where they have some.
-    """
+    """Scenes of one step: images uint8 (B, px, px, 3), object codes uint8 (B, K), masks or None."""
 
     step: int
     images: UInt8
@@ -85,19 +68,10 @@ class Scenes(Protocol):
 
 @dataclass(frozen=True)
 class FreshScenes:
-    """Scenes that are drawn for one step and not seen again.
+    """Scenes that are drawn for one step and not seen again; models of another seed see others.
 
     They follow the split rule of the dataset, and none of them is in a store: their places in the
     stream of scenes are others.
-
-    Parameters
-    ----------
-    dataset
-        How scenes are drawn.
-    batch_size
-        Scenes of a step.
-    seed
-        The model's seed; others see other scenes.
     """
 
     dataset: SceneDistribution
@@ -146,16 +120,8 @@ class FreshScenes:
 class StoredScenes:
     """A fixed set of scenes, passed over again and again in shuffled order.
 
-    Parameters
-    ----------
-    images, objects
-        `train` and `val`: uint8 (N, px, px, 3) and uint8 (N, K).
-    batch_size
-        Scenes of a step.
-    seed
-        Of the order.
-    masks
-        `train` and `val`, where a loss asks for them.
+    Images are uint8 (N, px, px, 3) of `train` and `val`, objects uint8 (N, K), masks where a loss
+    asks for them.
     """
 
     images: Mapping[str, UInt8]

@@ -52,10 +52,7 @@ class Block(nn.Module):
         self.out = nn.Linear(MLP_RATIO * width, width)
 
     def forward(self, x: Tensor, n_tokens: int | None = None) -> Tensor:
-        """Residual stream in, residual stream out, (B, T, width).
-
-        With `n_tokens` only the first tokens are computed, (B, n_tokens, width).
-        """
+        """Residual stream in and out, (B, T, width); with `n_tokens` of the first ones alone."""
         n_tokens = x.shape[1] if n_tokens is None else n_tokens
         x = x[:, :n_tokens] + self.attention(self.norm1(x), n_tokens)
         added: Tensor = x + self.out(functional.gelu(self.expand(self.norm2(x))))
@@ -63,15 +60,7 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    """The transformer; tokens are [CLS], then the patches in raster order.
-
-    Parameters
-    ----------
-    architecture
-        Sizes.
-    input_px
-        Side of the input image, a multiple of the patch's.
-    """
+    """The transformer of square images; tokens are [CLS], then the patches in raster order."""
 
     def __init__(self, architecture: Architecture, input_px: int) -> None:
         super().__init__()
@@ -108,8 +97,8 @@ class ViT(nn.Module):
     def final_cls(self, pixels: Tensor) -> Tensor:
         """Return [CLS] after the final norm, (B, width), and leave out what it does not depend on.
 
-        In the last block that is everything but keys and values of the patch tokens: a fifth of
-        the cost of four blocks.
+        In the last block that is all but keys and values of patches: a fifth of the cost of four
+        blocks.
         """
         x = self.tokens(pixels)
         for block in self.blocks[:-1]:
@@ -119,19 +108,9 @@ class ViT(nn.Module):
 
 
 def resized_positions(positions: Tensor, rows: int) -> Tensor:
-    """Interpolate position embeddings to another number of patches (bicubic, antialiased).
+    """Interpolate positions (1, 1 + r**2, width) to rows**2 patches (bicubic, antialiased).
 
-    Parameters
-    ----------
-    positions
-        (1, 1 + r**2, width): [CLS], then the patches of an r x r grid in raster order.
-    rows
-        Patches along one side of the new grid.
-
-    Returns
-    -------
-    Tensor
-        (1, 1 + rows**2, width); the same numbers where the grid has that size already.
+    They are those of [CLS], then of a square grid in raster order.
     """
     cls, grid = positions[:, :1], positions[:, 1:]
     side = round(grid.shape[1] ** 0.5)
@@ -148,15 +127,7 @@ def transform(input_px: int) -> Transform:
 
 
 def build(architecture: Architecture, input_px: int, generator: torch.Generator) -> ViT:
-    """Return a randomly initialised transformer on the CPU.
-
-    Parameters
-    ----------
-    architecture, input_px
-        As in `ViT`.
-    generator
-        Where all randomness comes from; the global generator is not touched.
-    """
+    """Return a transformer on the CPU whose initial weights come from a generator alone."""
     with torch.device("meta"):
         vit = ViT(architecture, input_px)
     vit.to_empty(device="cpu")

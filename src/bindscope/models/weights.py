@@ -43,18 +43,9 @@ UNREADABLE = (
 
 @dataclass(frozen=True)
 class Source:
-    """The parts of a `source` of the configuration.
+    """The parts of a `source`: library ("hf" or "timm"), repository or timm's name, revision.
 
-    Parameters
-    ----------
-    library
-        "hf" or "timm".
-    name
-        Repository on the hub, or timm's model name; empty for ``hf:path:``.
-    revision
-        Commit, tag or branch; None where the source gives none.
-    path
-        Local folder (hf) or file (timm) of the weights.
+    `path` is a local folder (hf) or file (timm) of the weights.
     """
 
     library: str
@@ -65,16 +56,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights that are on this machine.
+    """Weights that are on this machine, and what pins them, in words.
 
-    Parameters
-    ----------
-    folder
-        Folder with the files.
-    files
-        `path`, `bytes` and `sha256` of each (`bindscope.core.contents.list_files`).
-    revision
-        What pins them, in words.
+    `files` have `path`, `bytes` and `sha256` each (`bindscope.core.contents.list_files`).
     """
 
     folder: Path
@@ -114,26 +98,12 @@ def unread(error: Exception) -> str:
 
 
 def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dict[str, Any]:
-    """Bring a checkpoint onto this machine and describe it.
+    """Bring a checkpoint onto this machine and describe it, with its tokenizer if texts are needed.
 
-    Parameters
-    ----------
-    source
-        A ``timm:`` or ``hf:`` source of the configuration. With ``path:`` nothing is downloaded.
-    manifest
-        Where the caller will write what is returned; for the message where nothing can be.
-    texts
-        Whether the files of its tokenizer are needed too.
-
-    Returns
-    -------
-    A manifest for JSON: `source`, `repo`, `revision` (the commit), `folder`, `files` (path, bytes,
-    sha256 each) and `sha256` over all of them.
-
-    Raises
-    ------
-    ModelError
-        If the hub cannot be reached and its cache has not all files, or there are no safetensors.
+    The manifest for JSON has `source`, `repo`, `revision` (the commit), `folder`, `files` (path,
+    bytes, sha256 each) and `sha256` over all of them. With ``path:`` nothing is downloaded. The
+    path where the caller will write it stands in the ModelError if the hub cannot be reached and
+    its cache has not all files, or there are no safetensors.
     """
     parts = parse_source(source)
     if parts.path is not None:
@@ -164,17 +134,8 @@ def fetch(source: str, manifest: Path | None = None, texts: bool = False) -> dic
 def resolve(config: Pretrained, manifest: Path | None) -> Weights:
     """Find the weights of a pretrained model on this machine, without any network.
 
-    Parameters
-    ----------
-    config
-        A model with ``pretrained: true``.
-    manifest
-        What the download rule wrote; None to look in the Hugging Face cache.
-
-    Raises
-    ------
-    ModelError
-        If they are missing, incomplete or not those of the manifest; it names the command to run.
+    `manifest` is what the download rule wrote; None to look in the Hugging Face cache. If weights
+    are missing, incomplete or not those of the manifest, a ModelError names the command to run.
     """
     source = parse_source(config.source)
     if source.path is not None:
@@ -254,13 +215,7 @@ def _repository(source: Source) -> tuple[str, tuple[str, ...]]:
 
 
 def _needed(present: Sequence[str], patterns: Sequence[str], where: str) -> list[str]:
-    """Choose the files to take; one file with all weights is preferred to shards.
-
-    Raises
-    ------
-    ModelError
-        If none of them is a safetensors file.
-    """
+    """Choose the files to take; one file with all weights is preferred to shards."""
     names = [
         name for name in present if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]

@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 def load(
     config: Zoo, weights: Path | None, device: torch.device, input_px: int | None = None
 ) -> FrozenViT:
-    """Load a model of the zoo.
+    """Load a model of the zoo (`bindscope.models.loading.load_model`).
 
-    Parameters are those of `bindscope.models.loading.load_model`; `weights` and `input_px` are not
-    used: the zoo is where it is, and position embeddings are interpolated where
-    ``config.input_px`` is not the side of training.
-
-    Raises
-    ------
-    ModelError
-        If the files are missing, damaged, or do not fit each other.
+    Position embeddings are interpolated where ``config.input_px`` is not the side of training.
+    Files that are missing, damaged, or do not fit each other are a ModelError.
     """
     manifest = read_manifest(config.source)
     path = manifest_path(config.source).parent / manifest["weights"]
@@ -64,26 +58,9 @@ def write(
 
     The manifest holds `weights` (a file name) and `sha256`; `code`, the code key of the training,
     and `lock`, the hash of requirements.lock; `cpu_seconds`, of the last run where it was resumed;
-    and what is known of models of its kind, at least `objective`, `seed`, `recipe`,
-    `val_loss_bits` after the last step and `history`, the whole curve.
-
-    Parameters
-    ----------
-    folder
-        The zoo.
-    name
-        Name of the model.
-    training
-        Manifest of the training: `weights`, `sha256` and `code`.
-    described
-        What is known of models of its kind; see `described` below.
-    lock, cpu_seconds
-        As above.
-
-    Raises
-    ------
-    ModelError
-        If the weights are not those of the training's manifest.
+    and what is known of models of its kind (`described`), at least `objective`, `seed`, `recipe`,
+    `val_loss_bits` after the last step and `history`, the whole curve. Weights that are not those
+    of the training's manifest are a ModelError.
     """
     training_record = json.loads(training.read_text())
     remedy = f"delete {training} and run `make zoo`"

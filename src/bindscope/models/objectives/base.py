@@ -23,13 +23,9 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 class Shown:
     """What the tokens of a batch show, as an objective cuts, hides and moves its scenes.
 
-    Attributes
-    ----------
-    scenes
-        int64 (R,): number in the batch of the scene that a row of tokens comes from.
-    patches
-        int64 (R, T): patch of that scene, in raster order, that a token shows; -1 for [CLS], and
-        for what lies beyond the scene.
+    `scenes`, int64 (R,), are numbers in the batch of the scenes that rows of tokens come from;
+    `patches`, int64 (R, T), those of that scene, in raster order, that tokens show: -1 for [CLS],
+    and for what lies beyond the scene.
     """
 
     scenes: Tensor
@@ -38,16 +34,9 @@ class Shown:
 
 @dataclass(frozen=True)
 class Setting:
-    """What an objective is made for.
+    """What an objective is made for: sizes of feature groups, and where initial weights come from.
 
-    Parameters
-    ----------
-    sizes
-        Number of values of each feature group.
-    objects
-        Object codes of some training scenes, uint8 (N, K).
-    generator
-        Where initial weights come from.
+    `objects` are codes of some training scenes, uint8 (N, K).
     """
 
     sizes: Sequence[int]
@@ -56,13 +45,7 @@ class Setting:
 
 
 class Objective(nn.Module, ABC):
-    """A transformer in training, with heads, decoder or teacher; see `core.interfaces.Objective`.
-
-    Parameters
-    ----------
-    vit
-        The transformer that is kept.
-    """
+    """A transformer in training, with heads, decoder or teacher (`interfaces.Objective`)."""
 
     def __init__(self, vit: ViT) -> None:
         super().__init__()
@@ -72,27 +55,15 @@ class Objective(nn.Module, ABC):
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the mean loss of a batch in bits.
 
-        Parameters
-        ----------
-        pixels
-            float32 (B, 3, px, px), from -1 to 1.
-        objects
-            Object codes, float32 (B, K), 0 or 1.
-        generator
-            On the CPU: where the batch's masks, views and noise come from.
+        Pixels are float32 (B, 3, px, px), from -1 to 1, object codes float32 (B, K), 0 or 1. The
+        generator, on the CPU, is where the batch's masks, views and noise come from.
         """
 
     def before_step(self) -> None:
         """Do what follows from the step before, such as letting a teacher follow; once a step."""
 
     def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
-        """Return which tokens `loss_bits` makes of a batch.
-
-        Parameters
-        ----------
-        pixels, generator
-            What `loss_bits` is given, the generator in the same state.
-        """
+        """Return which tokens `loss_bits` makes of a batch, the generator in the same state."""
         every = torch.arange(-1, self.vit.rows**2, device=pixels.device)
         scenes = torch.arange(len(pixels), device=pixels.device)
         return Shown(scenes, every.expand(len(pixels), -1))
@@ -102,13 +73,7 @@ class Objective(nn.Module, ABC):
         return {_kept_name(name): value for name, value in self.state_dict().items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take weights that `kept` gave.
-
-        Raises
-        ------
-        RuntimeError
-            If a name or a shape is another one.
-        """
+        """Take weights that `kept` gave; RuntimeError if a name or a shape is another one."""
         state_names = {_kept_name(name): name for name in self.state_dict()}
         self.load_state_dict(
             {state_names.get(name, name): value for name, value in tensors.items()}

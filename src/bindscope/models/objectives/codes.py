@@ -15,10 +15,7 @@ from bindscope.models.vit import ViT
 
 
 class Objects(Objective):
-    """The object code O, read linearly from [CLS] after the final norm.
-
-    The loss is the cross-entropy of all bits, summed over a scene's bits.
-    """
+    """The object code O, read linearly from [CLS] after the final norm; bits are summed."""
 
     def __init__(self, vit: ViT, setting: Setting) -> None:
         super().__init__(vit)

@@ -27,21 +27,10 @@ Edits = Callable[[Shown], Mapping[int, Edit]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An objective and how scenes become its batches.
+    """An objective on its device, and how scenes become its batches.
 
-    Parameters
-    ----------
-    where
-        The model in words, for errors.
-    objective
-        The objective, on `device`.
-    transform
-        From scenes to pixels.
-    device
-        Where it is computed.
-    batch_size
-        Scenes of a batch, that of training: contrast, spread answers and standardising heads
-        compare the scenes of a batch, so the loss depends on it.
+    `batch_size` is that of training: contrast, spread answers and standardising heads compare the
+    scenes of a batch, so the loss depends on it.
     """
 
     where: str
@@ -71,15 +60,12 @@ class Evaluation:
 
         Parameters
         ----------
-        images
-            uint8 (N, H, W, 3); N is at least 1. What does not fill a batch is left out, unless
-            there is only one.
-        objects
-            Object codes, uint8 (N, K).
+        images, objects
+            uint8 (N, H, W, 3) and codes (N, K); N is at least 1. What does not fill a batch is left
+            out, unless there is only one.
         edits
             Given what the tokens of a batch show, with scenes counted in `images`, the edits by
-            layer, 0 to `n_layers`; of self-distillation only the student is edited, its teacher
-            stays as it is.
+            layer, 0 to `n_layers`; of self-distillation only the student is edited.
         draws
             Seed of masks, views and noise; 0 is that of the losses in a training's history.
 
@@ -109,14 +95,8 @@ class Evaluation:
     ) -> Iterator[None]:
         """Hook the edits of a batch into the transformer while the context lasts.
 
-        Parameters
-        ----------
-        pixels, generator
-            What `loss_bits` is given next, the generator in the same state.
-        edits
-            From what tokens show to edits by layer.
-        start
-            Number of the batch's first scene, for `edits`.
+        Pixels and generator are what `loss_bits` is given next; `start` is the number of the
+        batch's first scene, for `edits`.
         """
         twin = torch.Generator().set_state(generator.get_state())
         inputs = self.objective.shown(pixels, twin)

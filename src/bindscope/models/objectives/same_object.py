@@ -34,13 +34,6 @@ class SameObject(nn.Module):
     The logit of two patches is ``x^T S y / width + b``, x and y their tokens, each standardised
     over its width, and S the symmetric part of W. W and b start at 0, so that no random number is
     drawn: the transformer starts from the same weights, and is shown the same, as without.
-
-    Parameters
-    ----------
-    width
-        Of the tokens.
-    config
-        Layer, and the weight (lambda).
     """
 
     def __init__(self, width: int, config: SameObjectLoss) -> None:
@@ -60,12 +53,8 @@ class SameObject(nn.Module):
     def loss_bits(self, tokens: Tensor, instances: Tensor) -> Tensor:
         """Return the mean cross-entropy of a pair in bits; 0 where there is no pair.
 
-        Parameters
-        ----------
-        tokens
-            (B, T, width).
-        instances
-            int64 (B, T): which object of its image a token shows, 0 = it takes no part.
+        Tokens are (B, T, width); instances, int64 (B, T), say which object of its image a token
+        shows, 0 = it takes no part.
         """
         n_tokens = instances.shape[1]
         first, second = torch.triu_indices(n_tokens, n_tokens, offset=1)
@@ -81,21 +70,9 @@ class SameObject(nn.Module):
     def listener(self, masks: Masks | None, rows: int, where: str) -> Edits:
         """Return edits that change nothing and note the loss of what they see, for `take`.
 
-        Parameters
-        ----------
-        masks
-            Of scenes, in the order of the numbers that `Shown` gives them.
-        rows
-            Of patches of a scene; there are as many columns.
-        where
-            The model in words, for errors.
-
-        Raises
-        ------
-        ModelError
-            If there are no masks.
-        InputError
-            If the patches do not divide them.
+        Masks are of scenes, in the order of the numbers that `Shown` gives them, each of `rows` x
+        `rows` patches. Scenes without masks are a ModelError, masks that patches do not divide an
+        InputError.
         """
         if masks is None:
             raise ModelError(
@@ -142,26 +119,10 @@ def _scaled(tokens: Tensor, weight: float) -> Tensor:
 
 
 def things(masks: Masks, rows: int, where: str) -> NDArray[np.int64]:
-    """Label every patch with the thing that has most of its pixels.
+    """Label every patch with the thing that has most of its pixels, int64 (N, rows**2).
 
-    Parameters
-    ----------
-    masks
-        Of N scenes.
-    rows
-        Of patches; there are as many columns.
-    where
-        What the masks are of, for messages.
-
-    Returns
-    -------
-    int64 (N, rows**2)
-        Ids; 0 for patches of stuff, of no object, and of a purity below `MIN_PURITY`.
-
-    Raises
-    ------
-    InputError
-        If the patches do not divide the masks.
+    0: patches of stuff, of no object, and of a purity below `MIN_PURITY`. InputError if the patches
+    do not divide the masks.
     """
     classes = np.ones_like(masks.stuff)  # they do not matter here
     labels = patch_labels(masks.ids, classes, masks.stuff, (rows, rows), where)

@@ -91,13 +91,7 @@ def _standardised(width: int) -> nn.BatchNorm1d:
 
 
 def spread(scores: Tensor) -> Tensor:
-    """Return a distribution over answers for every row, such that all answers are used equally.
-
-    Parameters
-    ----------
-    scores
-        Logits (N, answers).
-    """
+    """Return a distribution over answers for every row of logits; all are used equally."""
     shares = (scores - scores.max()).exp()
     for _ in range(ROUNDS):
         shares = shares / shares.sum(0, keepdim=True)
