@@ -16,8 +16,7 @@ from bindscope.config.root import Config
 from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.core.workarounds import declare_torchvision_operators
-from bindscope.models.loading import load_model
-from bindscope.models.texts import load_texts
+from bindscope.models.loading import load_model, load_texts
 from bindscope.studies.build import build
 from bindscope.studies.concepts.claims import ACROSS, ALIGNED, effects
 from bindscope.studies.concepts.findings import chapter

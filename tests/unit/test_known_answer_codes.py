@@ -12,8 +12,7 @@ from bindscope.codes.space import build_space, feature_code
 from bindscope.config.models import ENCODERS
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer import ENCODERS as IMPLEMENTED
-from bindscope.models.known_answer import encode, token_map
-from bindscope.models.known_answer_directions import injective
+from bindscope.models.known_answer import encode, injective, token_map
 
 SPACES = {
     "uniform": dataset((3, 4), (2, 5)),

@@ -21,9 +21,8 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_texts import END
-from bindscope.models.loading import load_model
+from bindscope.models.loading import load_model, load_texts
 from bindscope.models.own_texts import OwnTexts
-from bindscope.models.texts import load_texts
 from bindscope.scenes.captions import Caption
 from bindscope.scenes.value_names import value_names
 

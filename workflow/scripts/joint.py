@@ -9,7 +9,7 @@ from bindscope.activations.texts import write_joint
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.writer import StoreWriter
-from bindscope.models.texts import load_texts
+from bindscope.models.loading import load_texts
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

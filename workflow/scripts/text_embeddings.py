@@ -8,7 +8,7 @@ from bindscope.activations.texts import write_text_embeddings
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
 from bindscope.core.store.writer import StoreWriter
-from bindscope.models.texts import load_texts
+from bindscope.models.loading import load_texts
 from bindscope.scenes.captions import read_captions
 
 if TYPE_CHECKING:

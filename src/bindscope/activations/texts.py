@@ -13,7 +13,7 @@ from bindscope.core.splits import SPLITS
 if TYPE_CHECKING:
     from bindscope.activations.reader import Activations
     from bindscope.core.store.writer import StoreWriter
-    from bindscope.models.texts import TextTower
+    from bindscope.models.loading import TextTower
     from bindscope.scenes.captions import Caption
 
 

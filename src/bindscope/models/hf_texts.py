@@ -28,7 +28,7 @@ Tokenize = Callable[[Sequence[str]], tuple[Tensor, Tensor]]
 
 
 class HFTexts:
-    """The text tower of a CLIP; see `models.texts.TextTower`.
+    """The text tower of a CLIP; see `models.loading.TextTower`.
 
     Texts are padded to the longest of a batch, not to the model's context: attention is causal and
     the vector is read at the end of the text, so what stands behind it has no effect.

@@ -21,11 +21,13 @@ import numpy as np
 
 from bindscope.codes.margins import same_margins
 from bindscope.codes.space import feature_counts, occurrences
-from bindscope.models.known_answer import encode, scenes_of, shown
-from bindscope.models.known_answer_directions import (
+from bindscope.models.known_answer import (
+    encode,
     encoder_name,
     hadamard_directions,
     noise_level,
+    scenes_of,
+    shown,
 )
 from bindscope.models.known_answer_truth import (
     INJECTIVE,

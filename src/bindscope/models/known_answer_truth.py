@@ -20,8 +20,8 @@ from bindscope.codes.space import build_space, feature_counts, outcome_weights
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.core.errors import ConfigError
+from bindscope.models.known_answer import encoder_name, hadamard_directions, noise_level
 from bindscope.models.known_answer_channels import flip_information
-from bindscope.models.known_answer_directions import encoder_name, hadamard_directions, noise_level
 from bindscope.priors.counts import not_counted
 from bindscope.priors.entropies import entropies
 

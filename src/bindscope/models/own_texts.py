@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class OwnTexts:
-    """The text tower of `models.objectives.captions`; see `models.texts.TextTower`.
+    """The text tower of `models.objectives.captions`; see `models.loading.TextTower`.
 
     It reads words, not sentences, in any order of the objects, and a type that occurs twice as one
     that occurs: so it was trained. It never saw a word alone; the vector of a value is the mean of
