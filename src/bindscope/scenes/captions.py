@@ -36,19 +36,10 @@ SCHEMA = pa.schema(
 class Caption:
     """A text and what it says.
 
-    Attributes
-    ----------
-    template
-        Name of its template.
-    kind
-        The split of a scene; or `object` (one object alone), `concept` (a value of a group alone).
-    number
-        Index of the scene in its split; cell of the object; position of the value in the feature
-        code.
-    text
-        The words as a sentence.
-    words
-        For each object in order its word of each group; None where it is not said.
+    `kind` is the split of a scene; or `object` (one object alone), `concept` (a value of a group
+    alone). `number` is the index of the scene in its split, the cell of the object, or the position
+    of the value in the feature code. `words` are for each object in order its word of each group;
+    None where it is not said.
     """
 
     template: str
@@ -64,18 +55,10 @@ def scene_captions(
     groups: Sequence[Group],
     templates: Sequence[CaptionTemplate],
 ) -> Iterator[Caption]:
-    """Put scenes into words, all scenes of a template before the next one.
+    """Put scenes of a split into words, all scenes of a template before the next one.
 
-    Parameters
-    ----------
-    split
-        The split that the scenes are of.
-    slots
-        int (N, S): cell of the object in each slot, -1 for none; empty slots are not mentioned.
-    groups
-        Names of the groups and of their values.
-    templates
-        How.
+    Slots, int (N, S), hold the cell of the object in each, -1 for none; empty ones are not
+    mentioned. Groups have names, as have their values.
     """
     objects = list(product(*(values for _, values in groups)))
     for template in templates:
@@ -122,13 +105,7 @@ def write_captions(path: Path | str, captions: Sequence[Caption], keys: Mapping[
 
 
 def read_captions(path: Path | str) -> list[Caption]:
-    """Read captions in the order in which they were written.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    """
+    """Read captions in the order in which they were written; StoreError if the file is damaged."""
     try:
         rows = pq.read_table(pa.BufferReader(read_sealed(path)), schema=SCHEMA).to_pylist()
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:

@@ -57,19 +57,10 @@ def _parts(shape: str, x: Floats, y: Floats) -> UInt8:
 
 @cache
 def stamps(size_px: int, n_slots: int) -> UInt8:
-    """Draw every shape in every slot of an image.
+    """Draw every shape in each of 1, 2 or 3 slots of a square image.
 
-    Parameters
-    ----------
-    size_px
-        Side of the image. A pixel is of the part that its centre is in.
-    n_slots
-        1, 2 or 3.
-
-    Returns
-    -------
     uint8 (n_slots, 3, size_px, size_px), shapes in the order of `SHAPES`: 0 outside, `FILL`,
-    `EDGE`; read-only.
+    `EDGE`; read-only. A pixel is of the part that its centre is in.
     """
     centres, scale = ROWS[n_slots]
     # At 224 px the centre of pixel i lies at i, as the preview was measured.

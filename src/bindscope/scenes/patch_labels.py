@@ -26,16 +26,9 @@ Ints = NDArray[np.integer[Any]]
 class PatchLabels:
     """Labels of all patches of images; patch r * columns + c is in row r and column c of the grid.
 
-    Attributes
-    ----------
-    instances
-        int16 (n, P): id in its image of the object with most pixels, 0 = unlabelled.
-    classes
-        int16 (n, P): that object's class, 0 where it is unlabelled.
-    stuff
-        bool (n, P): whether that object is stuff.
-    purity
-        float32 (n, P): share of the patch's pixels that are the object's.
+    `instances`, int16 (n, P), are ids in its image of the object with most pixels, 0 = unlabelled;
+    `classes`, int16 (n, P), that object's, 0 where it is unlabelled; `stuff`, bool (n, P), whether
+    it is stuff; `purity`, float32 (n, P), the share of the patch's pixels that are the object's.
     """
 
     instances: NDArray[np.int16]
@@ -49,27 +42,10 @@ def patch_labels(
 ) -> PatchLabels:
     """Label every patch of a grid.
 
-    Parameters
-    ----------
-    masks
-        (n, H, W): id of the object that each pixel shows, 0 = unlabelled.
-    instance_classes
-        (n, M): class of the object with id j in column j - 1, above 0.
-    stuff
-        (n, M): whether it is stuff; 0 or 1.
-    grid
-        Rows and columns of patches.
-    where
-        What the masks are of, for messages.
-
-    Returns
-    -------
-    PatchLabels
-
-    Raises
-    ------
-    InputError
-        If the grid does not divide the masks, or an id has no class.
+    Masks (n, H, W) hold the id of the object that each pixel shows, 0 = unlabelled. The object with
+    id j has its class, above 0, in column j - 1 of `instance_classes` (n, M), and whether it is
+    stuff, 0 or 1, in that of `stuff`. InputError if the grid does not divide the masks, or an id
+    has no class.
     """
     check_grid(masks.shape[1:], grid, where)
     if instance_classes.shape != stuff.shape or len(stuff) != len(masks):
@@ -104,18 +80,9 @@ def patch_labels(
 
 
 def count_pixels(masks: Ints, grid: Grid) -> NDArray[np.int64]:
-    """Count the pixels of every id in every patch, with one pass over the pixels.
+    """Count the pixels of every id in every patch, in one pass: int64 (n, P, largest id + 1).
 
-    Parameters
-    ----------
-    masks
-        (n, H, W): ids from 0.
-    grid
-        Rows and columns of patches; divides (H, W).
-
-    Returns
-    -------
-    int64 (n, P, largest id + 1).
+    Ids of masks (n, H, W) are from 0; the grid divides (H, W).
     """
     (n, height, width), (rows, columns) = masks.shape, grid
     n_ids = int(masks.max(initial=0)) + 1
@@ -126,24 +93,11 @@ def count_pixels(masks: Ints, grid: Grid) -> NDArray[np.int64]:
 
 
 def patch_pieces(masks: Ints, instances: NDArray[np.int16], grid: Grid) -> NDArray[np.int16]:
-    """Tell which connected piece of its object each patch shows.
+    """Tell which connected piece of its object each patch shows, int16 (n, P).
 
-    A piece is pixels of one id that hang together by their sides; a patch shows the piece with
-    most of its pixels of that object, of several the first one.
-
-    Parameters
-    ----------
-    masks
-        (n, H, W): ids from 0.
-    instances
-        int16 (n, P): the object of each patch, 0 = none.
-    grid
-        Rows and columns of patches; divides (H, W).
-
-    Returns
-    -------
-    int16 (n, P)
-        From 1 on, in the order of the pieces' first pixels; 0 of patches without an object.
+    A piece is pixels of one id that hang together by their sides; a patch shows the piece with most
+    of its pixels of that object, of several the first one. Pieces are numbered from 1 on, in the
+    order of their first pixels; 0 of patches without an object.
     """
     pieces = (instances > 0).astype(np.int16)
     for i, mask in enumerate(masks):
@@ -177,13 +131,7 @@ def _pieces(mask: Ints) -> NDArray[np.int64]:
 
 
 def check_grid(size: tuple[int, ...], grid: Grid, where: str) -> None:
-    """Refuse a grid of patches that does not divide an image of `size` (height, width).
-
-    Raises
-    ------
-    InputError
-        If it does not, or would have patches without pixels.
-    """
+    """Refuse a grid of patches that does not divide an image (height, width), with InputError."""
     if any(n < 1 or side < 1 or side % n for side, n in zip(size, grid, strict=True)):
         raise InputError(
             where,

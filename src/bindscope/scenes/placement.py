@@ -34,18 +34,9 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Canvas:
-    """Sizes in pixels.
+    """Pixels: sides of the image and of an object's box, distances of boxes and edge.
 
-    Parameters
-    ----------
-    size
-        Side of the image.
-    box
-        Side of an object's box.
-    margin
-        Smallest distance of two boxes, and of a box from the image's edge.
-    capacity
-        Largest number of objects in a scene of the dataset.
+    `capacity` is the largest number of objects in a scene of the dataset.
     """
 
     size: int
@@ -64,13 +55,7 @@ class Canvas:
         return (self.size - self.margin) // (self.box + self.margin)
 
     def check(self, where: str) -> None:
-        """Refuse a canvas that cannot hold `capacity` objects.
-
-        Raises
-        ------
-        ConfigError
-            If it cannot, however they are arranged.
-        """
+        """Refuse with ConfigError a canvas that cannot hold `capacity` objects."""
         if self.n_fitting < self.n_grid:
             least = self.margin + self.n_grid * (self.box + self.margin)
             raise ConfigError(
@@ -84,37 +69,17 @@ class Canvas:
 
 @dataclass(frozen=True)
 class RandomWords:
-    """The random words of consecutive scenes of a split.
-
-    Parameters
-    ----------
-    seed
-        The dataset's seed.
-    split
-        train, val or test.
-    start
-        Index in its split of the first scene.
-    """
+    """The random words of consecutive scenes of a split, from `start` on."""
 
     seed: int
     split: SplitName
     start: int
 
     def at(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
-        """Return the words of scenes ``start + first`` to ``start + first + n``.
+        """Return the words of n scenes from ``start + first``, uint64 (n, per_scene).
 
-        Parameters
-        ----------
-        stream
-            Which of the independent streams.
-        first, n
-            Scenes, counted from `start`.
-        per_scene
-            Number of words; part of the address, so the same for all scenes of a dataset.
-
-        Returns
-        -------
-        uint64 (n, per_scene).
+        Streams are independent. `per_scene` is part of the address, so the same for all of a
+        dataset.
         """
         seeds = np.random.SeedSequence([self.seed, STREAM, SPLITS.index(self.split), *stream])
         blocks = -(-per_scene // 4)  # a Philox counter gives four words
@@ -127,20 +92,9 @@ class RandomWords:
     def numbers(
         self, stream: tuple[int, ...], first: int, shape: tuple[int, int], below: int | Words
     ) -> Int16:
-        """Return pairs of numbers in 0 .. below - 1 (bias under ``below / 2^32``).
+        """Return pairs of numbers in 0 .. below - 1, int16 (scenes, pairs, 2).
 
-        Parameters
-        ----------
-        stream, first
-            As in `at`.
-        shape
-            Number of scenes, pairs per scene.
-        below
-            Number of values; an array broadcasts against the result.
-
-        Returns
-        -------
-        int16 (scenes, pairs, 2).
+        `shape` is (scenes, pairs); an array `below` broadcasts against the result.
         """
         words = self.at(stream, first, *shape)
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
@@ -150,29 +104,11 @@ class RandomWords:
 def place(rule: str, canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> Int16:
     """Find a place for every object.
 
-    Parameters
-    ----------
-    rule
-        ``"uniform"``: one object after the other, each uniform among the places that are left
-        (random sequential adsorption); ``"grid"``: jittered inside distinct cells of a grid.
-    canvas
-        Sizes.
-    words
-        Of the scenes.
-    counts
-        intp (n,): number of objects of each scene, at most ``canvas.capacity``.
-    where
-        Name of the dataset and split, for messages.
-
-    Returns
-    -------
-    int16 (n, capacity, 2): x and y in pixels of the upper left corner of the j-th object, in order
-    of object-code index; `FAR` where a scene has no j-th object.
-
-    Raises
-    ------
-    ConfigError
-        If a scene cannot be placed.
+    ``"uniform"``: one object after the other, each uniform among the places that are left (random
+    sequential adsorption); ``"grid"``: jittered inside distinct cells of a grid. Counts, intp (n,),
+    are objects of each scene, at most ``canvas.capacity``. Returned are x and y in pixels of the
+    upper left corner of the j-th object, int16 (n, capacity, 2), in order of object-code index;
+    `FAR` where a scene has no j-th object. A scene that cannot be placed is a ConfigError.
     """
     canvas.check(where)
     if rule == "grid":
@@ -236,20 +172,10 @@ def _uniform(canvas: Canvas, words: RandomWords, counts: Ints, where: str) -> In
 
 
 def _scan(accepted: Int16, filled: Ints, counts: Ints, candidates: Int16, canvas: Canvas) -> None:
-    """Accept every candidate that keeps its distance from the places taken so far.
+    """Accept every candidate, (n, candidates, 2), that keeps its distance from those taken.
 
-    Parameters
-    ----------
-    accepted
-        int16 (2, capacity, n): x and y of the places taken; changed in place.
-    filled
-        intp (n,): how many they are; changed in place.
-    counts
-        intp (n,): how many are wanted.
-    candidates
-        int16 (n, candidates, 2).
-    canvas
-        Sizes.
+    Places taken, int16 (2, capacity, n), and how many they are (n,) are changed in place; `counts`
+    (n,) are wanted.
     """
     reach = canvas.box + canvas.margin
     columns = np.ascontiguousarray(candidates.transpose(1, 2, 0))

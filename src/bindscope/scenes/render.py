@@ -25,21 +25,10 @@ BLOCK = 256  # scenes that are drawn, and held in memory, at a time
 def render_scenes(
     dataset: SceneDistribution, split: SplitName, start: int, objects: NDArray[np.uint8]
 ) -> dict[str, NDArray[Any]]:
-    """Draw consecutive scenes of a split.
+    """Draw consecutive scenes of a split, from number `start` on: object codes uint8 (n, K).
 
     Scene i looks the same in whatever shard it is drawn. Called with no scenes at all, it checks
     whether the dataset can be drawn.
-
-    Parameters
-    ----------
-    dataset
-        Which renderer, sizes, and the seed of places.
-    split
-        train, val or test.
-    start
-        Index in its split of the first scene.
-    objects
-        uint8 (n, K): object codes.
 
     Returns
     -------

@@ -72,18 +72,10 @@ def _inside(shape: str, points: Floats) -> NDArray[np.bool_]:
 
 @cache
 def coverage(size_px: int, antialias: int = 1) -> Floats:
-    """Return how much of each pixel each shape covers.
+    """Return how much of each pixel each shape covers, float64 (8, size_px, size_px).
 
-    Parameters
-    ----------
-    size_px
-        Side of the box.
-    antialias
-        A pixel is sampled at the centres of ``antialias^2`` equal squares.
-
-    Returns
-    -------
-    float64 (8, size_px, size_px) in [0, 1], shapes in the order of `palette.SHAPES`; read-only.
+    A pixel is sampled at the centres of ``antialias^2`` equal squares; shapes are in the order of
+    `palette.SHAPES`; read-only.
     """
     fine = size_px * antialias
     centres = (np.arange(fine) + 0.5) / fine
@@ -97,19 +89,10 @@ def coverage(size_px: int, antialias: int = 1) -> Floats:
 
 @cache
 def stamps(object_px: int, antialias: int, n_colors: int, n_shapes: int) -> tuple[UInt8, UInt8]:
-    """Draw every object of a dataset once.
+    """Draw every object of a dataset once, with so many of the palette's colors and shapes.
 
-    Parameters
-    ----------
-    object_px, antialias
-        As in `coverage`.
-    n_colors, n_shapes
-        How many of the palette's are used.
-
-    Returns
-    -------
-    Colors on the background, uint8 (n_colors * n_shapes, box, box, 3), in order of object-code
-    index; and masks, uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both
+    Colors on the background are uint8 (n_colors * n_shapes, box, box, 3), in order of object-code
+    index; masks uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both are
     read-only.
     """
     covered = coverage(object_px, antialias)[:n_shapes]
@@ -160,21 +143,9 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
 def palette_sizes(
     dataset: SceneDistribution, object_px: int, antialias: int = 1
 ) -> tuple[int, int]:
-    """Return the number of colors and of shapes of a dataset's two groups.
+    """Return the number of colors and of shapes of a dataset's two groups, in this order.
 
-    Parameters
-    ----------
-    dataset
-        Its first group is the color, its second the shape.
-    object_px
-        Side of the smallest object's box.
-    antialias
-        As in `coverage`.
-
-    Raises
-    ------
-    ConfigError
-        If the palette has fewer, or two shapes look alike at this size.
+    ConfigError if the palette has fewer, or two shapes look alike in the smallest object's box.
     """
     n_colors, n_shapes = (group.size for group in dataset.space.groups)
     assert dataset.render is not None

@@ -20,17 +20,8 @@ def write_blocks(
 ) -> None:
     """Create arrays of `n` scenes in a store that is being written, and fill them block by block.
 
-    Parameters
-    ----------
-    writer
-        The store.
-    n, block
-        Number of scenes, in all and at a time.
-    unit
-        What progress counts, in the plural.
-    arrays_of
-        (first, last) -> arrays of the shard's scenes `first` to `last` - 1, scenes first;
-        ``arrays_of(0, 0)`` says how wide they are, and of which type.
+    `arrays_of(first, last)` gives arrays of the shard's scenes `first` to `last` - 1, scenes first;
+    ``arrays_of(0, 0)`` says how wide they are, and of which type. Progress counts `unit`, a plural.
     """
     progress = Progress(n, unit)
     for name, empty in arrays_of(0, 0).items():

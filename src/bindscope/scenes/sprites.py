@@ -42,14 +42,9 @@ def tinted(
     channel_jitter: NDArray[np.floating],
     all_three: NDArray[np.floating],
 ) -> NDArray[np.float64]:
-    """Return linear colors that vary by `JITTER`.
+    """Return linear colors that vary by `JITTER`, from sRGB (..., 3) from 0 to 255.
 
-    Parameters
-    ----------
-    colors
-        sRGB from 0 to 255, (..., 3).
-    own, all_three
-        From -1 to 1: of each color (..., 3), and of brightness (..., 1).
+    `channel_jitter` (..., 3) and `all_three` (..., 1), of brightness, are from -1 to 1.
     """
     varied = colors * (1 + JITTER * channel_jitter) * (1 + JITTER * all_three)
     return from_srgb(np.minimum(varied, 255.0))

@@ -12,24 +12,12 @@ from bindscope.core.store.reader import open_store
 
 
 def scene_statistics(shards: Mapping[str, Sequence[Path | str]]) -> list[dict[str, str | float]]:
-    """Measure occlusion in each split.
+    """Measure occlusion in each split, from manifests of shards that hold `visible`.
 
-    Parameters
-    ----------
-    shards
-        Per split the manifests of its shards, which hold `visible` (see `scenes.solids.render`).
-
-    Returns
-    -------
-    list of dict
-        Per split `split`, `n_scenes`, `n_objects` (all scenes together), `mean_occlusion` (mean
-        over objects of 1 - visible pixels / pixels that the object would show alone, both inside
-        the image) and `hidden_ratio` (share of objects without a visible pixel).
-
-    Raises
-    ------
-    StoreError
-        If a shard is damaged, or no scene of a split has an object.
+    Per split are returned `split`, `n_scenes`, `n_objects` (all scenes together), `mean_occlusion`
+    (mean over objects of 1 - visible pixels / pixels that the object would show alone, both inside
+    the image) and `hidden_ratio` (share of objects without a visible pixel). StoreError if a shard
+    is damaged, or no scene of a split has an object.
     """
     rows: list[dict[str, str | float]] = []
     for split, manifests in shards.items():

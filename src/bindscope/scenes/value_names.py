@@ -20,10 +20,7 @@ from bindscope.scenes.solids.values import VALUES, group_values
 def value_names(dataset: SceneDistribution) -> list[dict[str, Any]]:
     """Name the feature groups of a dataset and their values, in the order of the object code.
 
-    Returns
-    -------
-    list of ``{"name": ..., "values": [...]}``
-        Values are numbered where neither the renderer nor the source names them.
+    Values are numbered where neither the renderer nor the source names them.
     """
     return [
         {"name": group.name, "values": _values(dataset, i, group)}

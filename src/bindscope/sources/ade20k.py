@@ -42,16 +42,9 @@ _CODE_BITS = 13  # of a class code, which is at most 25 * 256 + 255
 
 @dataclass(frozen=True)
 class Classes:
-    """What the class codes of the masks mean.
+    """What class codes of masks mean: names of the group `class`, and which are stuff.
 
-    Attributes
-    ----------
-    names
-        Values of the group `class`, in order.
-    of_code
-        Class code -> position in `names`; -1 for objects that are ignored.
-    stuff
-        Class code -> whether it is stuff.
+    `of_code` leads from a code to the position in `names`; -1 for objects that are ignored.
     """
 
     names: tuple[str, ...]
@@ -82,13 +75,7 @@ class Ade20kReader(PartsReader[Ade20kSource]):
         return classes_of(self._index.names, benchmark, self.source)
 
     def scenes(self) -> Iterator[Scene]:
-        """Read the index and every mask.
-
-        Raises
-        ------
-        InputError
-            If a file is missing, damaged or not the release's.
-        """
+        """Read index and masks; InputError for a file that is not the release's."""
         self.skipped.clear()
         entries = [entry for entry in self._index.images if entry.part in self.source.parts]
         progress, before = Progress(len(entries), "masks"), Counter[str]()
@@ -152,18 +139,10 @@ def mask_of(image: str) -> str:
 
 
 def object_codes(pixels: npt.NDArray[np.integer]) -> dict[int, int]:
-    """Find the objects of a mask.
+    """Find the objects of a mask as stored, uint8 (H, W, 3): value of B -> class code, ascending.
 
-    Parameters
-    ----------
-    pixels
-        uint8 (H, W, 3), as stored.
-
-    Returns
-    -------
-    dict
-        Value of B -> class code, values ascending. The class is that of most pixels of the object,
-        the smaller code where two are as frequent; 0 in either channel is "unlabelled".
+    The class is that of most pixels of the object, the smaller code where two are as frequent; 0 in
+    either channel is "unlabelled".
     """
     red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
     joint = blue << _CODE_BITS | red // 10 << 8 | green
@@ -174,13 +153,7 @@ def object_codes(pixels: npt.NDArray[np.integer]) -> dict[int, int]:
 
 
 def read_benchmark(files: SourceFiles, name: str) -> dict[str, bool]:
-    """Read the names of the 150 classes, in order, and whether they are stuff.
-
-    Raises
-    ------
-    InputError
-        If the file is missing or another one.
-    """
+    """Read names of the 150 classes, and whether they are stuff; InputError for another file."""
     path = files.path(name)
     if not files.exists(name):
         raise InputError(path, "there is no such file", _BENCHMARK)
@@ -205,17 +178,7 @@ _BENCHMARK = (
 def classes_of(
     names: Sequence[str], benchmark: Mapping[str, bool], source: Ade20kSource
 ) -> Classes:
-    """Say what the class codes of the masks mean.
-
-    Parameters
-    ----------
-    names
-        The index's names; the j-th, from 1 on, has the code j.
-    benchmark
-        The 150 names, and whether they are stuff.
-    source
-        The configuration's section.
-    """
+    """Say what the class codes of the masks mean; the j-th name, from 1 on, has the code j."""
     place = {name: i for i, name in enumerate(benchmark)}
     listed = [benchmark_name(name) for name in names]
     stuff = (False, *(benchmark.get(name, False) for name in listed))

@@ -52,15 +52,7 @@ class IndexedImage:
 
 @dataclass(frozen=True)
 class Index:
-    """What is used of the index.
-
-    Attributes
-    ----------
-    images
-        In the index's order.
-    names
-        Names of classes; the j-th, from 1 on, is the one that masks call j.
-    """
+    """What is used of the index; the j-th name, from 1 on, is the class that masks call j."""
 
     images: tuple[IndexedImage, ...]
     names: tuple[str, ...]
@@ -83,13 +75,7 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 
 
 def read_index(files: SourceFiles, name: str) -> Index:
-    """Read the index.
-
-    Raises
-    ------
-    InputError
-        If it is missing, damaged, no index, or names anything that is not data.
-    """
+    """Read the index; InputError if it is damaged, no index, or names anything that is not data."""
     path = files.path(name)
     if not files.exists(name):
         raise InputError(path, "there is no such file", _OWN)

@@ -37,18 +37,10 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class Segments:
-    """The file that says which pixels belong to which object.
+    """The file that says which pixels belong to which object, as wide and high as the image.
 
-    Attributes
-    ----------
-    file
-        Name of the mask file below the reader's `images`; as wide and high as the image.
-    channels
-        How a pixel becomes a number, one of `CHANNELS`.
-    ids
-        The number of each object; pixels with any other number are unlabelled.
-    stuff
-        Whether each object is stuff (sky, grass), not a thing.
+    `channels`, one of `CHANNELS`, says how a pixel becomes a number; pixels with any other number
+    than an object's of `ids` are unlabelled. `stuff`: sky or grass, not a thing.
     """
 
     file: str
@@ -67,12 +59,10 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Scene:
-    """One image and what is on it.
+    """One image and what is on it; no two scenes have the same image below the reader's `images`.
 
     Attributes
     ----------
-    image
-        Name of the image file below the reader's `images`; no two scenes have the same.
     objects
         The value of every group, by the group's name, for each object.
     where
@@ -117,13 +107,7 @@ def is_listed(image: str, skip: Sequence[str]) -> bool:
 
 
 def check_segments(segments: Segments, n_objects: int, where: str) -> None:
-    """Refuse segments that do not say for every object once which pixels are its own.
-
-    Raises
-    ------
-    InputError
-        Naming what is wrong.
-    """
+    """Refuse segments that do not list every object once: InputError."""
     problem = None
     if segments.channels not in CHANNELS:
         problem = f"channels {segments.channels!r} are none of {', '.join(CHANNELS)}"
@@ -143,18 +127,7 @@ def _repeated(ids: Sequence[int]) -> int:
 
 
 class SourceFiles:
-    """The files of a source: below a folder or in a zip archive, or in several of them.
-
-    Parameters
-    ----------
-    roots
-        The folders or archives.
-
-    Raises
-    ------
-    InputError
-        If one is not there, or an archive is damaged.
-    """
+    """The files of a source: below folders or in zip archives that are whole, or InputError."""
 
     def __init__(self, roots: Path | Roots) -> None:
         several = [roots] if isinstance(roots, str | Path) else roots
@@ -183,11 +156,8 @@ class SourceFiles:
     def read(self, name: str) -> bytes:
         """Return a file's content.
 
-        Raises
-        ------
-        InputError
-            If it cannot be read, is too large to be an image, the archive's checksum of it is not
-            met, or the name leads out of the folder.
+        InputError if it cannot be read, is too large to be an image, the archive's checksum of it
+        is not met, or the name leads out of the folder.
         """
         with self.open(name) as file:
             content = file.read(LARGEST_BYTES + 1)
@@ -249,13 +219,7 @@ class _Place:
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse the name of a file that leads out of the folder which names start from.
-
-    Raises
-    ------
-    InputError
-        If it is absolute or holds `..`.
-    """
+    """Refuse a name that leads out of the folder which names start from, with InputError."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise InputError(
@@ -265,13 +229,7 @@ def check_name(name: str, where: str) -> None:
 
 
 def open_archive(path: Path) -> ZipFile:
-    """Open a zip archive.
-
-    Raises
-    ------
-    InputError
-        If it is damaged, or something else.
-    """
+    """Open a zip archive; InputError if it is damaged, or something else."""
     try:
         return ZipFile(path)
     except FileNotFoundError:
@@ -286,10 +244,8 @@ def open_archive(path: Path) -> ZipFile:
 def open_member(archive: ZipFile, name: str) -> IO[bytes]:
     """Open a file of an archive.
 
-    Raises
-    ------
-    KeyError, BadZipFile
-        If it is not there, encrypted, packed in an unknown way, or expands too far.
+    KeyError or BadZipFile if it is not there, encrypted, packed in an unknown way, or expands too
+    far.
     """
     about = archive.getinfo(name)
     if about.file_size > max(LARGEST_BYTES, _LARGEST_RATIO * about.compress_size):

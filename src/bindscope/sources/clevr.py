@@ -18,12 +18,7 @@ _AGAIN = "it was cut off: copy or unpack it again"
 class ClevrReader:
     """Reads scenes with a given number of objects, in the order of CLEVR's scene files.
 
-    Parameters
-    ----------
-    source
-        The configuration's section, with a `path`.
-    split_column
-        Where not None, a scene's split is CLEVR's own part (`train` or `val`).
+    With a `split_column`, a scene's split is CLEVR's own part (`train` or `val`).
     """
 
     def __init__(self, source: ClevrSource, split_column: str | None = None) -> None:
@@ -40,10 +35,7 @@ class ClevrReader:
     def scenes(self) -> Iterable[Scene]:
         """Read the scene files of all parts.
 
-        Raises
-        ------
-        InputError
-            If a scene file is missing, cut off or not CLEVR's, or has no scene of that size.
+        InputError if one is missing, cut off or not CLEVR's, or has no scene of that size.
         """
         scenes = [scene for part in self.source.parts for scene in self._part(part)]
         if not scenes:

@@ -47,10 +47,8 @@ class CocoPanopticReader(PartsReader[CocoPanopticSource]):
     def scenes(self) -> Iterator[Scene]:
         """Read the annotations of all parts.
 
-        Raises
-        ------
-        InputError
-            If a file is missing, cut off or not COCO's, or an annotation does not fit the rest.
+        InputError if a file is missing, cut off or not COCO's, or an annotation does not fit the
+        rest.
         """
         self.skipped.clear()
         for part in self.source.parts:

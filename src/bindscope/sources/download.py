@@ -41,31 +41,12 @@ LICENCES = {
 
 
 def fetch(url: str, sha256: str, folder: Path | str, wait_s: float = 2.0) -> dict[str, Any]:
-    """Download a file, unless it is there already.
+    """Download a file (``http:`` or ``https:``) into a folder, unless it is there already.
 
-    What has arrived is kept in ``<file>.part``; another call goes on from there.
-
-    Parameters
-    ----------
-    url
-        ``http:`` or ``https:``.
-    sha256
-        What the file must hash to, 64 hex digits.
-    folder
-        Where it is put, under the name in the address.
-    wait_s
-        Seconds before the second try; each further one waits twice as long.
-
-    Returns
-    -------
-    dict
-        `url` (without its query), `path`, `bytes`, `sha256`, `licence`.
-
-    Raises
-    ------
-    InputError
-        If the address is none to download from, the server cannot be reached or stops (after four
-        tries), or the checksum is wrong.
+    What has arrived is kept in ``<file>.part``; another call goes on from there. The second try
+    comes after `wait_s` seconds, each further one after twice as long. Returned are `url` (without
+    its query), `path`, `bytes`, `sha256`, `licence`. InputError if the address is none to download
+    from, the server cannot be reached or stops (after four tries), or the checksum is wrong.
     """
     try:
         name = Path(urlsplit(check_address(url)).path).name

@@ -55,14 +55,9 @@ def check_present(
 
 
 class ImageChecks:
-    """Decodes images and masks, and compares them with their labels.
+    """Decodes images and masks below folders or archives, and compares them with their labels.
 
-    Parameters
-    ----------
-    roots
-        The folders or archives of the images.
-    boxes
-        Whether a box that ends outside its image is an error.
+    `boxes`: whether a box that ends outside its image is an error.
     """
 
     def __init__(self, roots: Roots, *, boxes: bool) -> None:

@@ -17,28 +17,10 @@ _LONGEST_KEY = 1000  # characters of a key, and of white space around its colon
 def entries(
     file: TextIO, path: str, *, key: str = "", remedy: str, damaged: str
 ) -> Iterator[tuple[str, Any]]:
-    """Read the entries of a list of objects or lists, one after the other.
+    """Read the entries of a list of objects or lists, each with what to call it in a message.
 
-    Parameters
-    ----------
-    file
-        JSON: the list itself, or an object that holds the list.
-    path
-        What to call the file in a message.
-    key
-        Key of the list in the object; empty where the file is the list.
-    remedy, damaged
-        Remedies: for a file that is something else, and for one that is not whole.
-
-    Yields
-    ------
-    str, object
-        What to call the entry in a message, and the entry.
-
-    Raises
-    ------
-    InputError
-        If there is no such list, or it ends or breaks before its end.
+    The list is the file, or stands under a key of its object; `path` names it. InputError, with the
+    remedy `remedy` or `damaged`, if there is no such list, or it ends or breaks before its end.
     """
     decoder, number = JSONDecoder(), 0
     text, at = _start(file, path, key, remedy)

@@ -50,15 +50,7 @@ NUMBERS: dict[str, Callable[[Pixels], Numbers]] = {
 
 
 class ImageSize(NamedTuple):
-    """Width and height of an image.
-
-    Attributes
-    ----------
-    stored
-        As its pixels are stored.
-    upright
-        As its EXIF tag turns it.
-    """
+    """Width and height of an image, as its pixels are stored and as its EXIF tag turns it."""
 
     stored: tuple[int, int]
     upright: tuple[int, int]
@@ -67,28 +59,11 @@ class ImageSize(NamedTuple):
 def read_pixels(
     files: SourceFiles, name: str, where: str, channels: str = "blue", upright: bool = False
 ) -> Pixels:
-    """Read a mask file.
+    """Read a mask file: (H, W, 3), or (H, W) where a pixel is a number.
 
-    Parameters
-    ----------
-    files, name
-        The files of a source, and the name of the mask.
-    where
-        What to call the image in a message.
-    channels
-        One of `sources.base.CHANNELS`: a mask of another than `index` is an RGB image of 8 bits.
-    upright
-        Whether the mask is turned as its own EXIF tag says.
-
-    Returns
-    -------
-    ndarray
-        (H, W, 3), or (H, W) where a pixel is a number.
-
-    Raises
-    ------
-    InputError
-        If it is missing, does not decode, or is of another mode.
+    `channels` is one of `sources.base.CHANNELS`: a mask of another than `index` is an RGB image of
+    8 bits. `upright`: it is turned as its own EXIF tag says. InputError if it is missing, does not
+    decode, or is of another mode; `where` names the image.
     """
     place = f"{files.path(name)} ({where})"
     if not files.exists(name):
@@ -127,13 +102,7 @@ def _refuse_mode(mask: Image.Image, channels: str, place: str) -> None:
 
 
 def image_size(files: SourceFiles, image: str, where: str) -> ImageSize:
-    """Return the size of an image all of whose bytes decode.
-
-    Raises
-    ------
-    InputError
-        If it does not decode, or has too many pixels.
-    """
+    """Return the size of an image that decodes whole; InputError otherwise."""
     place = f"{files.path(image)} ({where})"
     try:
         with Image.open(io.BytesIO(files.read(image))) as opened:
@@ -150,13 +119,7 @@ def image_size(files: SourceFiles, image: str, where: str) -> ImageSize:
 
 
 def refuse_pixels(image: Image.Image, place: str) -> None:
-    """Refuse an image that takes too much memory once decoded; only its head was read so far.
-
-    Raises
-    ------
-    InputError
-        If it has more than `LARGEST_PIXELS`.
-    """
+    """Refuse an image of more than `LARGEST_PIXELS` by its head: InputError."""
     if image.width * image.height > LARGEST_PIXELS:
         raise InputError(
             place, f"has {image.width} x {image.height} pixels; {LARGEST_PIXELS:,} can be read",
@@ -165,13 +128,7 @@ def refuse_pixels(image: Image.Image, place: str) -> None:
 
 
 def refuse_size(mask: tuple[int, int], image: tuple[int, int], place: str) -> None:
-    """Refuse a mask of another size, width and height, than its image; `place` names it.
-
-    Raises
-    ------
-    InputError
-        If they differ.
-    """
+    """Refuse a mask of another width and height than its image, with InputError."""
     if mask == image:
         return
     remedy = f"replace the mask by one of that size, or {LEAVE_OUT}"
@@ -196,41 +153,17 @@ def read_numbers(
 def read_mask(
     files: SourceFiles, segments: Segments, where: str, upright: bool = False
 ) -> npt.NDArray[np.uint16]:
-    """Read which object every pixel is of.
+    """Read which object every pixel is of, uint16 (H, W): j for the j-th object, from 1 on, else 0.
 
-    Parameters
-    ----------
-    files
-        The files of a source.
-    segments
-        The mask file, and the number of each object in it.
-    where
-        What to call the image in a message.
-    upright
-        Whether a mask of numbers is turned as its EXIF tag says.
-
-    Returns
-    -------
-    ndarray
-        uint16 (H, W): j for the j-th object, from 1 on; 0 where no object is.
-
-    Raises
-    ------
-    InputError
-        As `read_pixels`, or if the mask has no pixel of one of the objects.
+    `upright`: a mask of numbers is turned as its EXIF tag says. Errors are those of `read_pixels`,
+    and InputError if the mask has no pixel of one of the objects.
     """
     numbers = read_numbers(files, segments, where, upright)
     return find_objects(numbers, segments, f"{files.path(segments.file)} ({where})")
 
 
 def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArray[np.uint16]:
-    """Return which object every pixel is of, from its number; `place` names the mask.
-
-    Raises
-    ------
-    InputError
-        If an object has no pixel.
-    """
+    """Return which object every pixel is of, from its number; InputError if one has no pixel."""
     known = np.array(segments.ids, np.int32)
     ranks = _ranks(numbers, known)
     n_pixels = np.bincount(ranks.ravel(), minlength=len(known) + 1)[1:]

@@ -25,12 +25,7 @@ def metadata(about: Mapping[str, Any]) -> dict[str, str]:
 def read_about(path: Path | str) -> dict[str, Any]:
     """Read `images`, `values` (pairs of a group and its values' names), `skipped` and the keys.
 
-    `skipped` lists images that the reader left out, each with `image` and `reason`.
-
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
+    `skipped` lists images that the reader left out, with `reason`. A damaged file is a StoreError.
     """
     try:
         about: dict[str, Any] = parse_json(

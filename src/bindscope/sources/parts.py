@@ -15,12 +15,7 @@ _VAL_EVERY = 5
 class PartsReader(Generic[Source]):
     """A reader of photos of such a release.
 
-    Parameters
-    ----------
-    source
-        The configuration's section.
-    split_column
-        Where not None, the held-out part is `test` and the other one `train` and `val`.
+    With a `split_column` the held-out part is `test` and the other one `train` and `val`.
     """
 
     def __init__(self, source: Source, split_column: str | None = None) -> None:

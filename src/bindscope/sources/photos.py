@@ -36,18 +36,9 @@ _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr")
 
 @dataclass(frozen=True)
 class Placed:
-    """Where an image lies in the stored square.
+    """Where an image lies in the stored square: its size, left and upper edge.
 
-    Attributes
-    ----------
-    original
-        Width and height of the image, in its own pixels.
-    size
-        Width and height in the square, in stored pixels.
-    corner
-        Left and upper edge in the square.
-    side
-        Side of the square.
+    `original` is width and height in its own pixels.
     """
 
     original: tuple[int, int]
@@ -86,28 +77,15 @@ def write_photos(
     max_objects: int,
     writer: StoreWriter,
 ) -> None:
-    """Read the images of a shard into a store.
+    """Read a shard's images, scenes `start` to `stop`, into a store being written.
 
-    Parameters
-    ----------
-    records
-        What `bindscope.sources.records` wrote.
-    split, start, stop
-        Which scenes.
-    render, max_objects
-        How images are brought into a square of `size_px`, and M below.
-    writer
-        A store that is being written. The arrays are `images` uint8 (n, size_px, size_px, 3), RGB;
-        `cells` int16 (n, M), the object-code index of the j-th object in the source's order, -1 =
-        none; `boxes` int16 (n, M, 4): x0 y0 x1 y1 in stored pixels, -1 where there is none.
-        Where the source has masks also `masks` (n, size_px, size_px), uint8, or uint16 where M is
-        above 255: j where the j-th object is, from 1 on, 0 where none is; `classes` int16 (n, M),
-        the class of each object from 1 on, 0 = none; `stuff` uint8 (n, M), 1 = stuff.
-
-    Raises
-    ------
-    InputError
-        For an image or a mask that cannot be read or decoded, or a mask of another size.
+    Arrays are `images` uint8 (n, size_px, size_px, 3), RGB; `cells` int16 (n, M), the object-code
+    index of the j-th object in the source's order, -1 = none; `boxes` int16 (n, M, 4): x0 y0 x1 y1
+    in stored pixels, -1 where there is none. Where the source has masks also `masks` (n, size_px,
+    size_px), uint8, or uint16 where M is above 255: j where the j-th object is, from 1 on, 0 where
+    none is; `classes` int16 (n, M), the class of each object from 1 on, 0 = none; `stuff` uint8 (n,
+    M), 1 = stuff. An image or mask that cannot be read, or a mask of another size, is an
+    InputError.
     """
     stored = read_records(records, split, start, stop)
     files = SourceFiles(stored.images)
@@ -161,28 +139,11 @@ def _arrays(
 def load_image(
     files: SourceFiles, record: Record, render: PhotosRenderer
 ) -> tuple[npt.NDArray[np.uint8], Placed]:
-    """Decode an image and bring the whole of it into a square.
+    """Decode an image and bring the whole of it into a square, uint8 (size_px, size_px, 3).
 
     It is turned upright as its EXIF tag says, unless its record is of the stored pixels; what is
-    transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of
-    its size.
-
-    Parameters
-    ----------
-    files, record
-        The image and its record.
-    render
-        Side of the square, and how the image fills it.
-
-    Returns
-    -------
-    ndarray, Placed
-        uint8 (size_px, size_px, 3), and where in it the image lies.
-
-    Raises
-    ------
-    InputError
-        If it cannot be decoded, is too large, or has more than 8 bits per channel.
+    transparent becomes white. A JPEG beyond `LARGEST_PIXELS` is decoded at a fraction of its size.
+    InputError if it cannot be decoded, is too large, or has more than 8 bits per channel.
     """
     content = files.read(record.image)
     where = f"{files.path(record.image)} ({record.where})"
@@ -227,15 +188,8 @@ def _opaque(image: Image.Image) -> Image.Image:
 def load_mask(files: SourceFiles, record: Record, placed: Placed) -> npt.NDArray[np.uint16]:
     """Decode the mask of an image and bring it into the same square, without interpolating.
 
-    Returns
-    -------
-    ndarray
-        uint16 (side, side): j where the j-th object is, from 1 on, 0 where none is or no image.
-
-    Raises
-    ------
-    InputError
-        As `read_mask`, or if the mask is not as wide and high as the image.
+    uint16 (side, side): j where the j-th object is, from 1 on, 0 where none is or no image. Errors
+    are those of `read_mask`, and InputError if the mask is not as wide and high as the image.
     """
     assert record.segments is not None
     mask = read_mask(files, record.segments, record.where, record.upright)

@@ -43,13 +43,7 @@ class Problems:
             self.errors.append(error)
 
     def check(self, where: str) -> None:
-        """Raise what was noted: one error as it is, several as one.
-
-        Raises
-        ------
-        InputError
-            If anything was noted.
-        """
+        """Raise InputError for what was noted: one error as it is, several as one."""
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:

@@ -24,17 +24,10 @@ NOTHING = "blank"  # of a slot without a character
 
 
 class PugSpareReader:
-    """Reads the scenes of one world in which no character's place is varied.
+    """Reads the scenes of one world in which no character's place is varied; there are no splits.
 
     Scenes with a place in `character_pos` are other ones (above and below), and scenes with an
     empty slot are not among those of the space: both are left out, and `skipped` says so.
-
-    Parameters
-    ----------
-    source
-        The configuration's section.
-    split_column
-        Not used: the release knows no splits.
     """
 
     def __init__(self, source: PugSpareSource, split_column: str | None = None) -> None:
@@ -50,13 +43,7 @@ class PugSpareReader:
         return VALUES
 
     def scenes(self) -> Iterable[Scene]:
-        """Read the table.
-
-        Raises
-        ------
-        InputError
-            If it is missing, lacks a column, or has no scene of the world.
-        """
+        """Read the table; InputError if it is missing, lacks a column or has no scene."""
         path = self._files.path(TABLE)
         if not self._files.exists(TABLE):
             raise InputError(

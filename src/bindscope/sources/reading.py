@@ -42,26 +42,11 @@ def read_source(
 ) -> tuple[Roots, dict[str, list[Record]], dict[str, tuple[str, ...]], tuple[Skipped, ...]]:
     """Read the scenes of a dataset's source, check all of them, and assign them to splits.
 
-    Parameters
-    ----------
-    dataset
-        With a `source`.
-    downloaded
-        What was downloaded or drawn for a source without a `path`: a file or folder, or several
-        files of one folder. Their common path takes the place of `path`.
-    decode
-        Whether images and masks are decoded, where the source has that done at all.
-
-    Returns
-    -------
-    images, records, values, skipped
-        Where image names start, the scenes of each split, the names of every group's values, and
-        images that were left out.
-
-    Raises
-    ------
-    InputError, ConfigError
-        For everything that is wrong, each with its file, row and column.
+    `downloaded` is what was downloaded or drawn for a source without a `path`: a file or folder, or
+    several files of one folder, whose common path takes its place. `decode`: images and masks are
+    decoded, where the source has that done at all. Returned are where image names start, the scenes
+    of each split, the names of every group's values, and images that were left out. InputError or
+    ConfigError for everything that is wrong, each with its file, row and column.
     """
     source = dataset.source
     assert source is not None

@@ -49,16 +49,9 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Record:
-    """A scene that was checked.
+    """A scene that was checked; `image` to `upright` are as in `bindscope.sources.base.Scene`.
 
-    Attributes
-    ----------
-    image, where, boxes, segments, upright
-        As in `bindscope.sources.base.Scene`.
-    cells
-        Object-code index of each object, in the source's order.
-    slots
-        The slot of each object, where the dataset has slots.
+    `cells` are object-code indices of the objects, in the source's order, `slots` theirs, if any.
     """
 
     image: str
@@ -72,15 +65,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Records:
-    """The scenes of one split.
-
-    Attributes
-    ----------
-    images
-        Folders or archives that image names start from.
-    scenes
-        In the order of the split.
-    """
+    """The scenes of one split in order, and folders or archives that image names start from."""
 
     images: Roots
     scenes: tuple[Record, ...]
@@ -129,12 +114,7 @@ def write_records(
 def read_records(path: Path | str, split: str, start: int = 0, stop: int | None = None) -> Records:
     """Read the records of a split, or of scenes `start` to `stop` - 1 of it.
 
-    Raises
-    ------
-    StoreError
-        If the file is damaged.
-    ConfigError
-        If the split has fewer scenes.
+    StoreError if the file is damaged, ConfigError if the split has fewer scenes.
     """
     try:
         table = pq.read_table(pa.BufferReader(read_sealed(path)))

@@ -17,28 +17,12 @@ from bindscope.sources.problems import Problems
 def assign(
     dataset: SceneDistribution, scenes: Sequence[Scene], features: Sequence[str]
 ) -> dict[str, list[int]]:
-    """Assign scenes to splits.
+    """Assign scenes in the source's order to splits by the dataset's rule: split -> their numbers.
 
-    Parameters
-    ----------
-    dataset
-        Its split rule decides.
-    scenes
-        The scenes in the source's order.
-    features
-        The bits of each scene's feature code as text (``"01101"``).
-
-    Returns
-    -------
-    dict
-        Split -> numbers of its scenes. The rules `index` and `column` keep the source's order; the
-        hashed rules order a split's scenes by the hash of their images, so that the first n of
-        them are as good as any.
-
-    Raises
-    ------
-    ConfigError, InputError
-        If a split has no scene, or a scene a split that does not exist.
+    `features` are the bits of each scene's feature code as text (``"01101"``). The rules `index`
+    and `column` keep the source's order; the hashed rules order a split's scenes by the hash of
+    their images, so that the first n of them are as good as any. ConfigError or InputError if a
+    split has no scene, or a scene a split that does not exist.
     """
     rule = dataset.split
     where = f"datasets.{dataset.name}.split"

@@ -21,12 +21,7 @@ def with_counts(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with numbers where a table's dataset has ``n_scenes: all``.
 
     Its images are decoded for that, once: those that `source.bad_images` leaves out do not count.
-    What is no valid dataset is returned as it is.
-
-    Raises
-    ------
-    InputError, ConfigError
-        For everything that is wrong with a table.
+    What is no valid dataset is returned as it is; all that is wrong with a table is an error.
     """
     datasets = raw.get("datasets")
     if not isinstance(datasets, list):
@@ -49,14 +44,8 @@ def _counted(raw: Any) -> Any:
 def check_tables(graph: Graph, datasets: Mapping[str, Dataset]) -> list[str]:
     """Check the tables of records that remain to be made; images are only looked for.
 
-    Returns
-    -------
-    A line for each table: how many scenes its splits have.
-
-    Raises
-    ------
-    InputError, ConfigError
-        For everything that is wrong with a table, or splits with too few scenes.
+    A line for each table says how many scenes its splits have. InputError or ConfigError for
+    everything that is wrong with a table, or splits with too few scenes.
     """
     lines = []
     for product in graph.of("records"):

@@ -20,19 +20,9 @@ Row = Mapping[str, str]
 class TableReader:
     """Reads the scenes of a `table` source: rows with the same image are one scene.
 
-    Scenes come in the order in which their images first occur, objects in the order of their rows.
-
-    Parameters
-    ----------
-    source
-        The configuration's section.
-    split_column
-        Column that says which split a scene is in, or None.
-
-    Attributes
-    ----------
-    problems, skipped
-        What is wrong with rows, and images that were left out; full when all scenes are read.
+    Scenes come in the order in which their images first occur, objects in the order of their rows;
+    a column may say the split. `problems` and `skipped`, what is wrong with rows and images that
+    were left out, are full when all scenes are read.
     """
 
     def __init__(self, source: TableSource, split_column: str | None = None) -> None:
@@ -53,10 +43,7 @@ class TableReader:
     def scenes(self) -> Iterable[Scene]:
         """Read the file; `problems` has what is wrong with rows, whose scenes are not returned.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be read, lacks a column or has no rows.
+        InputError if the file cannot be read, lacks a column or has no rows.
         """
         self.problems = Problems()
         rows_by_image: dict[str, list[tuple[int, Row]]] = {}

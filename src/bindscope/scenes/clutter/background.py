@@ -23,16 +23,9 @@ UInt8 = NDArray[np.uint8]
 class Background:
     """What is behind all things.
 
-    Attributes
-    ----------
-    ink
-        uint8 (n, H, W): twice the id of the stuff, plus the bit of its pattern.
-    kinds
-        int (n, R): which stuff each region is, its place in `looks.STUFF`.
-    colors
-        uint8 (n, R, 2, 3): of the two bits of each region.
-    unlabelled
-        uint8 (2, 3): of the two bits of what has no label.
+    `ink`, uint8 (n, H, W), is twice the id of the stuff, plus the bit of its pattern; `kinds`, int
+    (n, R), which stuff each region is, its place in `looks.STUFF`. Colors are of the two bits: of
+    each region, uint8 (n, R, 2, 3), and of what has no label, (2, 3).
     """
 
     ink: UInt8

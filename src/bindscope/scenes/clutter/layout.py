@@ -36,24 +36,11 @@ Bools = NDArray[np.bool_]
 class Things:
     """Things of scenes; the one in column j has id j + 1, and columns behind the last are empty.
 
-    Attributes
-    ----------
-    cell
-        int (n, T): object-code index, ascending, -1 = a bar, or none.
-    stamp
-        int (n, T): number of its outline in `Stamps`.
-    texture
-        int (n, T): number of its texture in `looks.texture_pairs`.
-    color
-        int (n, T): color of the palette.
-    corner
-        int (n, T, 2): x and y of its canvas in the image; may be outside.
-    order
-        int (n, T): columns in the order of drawing.
-    copy_of
-        int (n, T): id of the thing that is its exact copy, 0 = none.
-    count
-        int (n,): number of things.
+    Arrays are int (n, T): `cell` is the object-code index, ascending, -1 = a bar, or none; `stamp`
+    the number of its outline in `Stamps`, `texture` that in `looks.texture_pairs`; `corner` (n, T,
+    2) is x and y of its canvas in the image, maybe outside; `order` are columns in the order of
+    drawing; `copy_of` is the id of the thing that is its exact copy, 0 = none. `count` (n,) are the
+    things.
     """
 
     cell: Ints
@@ -72,21 +59,7 @@ class Things:
 
 
 class Composer:
-    """Arrange consecutive scenes of a split.
-
-    Parameters
-    ----------
-    config
-        How scenes are drawn.
-    stamps
-        Outlines of everything.
-    n_colors
-        How many of the palette's colors are used.
-    words
-        Random words of the scenes.
-    where
-        Name of the dataset and split, for messages.
-    """
+    """Arrange consecutive scenes of a split, whose dataset and split messages name (`where`)."""
 
     def __init__(
         self,

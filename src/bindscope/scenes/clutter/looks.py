@@ -54,12 +54,9 @@ def texture(name: str, side: int) -> Bits:
 
 @cache
 def texture_pairs(side: int) -> Bits:
-    """Return textures of the upper and the lower half of a thing.
+    """Return textures of the upper and the lower half of a thing, uint8 (16, side, side), 0 or 1.
 
-    Returns
-    -------
-    uint8 (16, side, side) of 0 and 1
-        Number ``4 u + l``: the upper half has texture u of `TEXTURES`, the lower texture l.
+    Number ``4 u + l``: the upper half has texture u of `TEXTURES`, the lower texture l.
     """
     drawn = np.stack([texture(name, side) for name in TEXTURES])
     pairs = np.repeat(drawn, len(TEXTURES), axis=0)
@@ -99,17 +96,9 @@ def _pattern(name: str, side: int) -> NDArray[np.bool_]:
 class Stamps:
     """Outlines of all things that a dataset can show, on canvases of one side.
 
-    Attributes
-    ----------
-    masks
-        bool (N, side, side): first shapes by size, number ``size * n_shapes + shape``; then bars by
-        the size that they hide, ``n_sizes * n_shapes + 2 * size``, lying, and + 1, standing.
-    boxes
-        int (N, 4): x0 y0 x1 y1 on the canvas; of a shape its nominal square.
-    n_shapes
-        How many of the palette's shapes there are.
-    n_sizes
-        How many sizes.
+    Masks are bool (N, side, side): first shapes by size, number ``size * n_shapes + shape``; then
+    bars by the size that they hide, ``n_sizes * n_shapes + 2 * size``, lying, and + 1, standing.
+    Boxes, int (N, 4), are x0 y0 x1 y1 on the canvas; of a shape its nominal square.
     """
 
     masks: NDArray[np.bool_]
@@ -130,17 +119,7 @@ class Stamps:
 
 @cache
 def stamps(sizes: tuple[int, ...], n_shapes: int, bar_px: int) -> Stamps:
-    """Draw the outlines of shapes of several sizes, and of bars that hide their middles.
-
-    Parameters
-    ----------
-    sizes
-        Sides of boxes in pixels.
-    n_shapes
-        How many of the palette's shapes are used.
-    bar_px
-        Width of bars.
-    """
+    """Draw outlines of shapes in several sizes, and of bars that hide their middles."""
     side = max(sizes) + 2 * OVERHANG
     masks, boxes = [], []
     for size in sizes:
@@ -166,11 +145,8 @@ def stamps(sizes: tuple[int, ...], n_shapes: int, bar_px: int) -> Stamps:
 def reaches(drawn: Stamps) -> Ints:
     """Say how far apart canvases of two stamps are when the stamps touch side by side.
 
-    Returns
-    -------
-    int (2, N, N)
-        First along x: stamp j, with its canvas this many pixels right of stamp i's and at the same
-        height, has a pixel beside one of i's and none in common with it; then along y, j below.
+    First along x: stamp j, with its canvas this many pixels right of stamp i's and at the same
+    height, has a pixel beside one of i's and none in common with it; then along y, j below.
     """
     return np.stack([_reach(drawn.masks), _reach(drawn.masks.transpose(0, 2, 1))])
 

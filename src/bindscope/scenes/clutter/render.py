@@ -35,22 +35,15 @@ Arrays = dict[str, NDArray[Any]]
 def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UInt8) -> Arrays:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
-    Returns
-    -------
-    dict
-        `images`, `masks`, `boxes` and `cells` of `render_scenes`, with M = largest number of
-        objects + copy + bar + regions of stuff. Ids: the objects of the code and the copy by their
-        cell, then the bar, then the stuff; `cells` is -1 for bar and stuff, and `boxes` for stuff.
-        And of every id, with 0 or -1 behind the last one: `classes` int16 (n, M): shape + 1, then
-        the bar's class, then those of stuff; `stuff` uint8 (n, M); `depth_order` int16 (n, M), what
-        is larger hides what is smaller, 0 for stuff, -1 = none; `copy_of` int16 (n, M), id of its
-        exact copy, 0 = none; `textures` int16 (n, M), 1 + its number in `looks.texture_pairs`, 0
-        for stuff; `visible` float32 (n, M), the share of its pixels that is seen, -1 for stuff.
-
-    Raises
-    ------
-    ConfigError
-        If the palette does not do, there are too many objects, or a scene has no room.
+    `images`, `masks`, `boxes` and `cells` are as there, with M = largest number of objects + copy +
+    bar + regions of stuff. Ids: the objects of the code and the copy by their cell, then the bar,
+    then the stuff; `cells` is -1 for bar and stuff, and `boxes` for stuff. And of every id, with 0
+    or -1 behind the last one: `classes` int16 (n, M): shape + 1, then the bar's class, then those
+    of stuff; `stuff` uint8 (n, M); `depth_order` int16 (n, M), what is larger hides what is
+    smaller, 0 for stuff, -1 = none; `copy_of` int16 (n, M), id of its exact copy, 0 = none;
+    `textures` int16 (n, M), 1 + its number in `looks.texture_pairs`, 0 for stuff; `visible` float32
+    (n, M), the share of its pixels that is seen, -1 for stuff. ConfigError if the palette does not
+    do, there are too many objects, or a scene has no room.
     """
     config = dataset.render
     assert isinstance(config, ClutterRenderer)

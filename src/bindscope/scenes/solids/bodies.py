@@ -24,15 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Mesh(NamedTuple):
-    """Triangles with a normal per vertex.
-
-    Attributes
-    ----------
-    vertices, normals
-        float64 (V, 3).
-    faces
-        int64 (F, 3), counter-clockwise from outside.
-    """
+    """Triangles, counter-clockwise from outside, with a normal per vertex."""
 
     vertices: Floats
     normals: Floats
@@ -51,20 +43,11 @@ def bounding_radius(shape: str, radius: float) -> float:
 
 
 def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
-    """Return the signed distance of points from a solid's surface, negative inside.
+    """Return the signed distance of points (..., 3) from a solid's surface, negative inside.
 
-    Parameters
-    ----------
-    shape
-        cube, sphere, cylinder (upright), or one of `FURTHER` (there a lower bound outside).
-    radius
-        Radius of the circle on the ground that holds the solid.
-    points
-        float64 (..., 3) in the solid's own axes.
-
-    Returns
-    -------
-    float64 (...); outside it is exact, so a ray can step that far without missing anything.
+    Shapes are cube, sphere, cylinder (upright), or one of `FURTHER` (there a lower bound outside);
+    `radius` is that of the circle on the ground that holds the solid, points are in its own axes.
+    Outside the distance is exact, so a ray can step that far without missing anything.
     """
     half = half_width(shape, radius)
     if shape in FURTHER:
@@ -82,17 +65,7 @@ def signed_distance(shape: str, radius: float, points: Floats) -> Floats:
 
 
 def normal(shape: str, radius: float, points: Floats) -> Floats:
-    """Return the outward unit normals at points of a solid's surface.
-
-    Parameters
-    ----------
-    shape, radius, points
-        As in `signed_distance`.
-
-    Returns
-    -------
-    float64, as `points`: away from the nearest point of the smaller, sharp solid.
-    """
+    """Return outward unit normals at points, those of the nearest of the sharp solid."""
     if shape in FURTHER:
         return slope(FURTHER[shape], points / radius)
     if shape == "sphere":

@@ -23,16 +23,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera with a square image.
+    """A pinhole camera with a square image; straight up is never in its way.
 
-    Attributes
-    ----------
-    position
-        Where it stands.
-    target
-        A point that it looks at; straight up is never in its way.
-    jitter
-        By how much `position` was shifted along x, y and z.
+    `jitter` is by how much `position` was shifted along x, y and z.
     """
 
     position: tuple[float, float, float]
@@ -43,16 +36,10 @@ class Camera:
     def on_clevrs_side(
         cls, height: float, distance: float, pitch: float | None, jitter: Iterable[float]
     ) -> Camera:
-        """Put a camera on CLEVR's side of the scene.
+        """Put a camera on CLEVR's side, `height` above and `distance` along the ground.
 
-        Parameters
-        ----------
-        height, distance
-            Above the ground, and along it from the centre.
-        pitch
-            Degrees that it looks down; None: it looks at the centre.
-        jitter
-            Shift along x, y and z, three numbers; the direction is found after it.
+        It looks down by `pitch` degrees (None: at the centre), found after the shift along x, y and
+        z.
         """
         dx, dy, dz = (float(value) for value in jitter)
         position = (distance * AZIMUTH[0] + dx, distance * AZIMUTH[1] + dy, height + dz)
@@ -89,19 +76,9 @@ class Camera:
         }
 
     def project(self, points: Floats, size_px: int) -> Floats:
-        """Return where points land.
+        """Return where points (..., 3) land: column and row in pixels, and depth.
 
-        Parameters
-        ----------
-        points
-            float64 (..., 3), in front of the camera.
-        size_px
-            Side of the image.
-
-        Returns
-        -------
-        float64 (..., 3)
-            Column and row in pixels (0 is the image's left and upper edge), and depth.
+        0 is the image's left and upper edge.
         """
         local = (np.asarray(points) - self.position) @ self.axes.T
         scale = LENS_OVER_SENSOR * size_px

@@ -24,18 +24,9 @@ NEXT_TO = 0.2  # an object this little further to one side is not called left, r
 
 @dataclass(frozen=True)
 class Solid:
-    """One object.
+    """One object: names from `bindscope.scenes.solids.values.VALUES`, and where it stands.
 
-    Attributes
-    ----------
-    shape, color, material, size
-        Names from `bindscope.scenes.solids.values.VALUES`.
-    x, y
-        Where it stands.
-    rotation
-        Degrees about the vertical.
-    cell
-        Its index in the object code.
+    `rotation` is in degrees about the vertical, `cell` its index in the object code.
     """
 
     shape: str
@@ -72,20 +63,9 @@ class Solid:
 
 @dataclass(frozen=True)
 class Light:
-    """A square lamp that faces the centre.
+    """A square lamp that faces the centre: key, fill or back, of a radiant power in watts.
 
-    Attributes
-    ----------
-    name
-        key, fill or back.
-    position
-        Where it hangs, after `jitter`.
-    side
-        Its width and height.
-    watts
-        Radiant power.
-    jitter
-        By how much `position` was shifted.
+    It hangs at `position`, which `jitter` has shifted.
     """
 
     name: str
@@ -97,17 +77,7 @@ class Light:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that determines an image except the backend.
-
-    Attributes
-    ----------
-    split, index, seed
-        Where it belongs in its dataset, and the dataset's seed.
-    size_px
-        Side of the image.
-    camera, lights, objects
-        The camera, the lamps, and the objects by ascending cell.
-    """
+    """Everything that determines an image except the backend; objects are by ascending cell."""
 
     split: str
     index: int

@@ -22,19 +22,11 @@ DEEPEST = 65535  # ground that is further away counts as background
 class PixelLabels:
     """What the pixels of a scene show.
 
-    Attributes
-    ----------
-    mask
-        uint8 (H, W): 0 = ground or background, j = the j-th object.
-    depth
-        uint16 (H, W): depth in thousandths of a scene unit, the ground's included; 0 = beyond.
-    boxes
-        int16 (m, 4): x0 y0 x1 y1 of each object's outline, hidden parts included, ends exclusive;
-        -1 for one outside the image.
-    alone
-        int64 (m,): pixels that each object would show without the others.
-    visible
-        int64 (m,): pixels that it does show.
+    `mask`, uint8 (H, W): 0 = ground or background, j = the j-th object; `depth`, uint16 (H, W), in
+    thousandths of a scene unit, the ground's included; 0 = beyond. Boxes, int16 (m, 4), are x0 y0
+    x1 y1 of each object's outline, hidden parts included, ends exclusive; -1 for one outside the
+    image. `alone` and `visible`, int64 (m,), are pixels that each object would show without the
+    others, and those that it does show.
     """
 
     mask: NDArray[np.uint8]
@@ -45,13 +37,7 @@ class PixelLabels:
 
 
 def cast(scene: Scene) -> PixelLabels:
-    """Cast a ray through the centre of every pixel.
-
-    Parameters
-    ----------
-    scene
-        At most 255 objects.
-    """
+    """Cast a ray through the centre of every pixel of a scene of at most 255 objects."""
     object_outlines = list(outlines(scene, scene.size_px))
     mask, depth = nearest(scene, scene.size_px, object_outlines)
     steps = np.rint(depth / DEPTH_UNIT)

@@ -28,12 +28,7 @@ def draw(config: MitsubaBackend, scenes: Sequence[Scene]) -> Iterator[NDArray[np
 
     Nothing is loaded in parallel or merged: both leave lamps in an order that differs from run to
     run (by which thread ends first, by memory address), and the same random numbers then choose
-    other lamps (seen).
-
-    Raises
-    ------
-    ConfigError
-        If this version of Mitsuba, or the variant of it, is not there.
+    other lamps (seen). ConfigError if this version of Mitsuba, or the variant of it, is not there.
     """
     mi = _mitsuba(config.variant)
     with TemporaryDirectory() as folder:

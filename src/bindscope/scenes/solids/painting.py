@@ -14,17 +14,11 @@ from bindscope.scenes.solids.world import to_srgb
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Images and what their pixels show.
+    """Images, uint8 (n, H, W, 3), RGB, and what their pixels show.
 
-    Attributes
-    ----------
-    images
-        uint8 (n, H, W, 3), RGB.
-    masks
-        uint8 (n, H, W): 0 = ground, j + 1 = the j-th solid, which covers all or part of the pixel.
-    boxes
-        int16 (n, k, 4): the tight box of each solid's mask: left, top, right and bottom, ends
-        exclusive; -1 where there is no j-th solid.
+    `masks`, uint8 (n, H, W): 0 = ground, j + 1 = the j-th solid, which covers all or part of the
+    pixel. Boxes, int16 (n, k, 4), are the tight ones of each solid's mask: left, top, right and
+    bottom, ends exclusive; -1 where there is no j-th solid.
     """
 
     images: NDArray[np.uint8]
@@ -40,16 +34,9 @@ def paint(
 ) -> Drawn:
     """Put solids on a ground, the later ones over the earlier ones.
 
-    Parameters
-    ----------
-    ground
-        Linear light of an empty image, (size, size, 3).
-    faces
-        The portraits of every image, up to k.
-    corners
-        Row and column where each portrait begins, (n, k, 2); what is outside is cut off.
-    tint
-        Linear color of each solid, (n, k, 3).
+    `ground` is linear light of an empty image, (size, size, 3); faces are the portraits of every
+    image, up to k, which begin in row and column of `corners` (n, k, 2): what is outside is cut
+    off. `tint` is the linear color of each solid, (n, k, 3).
     """
     size, (n, k) = len(ground), tint.shape[:2]
     images = np.repeat(to_srgb(ground)[None], n, axis=0)

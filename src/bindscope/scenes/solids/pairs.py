@@ -29,16 +29,8 @@ CLOSE = 0.005  # difference from the share asked for at which the search ends
 class PairComposer:
     """Composes scenes of two objects with a controlled hidden share.
 
-    Attributes
-    ----------
-    config
-        The dataset's `render` section, with `hidden`.
-    features
-        What object each cell is, see `vocabulary.cell_features`.
-    seed, split
-        The dataset's seed, and the split.
-    where
-        Name of the dataset, for messages.
+    `config` is the dataset's `render` section, with `hidden`, `features` what object each cell is
+    (`vocabulary.cell_features`).
     """
 
     config: SolidsRenderer
@@ -48,24 +40,10 @@ class PairComposer:
     where: str
 
     def compose(self, index: int, slots: Sequence[int]) -> tuple[Scene, PixelLabels]:
-        """Place the objects of one scene.
+        """Place the objects of one scene, given the cells of the one in front and the one behind.
 
-        Parameters
-        ----------
-        index
-            Which scene of the split.
-        slots
-            Cells of the object in front and of the one behind.
-
-        Returns
-        -------
-        Scene, PixelLabels
-            Objects by slot. The share of the second one's pixels that are hidden lies in `hidden`.
-
-        Raises
-        ------
-        ConfigError
-            If no place hides as much as is asked for.
+        Objects are by slot; the share of the second one's pixels that are hidden lies in `hidden`,
+        or no place does so: ConfigError.
         """
         assert self.config.hidden is not None
         low, high = self.config.hidden

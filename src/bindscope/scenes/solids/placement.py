@@ -45,13 +45,7 @@ def random_stream(seed: int, split: SplitName, index: int) -> np.random.Generato
 
 
 def check_room(config: SolidsRenderer, most: int, where: str) -> None:
-    """Refuse a number of objects that no scene can hold, however they are arranged.
-
-    Raises
-    ------
-    ConfigError
-        If their positions cannot differ by `margin` along an axis, or a mask cannot number them.
-    """
+    """Refuse with ConfigError a number of objects that no scene can hold."""
     if most > MOST_OBJECTS:
         raise ConfigError(
             f"{where}, space",
@@ -72,18 +66,9 @@ def check_room(config: SolidsRenderer, most: int, where: str) -> None:
 class Composer:
     """Composes the scenes of one split.
 
-    Attributes
-    ----------
-    config
-        The dataset's `render` section.
-    features
-        What object each cell is, see `vocabulary.cell_features`.
-    seed, split
-        The dataset's seed, and the split.
-    where
-        Name of the dataset, for messages.
-    accept
-        Returns why a scene is refused, or None; called for every arrangement that is found.
+    `config` is the dataset's `render` section, `features` what object each cell is
+    (`vocabulary.cell_features`). `accept` returns why a scene is refused, or None, of every
+    arrangement.
     """
 
     config: SolidsRenderer
@@ -94,25 +79,10 @@ class Composer:
     accept: Accept = lambda scene: None
 
     def compose(self, index: int, counts: NDArray[np.integer]) -> Scene:
-        """Place the objects of one scene.
+        """Place the objects of one scene, `counts` (K,) of each cell, by ascending cell.
 
-        Parameters
-        ----------
-        index
-            Which scene of the split.
-        counts
-            integer (K,): how many objects of each cell it holds, mostly 0 or 1.
-
-        Returns
-        -------
-        Scene
-            Objects by ascending cell. Places are assigned to objects at random, so they carry no
-            information about cells except sizes.
-
-        Raises
-        ------
-        ConfigError
-            If no arrangement is found, or none is accepted.
+        Places are assigned to objects at random, so they carry no information about cells except
+        sizes. ConfigError if no arrangement is found, or none is accepted.
         """
         rng = random_stream(self.seed, self.split, index)
         camera, lights = camera_of(self.config, rng), lights_of(self.config, rng)
@@ -180,22 +150,9 @@ def _point(values: Iterable[float]) -> tuple[float, float, float]:
 def arrange(
     rng: np.random.Generator, config: SolidsRenderer, radii: Floats, axes: Floats
 ) -> Floats | None:
-    """Find places for circles.
+    """Find places for circles of radii (n,): float64 (n, 2), or None after `JAMS` jams.
 
-    Parameters
-    ----------
-    rng
-        The scene's random numbers.
-    config
-        Rules.
-    radii
-        float64 (n,): of the circles, in the order in which they are placed.
-    axes
-        float64 (2, 2): the camera's right and behind on the ground, as rows.
-
-    Returns
-    -------
-    float64 (n, 2), or None after `JAMS` jams.
+    Axes, float64 (2, 2), are the camera's right and behind on the ground, as rows.
     """
     places = np.zeros((len(radii), 2))
     standing: list[int] = []

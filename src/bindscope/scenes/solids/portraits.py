@@ -35,22 +35,10 @@ Floats = NDArray[np.float64]
 class Portrait:
     """What a solid does to the light of the pixels around it; light is linear, 1 = white.
 
-    A pixel is ``(1 - covered) * (1 - shadow) * ground + body * color + shine``.
-
-    Attributes
-    ----------
-    covered
-        Share of the pixel that the solid covers, float64 (h, w), in the pixels of its region and
-        `margin` more on every side.
-    body
-        Light of a solid of reflectance 1. Where it is covered whole the median is 1, so the median
-        of a solid's pixels is its color whatever its shape and material.
-    shine
-        Light that has the lamp's color whatever the solid's.
-    shadow
-        Share of the ground's light that it takes.
-    margin
-        Pixels around the region.
+    A pixel is ``(1 - covered) * (1 - shadow) * ground + body * color + shine``, each float64 (h,
+    w), in the pixels of its region and `margin` more on every side. Where `body`, the light of a
+    solid of reflectance 1, is covered whole its median is 1, so the median of a solid's pixels is
+    its color whatever its shape and material; `shine` has the lamp's color whatever the solid's.
     """
 
     covered: Floats
@@ -65,22 +53,11 @@ def portrait(
     shape: str, material: Material, width: int, height: int, scale: float, margin: int,
     samples: int,
 ) -> Portrait:  # fmt: skip
-    """Draw a solid as large as its region allows.
+    """Draw a solid as large as its region allows, or `scale` times as large.
 
-    Parameters
-    ----------
-    shape
-        A name that `bodies.signed_distance` knows.
-    material
-        rubber (dull, with a faint highlight) or metal (mirrors sky and ground).
-    width, height
-        Region in pixels; the solid stands in its middle and touches two of its sides.
-    scale
-        Of the solid, 1 = that large.
-    margin
-        Pixels around the region that are drawn too, for the shadow.
-    samples
-        Rays along a side of a pixel.
+    It stands in the middle of its region in pixels and touches two of its sides; `margin` pixels
+    around are drawn too, for the shadow. rubber is dull, with a faint highlight, metal mirrors sky
+    and ground.
     """
     towards = np.array(SUN) / np.linalg.norm(SUN)
     solid = Solid(shape, "", material, "", 0.0, 0.0, TURN.get(shape, 0.0), 0)

@@ -44,22 +44,9 @@ def _image(scene: Scene, antialias: int) -> NDArray[np.uint8]:
 
 
 def _shade(scene: Scene, points: Floats, ids: NDArray[np.uint8], rays: Floats) -> Floats:
-    """Return the radiance that leaves points towards the eye.
+    """Return the radiance that leaves points on surfaces towards the eye, float64 (N, 3).
 
-    Parameters
-    ----------
-    scene
-        Lamps and objects.
-    points
-        float64 (N, 3) on surfaces.
-    ids
-        uint8 (N,): 0 = the ground, j = the j-th object.
-    rays
-        float64 (N, 3): from the eye to the points.
-
-    Returns
-    -------
-    float64 (N, 3).
+    `ids` (N,): 0 = the ground, j = the j-th object; rays (N, 3) are from the eye to the points.
     """
     normals = _normals(scene, points, ids)
     eye = -_unit(rays)

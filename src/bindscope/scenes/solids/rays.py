@@ -19,22 +19,10 @@ Floats = NDArray[np.float64]
 
 
 def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
-    """Return the lengths of rays up to an object's surface.
+    """Return rays' lengths to a surface, (N,) in lengths of `directions`; inf: missed.
 
     A ray steps by its distance from the object, which can never carry it through the surface.
-
-    Parameters
-    ----------
-    solid
-        The object.
-    origins
-        float64 (N, 3), or (3,) where all rays start at one point; outside the object.
-    directions
-        float64 (N, 3), of any length.
-
-    Returns
-    -------
-    float64 (N,): in lengths of `directions`; infinite where a ray misses.
+    Origins are (N, 3), or (3,) where all rays start at one point, outside the object.
     """
     offset = solid.centre - origins
     lengths = np.sqrt(dot(directions, directions))
@@ -69,15 +57,7 @@ def dot(a: Floats, b: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Outline:
-    """The pixels that one object would cover if it stood alone.
-
-    Attributes
-    ----------
-    rows, columns
-        The part of the image that it lies in.
-    depth
-        float64 (rows, columns): its depth, infinite where it is not.
-    """
+    """The pixels that one object would cover alone, and their depth; infinite beside it."""
 
     rows: slice
     columns: slice
@@ -90,15 +70,7 @@ class Outline:
 
 
 def outlines(scene: Scene, size: int) -> Iterator[Outline]:
-    """Cast a ray through the centre of every pixel against each object alone.
-
-    Parameters
-    ----------
-    scene
-        Its `size_px` is not read.
-    size
-        Side of the square image, in pixels.
-    """
+    """Cast a ray through every pixel's centre, against each object alone."""
     rays = scene.camera.rays(size)
     position = np.array(scene.camera.position)
     for solid in scene.objects:
@@ -111,21 +83,10 @@ def outlines(scene: Scene, size: int) -> Iterator[Outline]:
 def nearest(
     scene: Scene, size: int, object_outlines: list[Outline]
 ) -> tuple[NDArray[np.uint8], Floats]:
-    """Find the nearest surface in every pixel: that of an object, or the ground.
+    """Find the nearest surface in every pixel, of `object_outlines` or the ground.
 
-    Parameters
-    ----------
-    scene, size
-        As in `outlines`.
-    object_outlines
-        What `outlines` yielded.
-
-    Returns
-    -------
-    mask
-        uint8 (size, size): 0 = ground or background, j = the j-th object.
-    depth
-        float64 (size, size): of what is seen, infinite where nothing is.
+    `mask` is uint8 (size, size): 0 = ground or background, j = the j-th object; `depth` float64
+    (size, size), infinite where nothing is.
     """
     rays = scene.camera.rays(size)
     with np.errstate(divide="ignore"):

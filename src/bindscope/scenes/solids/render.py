@@ -26,23 +26,9 @@ UInt8 = NDArray[np.uint8]
 
 
 def draw(config: Backend, scenes: Sequence[Scene]) -> UInt8:
-    """Draw described scenes with a backend.
+    """Draw described scenes of one size with a backend, uint8 (n, H, W, 3), RGB.
 
-    Parameters
-    ----------
-    config
-        A `backend` section.
-    scenes
-        All of one size; none at all: only what the backend needs is checked.
-
-    Returns
-    -------
-    uint8 (n, H, W, 3), RGB.
-
-    Raises
-    ------
-    ConfigError
-        If the backend is not installed.
+    Of none at all only what the backend needs is checked: ConfigError if it is not installed.
     """
     backend: Callable[[Backend, Sequence[Scene]], Iterator[UInt8]]
     backend = resolve(BACKENDS[config.kind])
@@ -59,15 +45,14 @@ def render(
 ) -> dict[str, NDArray[Any]]:
     """Draw scenes; see `bindscope.scenes.render.render_scenes`.
 
-    Parameters
-    ----------
-    dataset, split, start, objects
-        As there; where the space draws with repeats, how often is drawn here.
+    Where the space draws with repeats, how often is drawn here, and a cell stands in `cells` once
+    per object. With `hidden`, objects are by slot. ConfigError if a scene cannot be placed, or the
+    backend is not there.
 
     Returns
     -------
     `images`, `masks`, `cells`
-        As there; a cell stands in `cells` once per object. With `hidden`, objects by slot.
+        As there.
     `boxes`
         int16 (n, M, 4): the tight box of each object's outline, hidden parts included.
     `depth`
@@ -77,11 +62,6 @@ def render(
         inside the image; -1 where there is no j-th object.
     `descriptions`
         uint8 (n, L): the scene as JSON text, zeros behind it; see `description.unpack`.
-
-    Raises
-    ------
-    ConfigError
-        If a scene cannot be placed, or the backend is not there.
     """
     config, where = dataset.render, f"dataset {dataset.name!r}"
     assert isinstance(config, SolidsRenderer)

@@ -18,13 +18,5 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def group_values(group: str, colors: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of a group of a dataset of solids, in order.
-
-    Parameters
-    ----------
-    group
-        One of `VALUES`.
-    colors
-        The values of `color` that the renderer was configured with.
-    """
+    """Return the values of a group of `VALUES`, in order; those of `color` are configured."""
     return tuple(colors) if group == "color" else VALUES[group]

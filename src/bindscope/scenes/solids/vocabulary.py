@@ -29,19 +29,9 @@ SIZES = {"large": 0.7, "small": 0.35}
 
 
 def cell_features(dataset: SceneDistribution, config: SolidsRenderer) -> list[dict[str, str]]:
-    """Say what object each cell of an object code is.
+    """Name the `color`, `shape`, `material` and `size` of each cell of an object code.
 
-    Parameters
-    ----------
-    dataset
-        Its groups are features by their names; features that are no group are fixed.
-    config
-        The dataset's `render` section.
-
-    Returns
-    -------
-    list
-        Per cell `color`, `shape`, `material` and `size`, by name; the last group varies fastest.
+    The last group varies fastest; features that are no group are fixed by the `render` section.
     """
     groups = dataset.space.groups
     sizes = [group.size for group in groups]

@@ -28,17 +28,7 @@ Box = tuple[float, float, float, float]
 
 
 class Image(NamedTuple):
-    """An element of image_data.json.
-
-    Attributes
-    ----------
-    file
-        Folder and name, as in the release's archives (``VG_100K_2/2.jpg``).
-    width, height
-        Pixels.
-    coco_id
-        Number of the same image in COCO; None if it is not there.
-    """
+    """An element of image_data.json: folder, name, pixels, and COCO's number."""
 
     file: str
     width: int
@@ -47,16 +37,9 @@ class Image(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """One annotated object; its words are not normalised.
+    """One annotated object, in the release's order; its words are not normalised.
 
-    Attributes
-    ----------
-    names
-        At least one, in the release's order.
-    attributes
-        In the release's order, possibly none.
-    box
-        Left edge, top edge, width, height, in pixels.
+    It has at least one name, and a box: left edge, top edge, width, height, in pixels.
     """
 
     names: tuple[str, ...]
@@ -65,13 +48,7 @@ class Annotated(NamedTuple):
 
 
 def read_images(path: Path) -> dict[int, Image]:
-    """Read image_data.json (or its .zip) into a table by image number.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, or an element is not as in the release.
-    """
+    """Read image_data.json (or its .zip) into a table by image number; InputError if damaged."""
     images = {}
     for where, record in stream(path):
         number = _field(record, "image_id", int, where)
@@ -89,22 +66,13 @@ def read_images(path: Path) -> dict[int, Image]:
 
 
 def read_annotations(objects: Path, attributes: Path) -> Iterator[tuple[int, list[Annotated]]]:
-    """Read objects with their attributes, image by image.
+    """Read objects with their attributes, image by image, in the order of objects.json.
 
     Both files are read side by side. An object's attributes are those of its own number and of the
     numbers that the release merged into it. Objects without a name are left out; an image that
-    attributes.json lacks has objects without attributes.
-
-    Yields
-    ------
-    int, list of Annotated
-        Number of the image and its objects, in the order of objects.json.
-
-    Raises
-    ------
-    InputError
-        If a file is damaged, an element is not as in the release, or the files list the images in
-        orders so different that more than `MAX_WAITING` of them would have to wait in memory.
+    attributes.json lacks has objects without attributes. InputError if a file is damaged, an
+    element is not as in the release, or the files list the images in orders so different that more
+    than `MAX_WAITING` of them would have to wait in memory.
     """
     described = (_attributes(where, record) for where, record in stream(attributes))
     waiting: dict[int, Mapping[int, tuple[str, ...]]] = {}
@@ -161,22 +129,10 @@ def _field(record: Any, key: str, kind: type | tuple[type, ...], where: str) -> 
 
 
 def stream(path: Path) -> Iterator[tuple[str, Any]]:
-    """Read the elements of a file that is one JSON array, one after the other.
+    """Read the elements of a file that is one JSON array, each with what to call it in a message.
 
-    Parameters
-    ----------
-    path
-        A .json file, or a .zip archive that holds exactly one.
-
-    Yields
-    ------
-    str, object
-        What to call the element in a message, and the element.
-
-    Raises
-    ------
-    InputError
-        If the file is missing, is no JSON array, or ends too early.
+    A .json file, or a .zip archive that holds exactly one; InputError if it is missing, is no JSON
+    array, or ends too early.
     """
     with _open(path) as file:
         yield from entries(file, str(path), remedy=_RELEASE, damaged=_AGAIN)

@@ -36,12 +36,7 @@ class Release:
 class Vocabulary:
     """Categories and values in the order of the object code; the last value is "none of them".
 
-    Attributes
-    ----------
-    categories, values
-        Commonest first.
-    category_aliases, value_aliases
-        Word of an annotator -> word that it stands for.
+    Commonest come first; aliases lead from a word of an annotator to that which it stands for.
     """
 
     categories: tuple[str, ...]
@@ -51,16 +46,9 @@ class Vocabulary:
 
 
 class MinedScene(NamedTuple):
-    """One image and its objects.
+    """One image and its objects: category and value as indices into the vocabulary, int64 (n, 2).
 
-    Attributes
-    ----------
-    image_id, image
-        Number and file.
-    objects
-        int64 (n, 2): category and value, as indices into the vocabulary.
-    boxes
-        float64 (n, 4): left, top, right, bottom edge in pixels, inside the image.
+    Boxes, float64 (n, 4), are left, top, right, bottom edge in pixels, inside the image.
     """
 
     image_id: int
@@ -78,19 +66,9 @@ class _Thing(NamedTuple):
 
 
 class Miner:
-    """Turns a release into scenes.
+    """Turns a release into scenes by rules.
 
-    Parameters
-    ----------
-    release
-        Where the files are.
-    rules
-        What becomes a scene.
-
-    Attributes
-    ----------
-    left_out
-        What was left out of the last `scenes()`, and why: reason -> how many images or objects.
+    `left_out` says what was left out of the last `scenes()`: reason -> how many images or objects.
     """
 
     def __init__(self, release: Release, rules: GenomeRules) -> None:

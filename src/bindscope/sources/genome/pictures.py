@@ -31,19 +31,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Thing(NamedTuple):
-    """One thing in a picture.
+    """One thing in a picture, in a square box of pixels.
 
-    Attributes
-    ----------
-    kind, color
-        Indices into `KINDS` and `COLOR_NAMES`; -1 is no color: a glass thing, of which one sees the
-        rim.
-    large, striped
-        How it looks; glass has no stripes.
-    shade
-        Index into `SHADES`.
-    x, y, side
-        Its square box, pixels.
+    `kind`, `color` and `shade` are indices into `KINDS`, `COLOR_NAMES` and `SHADES`; -1 is no
+    color: a glass thing, of which one sees the rim, and which has no stripes.
     """
 
     kind: int
@@ -63,20 +54,9 @@ def sides(size_px: int) -> dict[bool, int]:
 
 
 def paint(size_px: int, things: tuple[Thing, ...], random: np.random.Generator) -> Pixels:
-    """Draw a picture.
+    """Draw a picture of things whose boxes do not overlap, uint8 (size_px, size_px, 3), RGB.
 
-    Parameters
-    ----------
-    size_px
-        Its side.
-    things
-        What is in it; their boxes do not overlap.
-    random
-        Draws the ground: pale, from corner to corner, with noise.
-
-    Returns
-    -------
-    uint8 (size_px, size_px, 3), RGB.
+    The ground is drawn at random: pale, from corner to corner, with noise.
     """
     canvas = _ground(size_px, random)
     for thing in things:

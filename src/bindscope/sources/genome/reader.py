@@ -18,13 +18,8 @@ log = logging.getLogger(__name__)
 class GenomeReader:
     """Reads the scenes that a release's annotations make, in the order of objects.json.
 
-    Parameters
-    ----------
-    source
-        The configuration's section, with a `path`. Without `images`, they are in the archives
-        ``images*.zip`` beside the annotations.
-    split_column
-        None: the release has no splits.
+    Without `images`, they are in the archives ``images*.zip`` beside the annotations; a release has
+    no splits.
     """
 
     def __init__(self, source: GenomeSource, split_column: str | None = None) -> None:
@@ -46,11 +41,8 @@ class GenomeReader:
     def scenes(self) -> Iterator[Scene]:
         """Read the release.
 
-        Raises
-        ------
-        InputError
-            If a file is missing, damaged or not the release's, its words are rarer than asked for,
-            or it makes no scene.
+        InputError if a file is missing, damaged or not the release's, its words are rarer than
+        asked for, or it makes no scene.
         """
         chosen, n_scenes = self._miner.vocabulary, 0
         for scene in self._miner.scenes():
@@ -90,13 +82,7 @@ def find_release(folder: Path) -> Release:
 
 
 def find_images(folder: Path) -> tuple[str, ...]:
-    """Find the archives of a release's images in a folder.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
+    """Find the archives of a release's images in a folder; InputError if there is none."""
     archives = tuple(sorted(map(str, folder.glob("images*.zip"))))
     if not archives:
         raise InputError(

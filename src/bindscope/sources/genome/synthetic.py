@@ -50,14 +50,8 @@ _AT = (1980, 1, 1, 0, 0, 0)  # the same for the same content
 class CodeDistribution(NamedTuple):
     """The distribution of the object codes: objects are independent draws.
 
-    Attributes
-    ----------
-    numbers
-        How many objects a scene has, each number equally likely.
-    categories, values
-        Their names; the last value is no color.
-    shares
-        float64 (C, V), adds up to 1: the probability of each category and value as annotated.
+    `numbers` of objects of a scene are equally likely; `shares`, float64 (C, V), add up to 1: the
+    probability of each category and value as annotated. The last value is no color.
     """
 
     numbers: tuple[int, ...]
@@ -98,14 +92,9 @@ def _joint_shares(config: SyntheticRelease) -> npt.NDArray[np.float64]:
 def write_release(config: SyntheticRelease, files: Mapping[str, Path | str]) -> None:
     """Draw the pictures and write the release's files.
 
-    Parameters
-    ----------
-    config
-        What is drawn.
-    files
-        Where `objects`, `attributes`, `image_data` (archives of one JSON file each),
-        `object_alias`, `attribute_alias` and `images` (an archive with the folders VG_100K and
-        VG_100K_2) go.
+    `objects`, `attributes` and `image_data` are archives of one JSON file each, beside
+    `object_alias` and `attribute_alias`; `images` is an archive with the folders VG_100K and
+    VG_100K_2.
     """
     entries: dict[str, list[str]] = {"objects": [], "attributes": [], "image_data": []}
     pictures = io.BytesIO()
@@ -131,12 +120,9 @@ def write_release(config: SyntheticRelease, files: Mapping[str, Path | str]) -> 
 def picture(
     config: SyntheticRelease, number: int
 ) -> tuple[str, npt.NDArray[np.uint8], dict[str, dict[str, Any]]]:
-    """Draw one picture; it does not depend on how many there are.
+    """Draw one picture: its file's name, pixels, and its entries in the release.
 
-    Returns
-    -------
-    str, uint8 (size_px, size_px, 3), dict
-        Name of its file, the picture, and its entries in objects, attributes and image_data.
+    It does not depend on how many there are.
     """
     random = np.random.default_rng([config.seed, number])
     things = _compose(config, random)

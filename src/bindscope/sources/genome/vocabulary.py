@@ -72,23 +72,11 @@ def invert(words: Synonyms) -> dict[str, str]:
 
 
 def read_aliases(path: Path, defaults: Aliases) -> dict[str, str]:
-    """Read a list of aliases in the release's format and add our own.
+    """Read a list of aliases in the release's format and add our own, alias -> word.
 
     A line is ``name,alias,alias``: the aliases stand for the name. Where a word occurs in several
     lines the first decides. Our own table comes last in the chain: what a line leads to is looked
-    up there, too.
-
-    Parameters
-    ----------
-    path
-        object_alias.txt or a file like it.
-    defaults
-        Alias -> word.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
+    up there, too. A file that cannot be read is an InputError.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -162,21 +150,9 @@ def attributes_of(text: str, aliases: Aliases) -> tuple[str, ...]:
 def commonest(
     counts: Counter[str], n: int, at_least: int, what: str, where: str
 ) -> tuple[str, ...]:
-    """Choose the n words of the highest counts, ties in alphabetical order.
+    """Choose the n words that occur in most images, ties in alphabetical order.
 
-    Parameters
-    ----------
-    counts
-        Number of images in which each word occurs.
-    n, at_least
-        How many words, and the smallest count allowed.
-    what, where
-        For the message: what the words are, and the file they come from.
-
-    Raises
-    ------
-    InputError
-        If fewer than n words are common enough.
+    InputError if fewer than n words occur in `at_least` of them; it says what they are and where.
     """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     chosen = tuple(word for word, count in ranked[:n] if count >= at_least)
