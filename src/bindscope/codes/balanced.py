@@ -10,13 +10,8 @@ from bindscope.config.codes import BalancedSpace
 class Balanced(CodeSpace):
     """`chosen` values of every group, and `n_objects` objects that use every chosen value.
 
-    The chosen values are uniform, and the objects are uniform given them, as in the
-    binding problem paper's balanced_colorshape. Every feature code has as many object codes.
-
-    Parameters
-    ----------
-    config
-        The `space` section of a dataset.
+    The chosen values are uniform, and the objects are uniform given them, as in the binding problem
+    paper's balanced_colorshape. Every feature code has as many object codes.
     """
 
     def __init__(self, config: BalancedSpace) -> None:

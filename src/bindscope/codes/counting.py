@@ -23,37 +23,17 @@ def subsets(cells: int, smallest: int, largest: int) -> int:
 
 @cache
 def covers(counts: tuple[int, ...], smallest: int, largest: int) -> int:
-    """Count the object codes over a grid that use every value of every group.
-
-    Parameters
-    ----------
-    counts
-        a_1..a_G: how many values of each group are in use.
-    smallest, largest
-        Allowed numbers of objects.
-
-    Returns
-    -------
-    int
-        Number of object codes whose feature code is a given one with these counts.
-    """
+    """Count the object codes that use every one of `counts` values of the groups."""
     return ways_that_use_all(counts, lambda cells: subsets(cells, smallest, largest))
 
 
 def ways_that_use_all(counts: Sequence[int], ways: Callable[[int], int]) -> int:
-    r"""Count the ways to fill a grid that use every value of every group.
+    r"""Count the ways (by number of cells) to fill a grid that use every value of every group.
 
     Inclusion-exclusion over the values that are left out, for w_k(n) = C(n, k):
 
     .. math:: N_k(a_1..a_G) = \sum_{i_1..i_G} (-1)^{\sum i} \prod_g \binom{a_g}{i_g}
               w_k(\prod_g (a_g - i_g))
-
-    Parameters
-    ----------
-    counts
-        a_1..a_G: number of values of each group.
-    ways
-        Number of cells that may be used -> ways to fill them, whatever values that uses.
     """
     total = 0
     for left_out in product(*(range(count + 1) for count in counts)):
@@ -66,16 +46,7 @@ def ways_that_use_all(counts: Sequence[int], ways: Callable[[int], int]) -> int:
 def by_counts(
     sizes: Sequence[int], ways: Callable[[tuple[int, ...]], int]
 ) -> dict[tuple[int, ...], int]:
-    """Tabulate a count for every vector of counts of used values, in lexicographic order.
-
-    Parameters
-    ----------
-    sizes
-        Number of values of each group.
-    ways
-        Counts per group, each at least 1 -> ways per feature code; vectors without any are left
-        out.
-    """
+    """Tabulate positive `ways` per vector of counts of used values, in lexicographic order."""
     vectors = product(*(range(1, size + 1) for size in sizes))
     return {counts: n_ways for counts in vectors if (n_ways := ways(counts))}
 

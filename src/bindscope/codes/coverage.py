@@ -16,28 +16,11 @@ DRAWS = 10_000  # of training objects, until every value is among them
 def drawn_objects(
     sizes: Sequence[int], n: int, generator: np.random.Generator, *, every_value: bool = True
 ) -> tuple[NDArray[np.int64], int]:
-    """Put the objects of a space in a random order whose first ones have every value.
+    """Put the objects of a space in a random order whose first `n` ones have every value.
 
-    Parameters
-    ----------
-    sizes
-        Number of values of each feature group; the last one varies fastest.
-    n
-        How many of the first ones.
-    generator
-        Where orders come from.
-    every_value
-        Whether orders are drawn until the first ones have every value of every group: uniform
-        among those orders.
-
-    Returns
-    -------
-    The order, int64 (objects,), and how many values, of all groups, the first ones lack.
-
-    Raises
-    ------
-    ConfigError
-        If none of `DRAWS` orders has every value.
+    Returns the order, int64 (objects,), and how many values, of all groups, the first ones lack.
+    With `every_value` the order is uniform among those that lack none; ConfigError if none of
+    `DRAWS` orders is one.
     """
     sizes = tuple(sizes)
     for _ in range(DRAWS if every_value else 1):

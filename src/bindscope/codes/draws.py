@@ -18,11 +18,6 @@ class Draws(CodeSpace):
     The K^n_objects sequences of draws are equally likely. An object code with m types stands for
     `surjections(n_objects, m)` of them, so its probability depends on m alone; for CLEVR, six draws
     out of 96 types.
-
-    Parameters
-    ----------
-    config
-        The `space` section of a dataset.
     """
 
     def __init__(self, config: DrawsSpace) -> None:

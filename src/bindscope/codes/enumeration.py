@@ -48,13 +48,7 @@ def n_ordered_scenes(dataset: SceneDistribution) -> int:
 
 
 def check_sizes(dataset: SceneDistribution) -> None:
-    """Refuse an enumerated split that sets apart more scenes than there are.
-
-    Raises
-    ------
-    ConfigError
-        If it does, or there are too many to list.
-    """
+    """Refuse an enumerated split of more scenes than there are, or than can be listed."""
     assert isinstance(dataset.split, EnumeratedSplit)
     where, total = f"datasets.{dataset.name}.split", n_ordered_scenes(dataset)
     requested = sum(getattr(dataset.split.sizes, split) for split in SPLITS)
@@ -73,27 +67,10 @@ def check_sizes(dataset: SceneDistribution) -> None:
 
 
 def enumerated(dataset: SceneDistribution, split: str, start: int, stop: int) -> Slots:
-    """List scenes of an enumerated dataset.
+    """List scenes of a split of an enumerated dataset: the cell in each slot, `EMPTY` for none.
 
-    Parameters
-    ----------
-    dataset
-        With `slots` and an enumerated split.
-    split
-        `train`, `val` or `test`.
-    start, stop
-        Range of scenes of the split.
-
-    Returns
-    -------
-    ndarray
-        int16 (stop - start, slots): the cell of the object in each slot, `EMPTY` for none. No two
-        scenes of all splits are the same.
-
-    Raises
-    ------
-    ConfigError
-        If the split has fewer scenes, or there are fewer than the splits ask for.
+    int16 (stop - start, slots); no two scenes of all splits are the same. ConfigError if the split
+    has fewer scenes, or there are fewer than the splits ask for.
     """
     check_sizes(dataset)
     assert isinstance(dataset.split, EnumeratedSplit)

@@ -23,18 +23,11 @@ Sums = tuple[int, ...]  # positive, descending
 def matrices(rows: Sums, columns: Sums, further: int = 0) -> int:
     r"""Count the 0/1 matrices with given row sums, some columns of given sums and further ones.
 
-    Columns of given sums are taken off one by one: each has its ones in some of the rows of each
-    sum. What is left over are `further` columns, none of them empty, by inclusion-exclusion over
-    those that are:
+    Sums are positive and descend. Columns of given sums are taken off one by one: each has its ones
+    in some of the rows of each sum. What is left over are c = `further` columns, none of them
+    empty, by inclusion-exclusion over those that are:
 
     .. math:: \sum_s (-1)^s \binom{c}{s} \prod_v \binom{c - s}{r_v}
-
-    Parameters
-    ----------
-    rows, columns
-        Positive sums, descending.
-    further
-        Number c of further columns.
     """
     if columns:
         return sum(
@@ -110,19 +103,7 @@ def codes_by_margins(rows: int, columns: int, n_objects: int) -> Counter[int]:
 
 
 def unrank_matrix(row_sums: list[int], column_sums: list[int], rank: int) -> npt.NDArray[np.uint8]:
-    """Write out the 0/1 matrix with this number among those with these row and column sums.
-
-    Parameters
-    ----------
-    row_sums, column_sums
-        Sums in any order, which some matrix has.
-    rank
-        From 0 to the number of such matrices - 1.
-
-    Returns
-    -------
-    uint8 (rows, columns).
-    """
+    """Write out matrix number `rank` of those with these row and column sums."""
     matrix = np.zeros((len(row_sums), len(column_sums)), np.uint8)
     sums = list(column_sums)
     for row, n in enumerate(row_sums):

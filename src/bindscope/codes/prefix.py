@@ -51,13 +51,8 @@ def integer_dtype(largest: int) -> np.dtype[Any]:
 def finishing_table(n_cells: int, weights: Sequence[int]) -> list[list[int]]:
     """Tabulate T[r][c], the outcomes of all ways to fill r cells after c objects.
 
-    Parameters
-    ----------
-    n_cells
-        Largest r.
-    weights
-        Outcomes of a code by its number of objects (`space.outcome_weights`); c runs one beyond
-        the largest number, where nothing is left.
+    `weights` are the outcomes of a code by its number of objects (`space.outcome_weights`); c runs
+    one beyond the largest number, where nothing is left.
     """
     row = [*weights, 0]
     table = [row]
@@ -97,14 +92,8 @@ def distinct_rows(
 class Prefix:
     """The revealed part of a batch of object codes.
 
-    Parameters
-    ----------
-    sizes
-        Number of values of each group.
-    allowed
-        uint8 (N, n): the values that a code may use.
-    required
-        int (N, G) or (G,): how many values of each group a finished code uses.
+    `allowed` uint8 (N, n) are the values that a code may use; `required` int (N, G) or (G,) says
+    how many values of each group a finished code uses.
     """
 
     def __init__(
@@ -127,13 +116,10 @@ class Prefix:
         self._ones += bits
 
     def states(self, cell: int) -> npt.NDArray[np.int64]:
-        """Describe where the codes stand when all cells up to `cell` are decided.
+        """Describe where codes stand when all cells up to `cell` are decided, (N, 7 G + 1).
 
-        Returns
-        -------
-        ndarray
-            int64 (N, 7 G + 1): per group the columns named at the top of this module, then the
-            number of objects so far. Codes with the same row have the same continuations.
+        Per group the columns named at the top of this module, then the number of objects so far.
+        Codes with the same row have the same continuations.
         """
         n_groups = len(self.sizes)
         states = np.zeros((WIDTH * n_groups + 1, len(self._ones)), np.int64)
@@ -157,13 +143,7 @@ class Prefix:
 
 
 class Completions:
-    """Counts the ways to finish object codes of a space.
-
-    Parameters
-    ----------
-    space
-        The space; only its group sizes and allowed numbers of objects matter here.
-    """
+    """Counts the ways to finish object codes of a space."""
 
     def __init__(self, space: CodeSpace) -> None:
         self.dtype = integer_dtype(n_outcomes(space))
@@ -215,16 +195,8 @@ class Completions:
 class _Block:
     """States whose continuations are summed together.
 
-    Parameters
-    ----------
-    groups
-        Per group the state's columns, int64 (7, N).
-    terms
-        Per group the choices of kept values with their weights (N,).
-    ones
-        Number of objects so far, int64 (N,).
-    table
-        `finishing_table`.
+    `groups` has per group the state's columns, int64 (7, N), `terms` the choices of kept values
+    with their weights (N,); `ones` int64 (N,) are the objects so far, `table` is `finishing_table`.
     """
 
     groups: Sequence[npt.NDArray[np.int64]]

@@ -27,17 +27,7 @@ _PHILOX_WORDS = 4
 def unrank_free(space: CodeSpace, ranks: Counts) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, among all with an allowed number of objects.
 
-    Parameters
-    ----------
-    space
-        A space in which every such code is allowed.
-    ranks
-        int64 or Python integers (N,), from 0 to the number of codes - 1.
-
-    Returns
-    -------
-    ndarray
-        uint8 (N, K), in lexicographic order of the ranks.
+    Ranks are int64 or Python integers (N,); uint8 (N, K) in their lexicographic order.
     """
     dtype = integer_dtype(n_outcomes(space))
     table = np.array(finishing_table(space.n_cells - 1, outcome_weights(space)), dtype)
@@ -58,19 +48,8 @@ def unrank(
 ) -> npt.NDArray[np.uint8]:
     """Write out the object codes with these numbers, each among the covers of its feature code.
 
-    Parameters
-    ----------
-    space
-        The space.
-    features
-        uint8 (N, n): a feature code per row.
-    ranks
-        int64 or Python integers (N,), from 0 to the number of covers - 1.
-
-    Returns
-    -------
-    ndarray
-        uint8 (N, K), in lexicographic order of the ranks for each feature code.
+    Features are uint8 (N, n), ranks int64 or Python integers (N,); uint8 (N, K), in lexicographic
+    order of the ranks for each feature code.
     """
     completions = Completions(space)
     prefix = Prefix(space.sizes, features, feature_counts(features, space.sizes))
@@ -86,26 +65,11 @@ def unrank(
 
 
 def uniform_integers(seed: Sequence[int], total: int, start: int, stop: int) -> Counts:
-    """Draw integers that are exactly uniform over 0 .. `total` - 1.
+    """Draw integers that are exactly uniform over 0 .. `total` - 1, a function of (seed, total, i).
 
-    Parameters
-    ----------
-    seed
-        Integers that name the stream.
-    total
-        Number of outcomes, of any size.
-    start, stop
-        Range of indices; number i is a function of (seed, total, i).
-
-    Returns
-    -------
-    ndarray
-        (stop - start,), int64 if `total` < 2^63, Python integers otherwise.
-
-    Notes
-    -----
-    Every index owns a block of Philox counters in each of the streams 0, 1, 2, ...: the first one
-    whose words are below the largest multiple of `total` decides.
+    int64 (stop - start,) if `total` < 2^63, Python integers otherwise. Every index owns a block of
+    Philox counters in each of the streams 0, 1, 2, ...: the first one whose words are below the
+    largest multiple of `total` decides.
     """
     words = total.bit_length() // 64 + 1
     blocks = -(-words // _PHILOX_WORDS)

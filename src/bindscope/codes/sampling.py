@@ -25,29 +25,13 @@ _STREAM = int.from_bytes(b"codes", "big")
 def sample_codes(
     dataset: SceneDistribution, split: str, start: int, stop: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw the object codes of scenes `start` to `stop` - 1 of a split.
+    """Draw the object codes of scenes `start` to `stop` - 1 of a split, uint8 (stop - start, K).
 
-    Parameters
-    ----------
-    dataset
-        The dataset.
-    split
-        `train`, `val` or `test`; each has a random stream of its own.
-    start, stop
-        Range of scenes.
-
-    Returns
-    -------
-    ndarray
-        uint8 (stop - start, K). Uniform space: uniform over the object codes whose feature code is
-        in the split. Balanced space: a uniform feature code of the split, then a uniform object
-        code among its covers (which is the same thing, as each has equally many). Scenes that are
-        enumerated: those of `codes.enumeration`.
-
-    Raises
-    ------
-    ConfigError
-        If the split has no feature code, or fewer scenes than asked for.
+    Each split has a random stream of its own. Uniform space: uniform over the object codes whose
+    feature code is in the split. Balanced space: a uniform feature code of the split, then a
+    uniform object code among its covers (which is the same thing, as each has equally many). Scenes
+    that are enumerated: those of `codes.enumeration`. ConfigError if the split has no feature code,
+    or fewer scenes than asked for.
     """
     if split not in SPLITS:
         raise ValueError(f"there is no split {split!r}; there are {', '.join(SPLITS)}")

@@ -19,23 +19,11 @@ _PHILOX_WORDS = 4
 def slots_of(
     dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
 ) -> Slots:
-    """Say which object stands in which slot of consecutive scenes with given object codes.
+    """Say which object stands in which slot of scenes with object codes (N, K).
 
-    Parameters
-    ----------
-    dataset, split
-        As in `sampling.sample_codes`; the dataset has `slots`.
-    start
-        Index in its split of the first scene.
-    objects
-        uint8 (N, K): the scenes' object codes.
-
-    Returns
-    -------
-    ndarray
-        int16 (N, slots): the cell of the object in each slot, -1 for none. Enumerated: as they are
-        listed; else given the objects every way to put them into slots is equally likely, and
-        scene i depends on the seed, the split, i and its objects alone.
+    int16 (N, slots): its cell, -1 for none. Enumerated: as they are listed; else given the objects
+    every way to put them into slots is equally likely, and scene i depends on the seed, the split,
+    i and its objects alone.
     """
     assert dataset.slots is not None
     if isinstance(dataset.split, EnumeratedSplit):

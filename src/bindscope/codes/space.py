@@ -23,13 +23,6 @@ class CodeSpace(ABC):
     of them. Where all weights are 1 the outcomes are the object codes. A feature code's probability
     is proportional to ``covers()[its counts]``.
 
-    Parameters
-    ----------
-    groups
-        The feature groups.
-    min_objects, max_objects
-        Allowed numbers of objects.
-
     Attributes
     ----------
     sizes
@@ -80,19 +73,9 @@ def outcome_weights(space: CodeSpace) -> list[int]:
 
 
 def feature_code(objects: npt.NDArray[np.uint8], sizes: Sequence[int]) -> npt.NDArray[np.uint8]:
-    """Compute the feature codes of object codes: which values occur in any object.
+    """Return which values occur in any object of object codes uint8 (N, K), uint8 (N, sum(sizes)).
 
-    Parameters
-    ----------
-    objects
-        uint8 (N, K); K is the Cartesian product of the groups, the last one fastest.
-    sizes
-        Number of values of each group.
-
-    Returns
-    -------
-    ndarray
-        uint8 (N, n), n = sum(sizes): the groups' values one group after the other.
+    K is the Cartesian product of the groups, the last one fastest; values come group after group.
     """
     return (occurrences(objects, sizes) > 0).astype(np.uint8)
 

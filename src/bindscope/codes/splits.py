@@ -19,26 +19,11 @@ MAX_FEATURE_CODES = 2**20
 
 
 def feature_codes(dataset: SceneDistribution, split: str) -> npt.NDArray[np.uint8]:
-    """List the feature codes of a split.
+    """List the feature codes of a split, uint8 (m, n).
 
-    Parameters
-    ----------
-    dataset
-        The dataset.
-    split
-        `train`, `val` or `test`.
-
-    Returns
-    -------
-    ndarray
-        uint8 (m, n). `random`: all feature codes of the space, in lexicographic order of their
-        bits; `hashed_feature_codes`: those of the split, in the same order;
-        `ranked_feature_codes`: those of the split, in the order of their rank.
-
-    Raises
-    ------
-    ConfigError
-        If a split would have no feature code, or there are too many to list.
+    `random`: all feature codes of the space, in lexicographic order of their bits;
+    `hashed_feature_codes`: those of the split, in the same order; `ranked_feature_codes`: those of
+    the split, in the order of their rank. ConfigError if there is none, or too many to list.
     """
     if split not in SPLITS:
         raise ValueError(f"there is no split {split!r}; there are {', '.join(SPLITS)}")

@@ -22,23 +22,11 @@ _STREAM = int.from_bytes(b"copies", "big")
 def type_counts_of(
     dataset: SceneDistribution, split: str, start: int, objects: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Sample the number of objects of each type in consecutive scenes with given object codes.
+    """Sample the number of objects of each type, uint8 (N, K), in scenes with given object codes.
 
-    Parameters
-    ----------
-    dataset, split
-        As in `sample_codes`.
-    start
-        Index in its split of the first scene.
-    objects
-        uint8 (N, K): object codes.
-
-    Returns
-    -------
-    ndarray
-        uint8 (N, K): positive exactly where the object code is 1. In the space `draws` each row
-        sums to `n_objects`, and given the code all sequences of draws are equally likely; in the
-        other spaces no object occurs twice, so it is the code.
+    Positive exactly where the object code is 1. In the space `draws` each row sums to `n_objects`,
+    and given the code all sequences of draws are equally likely; in the other spaces no object
+    occurs twice, so it is the code.
     """
     if not isinstance(dataset.space, DrawsSpace):
         return objects
@@ -53,22 +41,10 @@ def type_counts_of(
 def type_counts(
     objects: npt.NDArray[np.uint8], numbers: npt.NDArray[np.integer], n_draws: int
 ) -> npt.NDArray[np.uint8]:
-    """Return the numbers of objects of each type, from the number of a sequence of draws.
+    """Return the objects of each type, uint8 (N, K), from the number of a sequence of draws.
 
-    Parameters
-    ----------
-    objects
-        uint8 (N, K): object codes.
-    numbers
-        (N,): from 0 to the number of sequences of the code - 1; uniform numbers give the law of
-        the draws.
-    n_draws
-        Draws per scene.
-
-    Returns
-    -------
-    ndarray
-        uint8 (N, K): 0 where the code is 0, and `n_draws` in each row.
+    `numbers` (N,) run from 0 to the number of sequences of the code - 1; uniform ones give the law
+    of the draws. Rows sum to `n_draws`.
     """
     result = np.zeros(objects.shape, np.uint8)
     for row, (code, number) in enumerate(zip(objects, numbers.tolist(), strict=True)):
@@ -89,20 +65,7 @@ def type_counts(
 
 
 def cells_in_order(counts: npt.NDArray[np.uint8], most: int) -> npt.NDArray[np.intp]:
-    """List the objects of each scene in order of their cells.
-
-    Parameters
-    ----------
-    counts
-        uint8 (N, K): number of objects of each type.
-    most
-        Largest number of objects of a scene.
-
-    Returns
-    -------
-    ndarray
-        intp (N, most): cells, -1 behind the last object.
-    """
+    """List the cells of each scene's objects in order, (N, most), -1 behind the last."""
     scene, cell = np.nonzero(counts)
     times = counts[scene, cell].astype(np.intp)
     scene, cell = np.repeat(scene, times), np.repeat(cell, times)

@@ -8,13 +8,7 @@ from bindscope.config.codes import UniformSpace
 
 
 class Uniform(CodeSpace):
-    """All object codes with `min_objects` to `max_objects` objects.
-
-    Parameters
-    ----------
-    config
-        The `space` section of a dataset.
-    """
+    """All object codes with `min_objects` to `max_objects` objects."""
 
     def __init__(self, config: UniformSpace) -> None:
         super().__init__(config.groups, config.min_objects, config.max_objects)

@@ -13,12 +13,9 @@ _LONGEST_NAME = 200  # characters: a file system takes 255, and downloads put so
 
 
 def check_address(url: str) -> str:
-    """Return an address of the web that ends in a file's name.
+    """Return an address of the web that ends in a file's name, without a user or password.
 
-    Raises
-    ------
-    ValueError
-        If it is something else, or holds a user or password; the message shows neither.
+    ValueError if it is something else; the message shows no part of it.
     """
     try:
         parts = urlsplit(url)

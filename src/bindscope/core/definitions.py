@@ -22,14 +22,8 @@ BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 class Definition:
     """What code keys need of one top-level definition.
 
-    Attributes
-    ----------
-    digest
-        Hash without comments and docstrings.
-    uses
-        Dotted names in it, but for annotations.
-    imports
-        Names that are imported inside it -> (module, object or "").
+    `digest` is a hash without comments and docstrings, `uses` are dotted names in it but for
+    annotations, `imports` maps names that are imported inside it to (module, object or "").
     """
 
     digest: str

@@ -33,13 +33,7 @@ def forget_digests(outputs: Iterable[str]) -> None:
 
 
 def write_digests(outputs: Iterable[str]) -> None:
-    """Hash the files of one product; folders, which are stores, are left to their manifests.
-
-    Raises
-    ------
-    StoreError
-        If the disk is full or may not be written.
-    """
+    """Hash the files of one product; folders, which are stores, are left to their manifests."""
     files = sorted(Path(output) for output in outputs if not Path(output).is_dir())
     target = digests_path(files[0])
     names = ((os.path.relpath(file, target.parent), file) for file in files)
@@ -47,13 +41,7 @@ def write_digests(outputs: Iterable[str]) -> None:
 
 
 def file_problem(path: Path | str) -> str:
-    """Compare a file with its digest.
-
-    Returns
-    -------
-    str
-        What is wrong with it, empty for a file in order.
-    """
+    """Compare a file with its digest: what is wrong with it, empty for a file in order."""
     path, digests = Path(path), digests_path(path)
     if not path.is_file():
         return "the file is missing"
@@ -66,12 +54,6 @@ def file_problem(path: Path | str) -> str:
 
 
 def check_file(path: Path | str) -> None:
-    """Refuse a file of a product that is not as its job wrote it.
-
-    Raises
-    ------
-    StoreError
-        If it is missing or unfinished, or its digest differs; the message names what mends it.
-    """
+    """Refuse (StoreError) a file that is missing, unfinished or not as its job wrote it."""
     if problem := file_problem(path):
         raise StoreError(str(path), problem, snakemake_command(f"--forcerun {path}"))

@@ -43,13 +43,7 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """Read a JSON file of the pipeline.
-
-    Raises
-    ------
-    StoreError
-        With `remedy`, if it is missing or damaged.
-    """
+    """Read a JSON file of the pipeline; StoreError with `remedy` if it is missing or damaged."""
     try:
         return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -105,12 +99,9 @@ def disk_errors(path: Path | str) -> Iterator[None]:
 
 
 def write_atomic(path: Path | str, content: str | bytes) -> None:
-    """Write a file so that a reader sees the whole of it or nothing; see `open_atomic`.
+    """Write a file so that a reader sees the whole of it or nothing; StoreError if it cannot.
 
-    Raises
-    ------
-    StoreError
-        If the disk is full or may not be written.
+    The content goes to `temporary_path`, is flushed to the disk and renamed.
     """
     with open_atomic(path) as handle:
         handle.write(content.encode() if isinstance(content, str) else content)
@@ -121,11 +112,6 @@ def open_atomic(path: Path | str) -> Iterator[BinaryIO]:
     """Open a file for writing that a reader sees whole, when the block ends, or not at all.
 
     The content goes to `temporary_path`, is flushed to the disk and renamed.
-
-    Raises
-    ------
-    StoreError
-        If the disk is full or may not be written.
     """
     path = Path(path)
     with disk_errors(path):
@@ -198,13 +184,7 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def require_free_space(folder: Path | str, need_bytes: int, what: str) -> None:
-    """Refuse to start work whose output does not fit on the disk.
-
-    Raises
-    ------
-    BindscopeError
-        If less than 1.05 times `need_bytes` is free where `folder` is or will be.
-    """
+    """Refuse work whose output, 1.05 times `need_bytes`, does not fit on the disk."""
     existing = Path(folder).absolute()
     while not existing.exists():
         existing = existing.parent

@@ -165,13 +165,7 @@ class Graph:
         return self.products[identity]
 
     def find(self, rule: str, wildcards: Mapping[str, str]) -> Product:
-        """Look a product up.
-
-        Raises
-        ------
-        ConfigError
-            If the current configuration does not ask for it.
-        """
+        """Look a product up; ConfigError if the current configuration does not ask for it."""
         identity = (rule, tuple(sorted(wildcards.items())))
         if identity not in self.products:
             wildcard_text = ", ".join(f"{name}={value}" for name, value in identity[1])

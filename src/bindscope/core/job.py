@@ -92,12 +92,8 @@ def name_launcher() -> None:
 def run_job(main: Callable[[Job], None], snakemake: Any) -> None:
     """Run a job: what it reads is checked before, what it wrote gets digests after.
 
-    Stores are checked by those who open them.
-
-    Raises
-    ------
-    BindscopeError
-        As `start` does, or if an input is not as its job wrote it.
+    Stores are checked by those who open them. BindscopeError as `start` raises it, or if an input
+    is not as its job wrote it.
     """
     job = start(snakemake)
     for role, paths in _paths(job.input).items():
@@ -120,11 +116,8 @@ def _paths(files: Any) -> dict[str, list[str]]:
 def start(snakemake: Any) -> Job:
     """Begin a job, of the object that Snakemake puts into a script: open its log, set its threads.
 
-    Raises
-    ------
-    BindscopeError
-        If the loaded code is not what the graph hashed, or a numeric library comes from outside
-        this environment.
+    BindscopeError if the loaded code is not what the graph hashed, or a numeric library comes from
+    outside this environment.
     """
     _log_to(Path(str(snakemake.log[0])) if len(snakemake.log) else None)
     _die_with_launchers()

@@ -72,14 +72,8 @@ def is_outside(name: str) -> bool:
 class Code:
     """The code behind some references.
 
-    Attributes
-    ----------
-    definitions
-        Names of definitions by module (or script), `EFFECTS` included.
-    files
-        Where the modules are.
-    foreign
-        Third-party top-level packages that they use.
+    Definitions by module or script (`EFFECTS` included), the modules' files, and third-party
+    top-level packages.
     """
 
     definitions: Mapping[str, frozenset[str]]
@@ -89,13 +83,7 @@ class Code:
 
 @cache
 def closure(roots: tuple[str, ...]) -> Code:
-    """Follow the names that `roots` use through the library.
-
-    Parameters
-    ----------
-    roots
-        Scripts (ending in ``.py``), modules, and objects of modules, ``"module:object"``.
-    """
+    """Follow the names that `roots` (scripts, modules, ``"module:object"``) use."""
     # Of users: modules of theirs that a root imports are followed too, each as a whole.
     packages = frozenset(top for root in roots if (top := _package(root)) not in NUMERIC)
     reached: set[Reference] = set()

@@ -17,13 +17,7 @@ def seal(content: bytes) -> bytes:
 
 
 def read_sealed(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a file that `seal` made.
-
-    Raises
-    ------
-    ValueError
-        If it was changed or cut off, or has no digest.
-    """
+    """Return the bytes of a file that `seal` made; ValueError if it changed or has no digest."""
     whole = Path(path).read_bytes()
     content = memoryview(whole)
     place = len(content) - _END - int.from_bytes(content[-_END:-4], "little")

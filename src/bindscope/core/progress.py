@@ -13,17 +13,7 @@ T = TypeVar("T")
 
 
 class Progress:
-    """Log how far a loop has come, at most once per `every_s` seconds.
-
-    Parameters
-    ----------
-    total
-        Number of units of work.
-    unit
-        What is counted, in the plural ("scenes", "steps").
-    every_s
-        Seconds between two lines.
-    """
+    """Log how far a loop over `total` units has come, at most every `every_s` seconds."""
 
     def __init__(self, total: int, unit: str, every_s: float = 5.0) -> None:
         self.total, self.unit, self.every_s = total, unit, every_s
@@ -46,15 +36,7 @@ class Progress:
 
 
 def progress_bar(items: Sequence[T], unit: str) -> Iterable[T]:
-    """Iterate with a bar in a terminal or a notebook; not where progress goes to a log.
-
-    Parameters
-    ----------
-    items
-        What is iterated over.
-    unit
-        What an item is, in the plural.
-    """
+    """Iterate with a bar in a terminal or a notebook; not where progress goes to a log."""
     if log.isEnabledFor(logging.INFO):
         return items
     from tqdm.auto import tqdm

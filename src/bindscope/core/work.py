@@ -165,21 +165,10 @@ def stored(dtype: str, *shapes: Sequence[int], axis: int = 0) -> int:
 
 
 def refuse(products: Iterable[Product], memory_mb: float, source: str, gpu_mb: float = 0) -> None:
-    """Refuse jobs that cannot fit into memory, before anything runs.
+    """Refuse jobs that cannot fit into memory with ConfigError, about the largest.
 
-    Parameters
-    ----------
-    products
-        Jobs that would run; those that need more are refused.
-    memory_mb, gpu_mb
-        What there is, and what the largest GPU has, MiB; 0: it is not known, and nothing is said.
-    source
-        Configuration files, for the message.
-
-    Raises
-    ------
-    ConfigError
-        If there is one; the message is about the largest.
+    `memory_mb` and `gpu_mb` are MiB there are, the latter of the largest GPU; 0: not known, and
+    nothing is said. `source` names configuration files, for the message.
     """
     jobs = list(products)
     _refuse(jobs, [job.work.memory_mb for job in jobs], memory_mb, source, "memory", "mem_mb")

@@ -45,15 +45,10 @@ def lacks_torchvision_operators(folder: Path | None) -> bool:
 
 
 def declare_torchvision_operators() -> bool:
-    """Declare torchvision's operators if they are missing.
+    """Declare torchvision's operators if they are missing; return whether this call did.
 
-    Call it before timm, transformers or a user's own module is imported. Where torchvision works
-    by itself, is imported already or is not installed, nothing happens.
-
-    Returns
-    -------
-    bool
-        Whether this call declared them.
+    Call it before timm, transformers or a user's own module is imported. Where torchvision works by
+    itself, is imported already or is not installed, nothing happens.
     """
     if _libraries or "torchvision" in sys.modules:
         return False

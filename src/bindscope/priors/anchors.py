@@ -36,28 +36,12 @@ Bits = npt.NDArray[np.uint8]
 
 
 def anchors(dataset: SceneDistribution, objects: Bits) -> dict[str, npt.NDArray[Any]]:
-    """Compute the anchors of scenes.
+    """Compute the anchors of scenes with object codes uint8 (N, K): float32, nats, clipped to +-30.
 
-    Parameters
-    ----------
-    dataset
-        The dataset; only its space matters.
-    objects
-        uint8 (N, K): object codes of the space.
-
-    Returns
-    -------
-    dict
-        float32, nats, clipped to +-30: `object` (N, K), log-odds of o_k given o_<k;
-        `feature` (N, n), of f_k given f_<k; `object_given_feature` (N, K), of o_k given F and o_<k.
-        Where counts can be told apart from what goes with what (`priors.counts`), also
-        `counts_given_feature` (N, T) and `object_given_counts` (N, K), and the bits `counts`, uint8
-        (N, T).
-
-    Raises
-    ------
-    ValueError
-        If an object code is not in the space.
+    `object` (N, K), log-odds of o_k given o_<k; `feature` (N, n), of f_k given f_<k;
+    `object_given_feature` (N, K), of o_k given F and o_<k. Where counts can be told apart from what
+    goes with what (`priors.counts`), also `counts_given_feature` (N, T) and `object_given_counts`
+    (N, K), and the bits `counts`, uint8 (N, T). ValueError if a code is not in the dataset's space.
     """
     space = build_space(dataset.space)
     odds = log_odds(space, objects)

@@ -25,22 +25,10 @@ def approximate_odds(
 ) -> dict[str, Floats]:
     """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
 
-    Parameters
-    ----------
-    objects
-        uint8 (N, K): object codes, none empty.
-    sizes
-        Sizes of the feature groups.
-    shares
-        How often a scene has 1, 2, ... objects; positive.
-
-    Returns
-    -------
-    dict
-        `object` (N, K): numbers of objects as in `shares`, given the number all codes equally
-        likely (exact). `feature` (N, n): even odds, but a group has a value.
-        `object_given_feature` (N, K): a value of F that no object has so far is equally likely in
-        each cell that is left for it.
+    Codes are uint8 (N, K), none empty; `shares` say how often a scene has 1, 2, ... objects.
+    `object` (N, K): numbers of objects as in `shares`, given the number all codes equally likely
+    (exact). `feature` (N, n): even odds, but a group has a value. `object_given_feature` (N, K): a
+    value of F that no object has so far is equally likely in each cell that is left for it.
     """
     features = feature_code(objects, sizes)
     return {

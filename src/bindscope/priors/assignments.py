@@ -52,14 +52,8 @@ Margins = tuple[int, ...]
 class AssignmentEntropies:
     """Entropies of scenes, in bits, float64 (N,) each.
 
-    Attributes
-    ----------
-    assignment_bits
-        Over assignments of values to objects: the paper's.
-    multiset_bits
-        Over multisets of (category, value) objects.
-    code_bits
-        Over object codes.
+    Over assignments of values to objects (the paper's), over multisets of (category, value)
+    objects, and over object codes.
     """
 
     assignment_bits: Floats
@@ -79,25 +73,12 @@ class _Problem:
 
 
 def corpus_log_weights(scenes: Iterable[Scene], n_categories: int, n_values: int) -> Floats:
-    """Return log w(category, value); w is the share of the corpus' objects, at least 1e-12.
+    """Return log w(category, value), nats; w is the share of the corpus' objects, at least 1e-12.
 
-    Parameters
-    ----------
-    scenes
-        Integer (n, 2) each: category and value of every object. Use the training split.
-    n_categories, n_values
-        Shape of the result.
-
-    Returns
-    -------
-    ndarray
-        float64 (n_categories, n_values), nats. A factor per category or per value would change no
-        entropy, so p(category, value) and p(value | category) give the same numbers.
-
-    Raises
-    ------
-    BindscopeError
-        If there is no object, or an index is outside the vocabulary.
+    Scenes are integer (n, 2) each, category and value of every object: use the training split. A
+    factor per category or per value would change no entropy, so p(category, value) and p(value |
+    category) give the same numbers. BindscopeError if there is no object, or an index is outside
+    the vocabulary.
     """
     counts = np.zeros((n_categories, n_values), np.int64)
     for number, scene in enumerate(scenes):
@@ -109,28 +90,12 @@ def corpus_log_weights(scenes: Iterable[Scene], n_categories: int, n_values: int
 
 
 def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> AssignmentEntropies:
-    """Compute the three entropies of every scene.
+    """Compute the three entropies of every scene; those with the same margins share a program.
 
-    Scenes with the same margins share one dynamic program.
-
-    Parameters
-    ----------
-    scenes
-        Integer (n, 2) each: category and value of every object; n may be 0. Only the two multisets
-        matter, not who has what.
-    log_weights
-        float64 (categories, values): log w, finite, nats.
-
-    Returns
-    -------
-    AssignmentEntropies
-        Bits, in the scenes' order.
-
-    Raises
-    ------
-    BindscopeError
-        If a scene is not of that form, or is too large for an exact count (`MAX_STATES`,
-        `MAX_PAIRS`, `MAX_TABLES`); it names the scene.
+    Scenes are integer (n, 2) each, category and value of every object, n may be 0; only the two
+    multisets matter, not who has what. `log_weights` is (categories, values), finite, nats.
+    BindscopeError names a scene that is not of that form, or too large for an exact count
+    (`MAX_STATES`, `MAX_PAIRS`, `MAX_TABLES`).
     """
     if log_weights.ndim != 2 or not np.isfinite(log_weights).all():
         raise BindscopeError(
@@ -153,21 +118,7 @@ def assignment_entropies(scenes: Sequence[Scene], log_weights: Floats) -> Assign
 def assignment_rows(
     splits: Mapping[str, Sequence[Scene]], shape: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """Average the entropies over each split, weights from `train`; bits.
-
-    Parameters
-    ----------
-    splits
-        Scenes by split, `train` among them.
-    shape
-        Number of categories and values.
-
-    Returns
-    -------
-    list of dict
-        For each split: `split`, `n_scenes`, and the means `assignment_bits`, `multiset_bits`,
-        `code_bits`.
-    """
+    """Average the entropies over each split, weights from `train`; bits."""
     log_weights = corpus_log_weights(splits["train"], *shape)
     rows: list[dict[str, Any]] = []
     for split, scenes in splits.items():

@@ -54,15 +54,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Exchangeable(CodeSpace):
-    """Numbers of objects as often as they were seen; given the number all codes equally likely.
-
-    Parameters
-    ----------
-    config
-        The dataset's space.
-    numbers
-        The number of objects of each scene of the train split.
-    """
+    """Numbers of objects as often as they were seen; given the number all codes equally likely."""
 
     def __init__(self, config: CountedSpace, numbers: Sequence[int]) -> None:
         super().__init__(config.groups, 1, config.max_objects)
@@ -101,16 +93,9 @@ class Exchangeable(CodeSpace):
 class Contexts:
     """The contexts of each bit of some codes, and its odds before they are corrected.
 
-    Attributes
-    ----------
-    bits
-        uint8 (N, L): the bits to predict.
-    base
-        float64 (N, L): log-odds to start from, nats; infinite where a bit is certain.
-    common
-        int (N, L): a context that all bits share.
-    own
-        int (N, L) each: contexts of each bit by itself, the coarsest first.
+    `bits` uint8 (N, L) are to be predicted from log-odds `base` (N, L), nats, infinite where a bit
+    is certain; all bits share the contexts `common` int (N, L), each has the contexts `own` by
+    itself, the coarsest first.
     """
 
     bits: Bits
@@ -120,15 +105,7 @@ class Contexts:
 
 
 class CountedPrior:
-    """The estimated prior of a dataset.
-
-    Parameters
-    ----------
-    codes
-        Object codes, uint8 (N, K), by split; the prior is made from `train` and `val` alone.
-    config
-        The dataset's space: groups, and the largest number of objects.
-    """
+    """The estimated prior of a dataset: made from its splits `train` and `val` alone."""
 
     def __init__(self, codes: Mapping[str, Bits], config: CountedSpace) -> None:
         numbers = codes["train"].sum(1, dtype=np.int64)
@@ -144,14 +121,7 @@ class CountedPrior:
             self.strengths[target] = STRENGTHS[int(np.argmin(losses))]
 
     def log_odds(self, split: str) -> dict[str, Floats]:
-        """Log-odds of every bit given those before it, nats, infinite where a bit is certain.
-
-        Returns
-        -------
-        dict
-            `object` (N, K), `feature` (N, n), `object_given_feature` (N, K), as
-            `bindscope.priors.anchors.log_odds` returns for known priors.
-        """
+        """Log-odds of every bit given those before it, as of `priors.anchors.log_odds`."""
         known = self._known[split]
         return {t: self._tables[t].odds(known[t], self.strengths[t]) for t in TARGETS}
 
@@ -189,24 +159,14 @@ def counted_anchors(
 
 
 def counted_entropies(codes: Mapping[str, Bits], config: CountedSpace) -> list[dict[str, Any]]:
-    """Estimate the entropies of every split, a row each, in bits.
+    """Estimate the entropies of every split, a row each, in bits, of object codes uint8 (N, K).
 
-    Parameters
-    ----------
-    codes
-        `train`, `val` and `test`: object codes, uint8 (N, K).
-    config
-        The dataset's space.
-
-    Returns
-    -------
-    list of dict
-        The columns of `bindscope.priors.entropies.entropies`. H(F) is the split's mean
-        cross-entropy under the prior of F; H(O|F) that under the prior of O given F, or what that
-        under the prior of O is larger than H(F), whichever is smaller on `val`; H(O) is their sum.
-        `method` is "train_cross_entropy".
-        The row of `train` itself is biased downwards. `n_feature_codes` counts those seen;
-        `split_gap_bits` is 0: what a split by feature code costs is part of the cross-entropy.
+    The columns are those of `bindscope.priors.entropies.entropies`. H(F) is the split's mean
+    cross-entropy under the prior of F; H(O|F) that under the prior of O given F, or what that under
+    the prior of O is larger than H(F), whichever is smaller on `val`; H(O) is their sum. `method`
+    is "train_cross_entropy". The row of `train` itself is biased downwards. `n_feature_codes`
+    counts those seen; `split_gap_bits` is 0: what a split by feature code costs is part of the
+    cross-entropy.
     """
     prior = CountedPrior(codes, config)
     losses = {

@@ -67,12 +67,9 @@ def not_counted(space: CodeSpace) -> str | None:
 def count_anchors(space: CodeSpace, objects: Bits) -> dict[str, npt.NDArray[Any]]:
     """Compute count bits and the prior log-odds of the two parts of O given F.
 
-    Returns
-    -------
-    dict
-        `counts` uint8 (N, T), `counts_given_feature` (N, T) and `object_given_counts` (N, K),
-        float64 nats with infinities. Empty where counts are not told apart (`not_counted`) or
-        follow from F, as they do if every value that occurs has one object.
+    `counts` uint8 (N, T), `counts_given_feature` (N, T) and `object_given_counts` (N, K), float64
+    nats with infinities. Empty where counts are not told apart (`not_counted`) or follow from F, as
+    they do if every value that occurs has one object.
     """
     if not_counted(space) or not any(count_levels(space)):
         return {}
@@ -204,19 +201,8 @@ def _with(sums: Sums, value: int) -> Sums:
 def _row_ways(used: int, across: int, before: Sums, allowed: tuple[int, ...]) -> list[int]:
     """Count the covers of `used` rows and `across` columns by the sum of the next row.
 
-    Parameters
-    ----------
-    used, across
-        How many rows and columns the feature code has.
-    before
-        Sums of the used rows before.
-    allowed
-        1 for each allowed number of objects from 0, 0 for others.
-
-    Returns
-    -------
-    list of int
-        Item n: covers whose first used rows have the sums `before` and then n; item 0 is 0.
+    `allowed` is 1 for each allowed number of objects from 0, else 0. Item n: covers whose first
+    used rows have the sums `before` and then n; item 0 is 0.
     """
     ways = [0] * (across + 1)
     for empty in range(across + 1):
@@ -247,19 +233,10 @@ def _further_rows(cells: int, rows: int, allowed: tuple[int, ...]) -> list[int]:
 def _thermometer(
     sums: Ints, levels: tuple[int, ...], across_sums: Ints, ways: Callable[[Ints], list[int]]
 ) -> Iterator[LogOdds]:
-    """Yield the log-odds (N, levels) of the bits of each value in turn.
+    """Yield the log-odds (N, levels) of the bits [sum >= j] of each value in turn, j of `levels`.
 
-    Parameters
-    ----------
-    sums
-        int (N, values).
-    levels
-        The j of the bits [sum >= j].
-    across_sums
-        int (N, ...): what is known before.
-    ways
-        From a row of `across_sums` and the sums of the used values before, sorted: outcomes by the
-        next sum, from 0.
+    Sums are int (N, values), `across_sums` int (N, ...) is known before; `ways` makes, from a row
+    of it and the sums of the used values before, sorted, the outcomes by the next sum, from 0.
     """
     for value in range(sums.shape[1] if levels else 0):
         odds = np.full((len(sums), len(levels)), -np.inf)

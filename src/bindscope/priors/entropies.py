@@ -21,28 +21,13 @@ Counts = tuple[int, ...]
 def entropies(dataset: SceneDistribution) -> list[dict[str, Any]]:
     """Compute the entropies of a dataset, a row per split, in bits.
 
-    Feature codes are grouped by how many values of each group they use, because codes with the
-    same counts have equally many outcomes; all is integers up to the last logarithm.
-
-    Parameters
-    ----------
-    dataset
-        The dataset; only `space` and `split` matter.
-
-    Returns
-    -------
-    list of dict
-        For train, val, test: `split`, `h_object_bits` H(O), `h_feature_bits` H(F),
-        `h_object_given_feature_bits` H(O|F) and its two parts `h_counts_given_feature_bits` H(M|F)
-        and `h_object_given_counts_bits` H(O|M) (None with a `counts_reason` where counts M have no
-        exact prior, see `priors.counts`), `n_feature_codes`, `split_gap_bits` (Kullback-Leibler
-        divergence of the split's distribution from the space's: what a model of the space must
-        lose on the split; 0 for a random split) and `method` (`exact`).
-
-    Raises
-    ------
-    ConfigError
-        If a split has no feature code.
+    Feature codes are grouped by how many values of each group they use, because codes with the same
+    counts have equally many outcomes; all is integers up to the last logarithm. Columns: `split`,
+    `h_object_bits` H(O), `h_feature_bits` H(F), `h_object_given_feature_bits` H(O|F) and its two
+    parts `h_counts_given_feature_bits` H(M|F) and `h_object_given_counts_bits` H(O|M) (None with a
+    `counts_reason` where counts M have no exact prior, see `priors.counts`), `n_feature_codes`,
+    `split_gap_bits` (Kullback-Leibler divergence of the split's distribution from the space's: what
+    a model of the space must lose on the split; 0 for a random split) and `method` (`exact`).
     """
     space = build_space(dataset.space)
     ways = space.covers()

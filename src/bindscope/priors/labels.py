@@ -26,28 +26,12 @@ def build_labels(
     priors: Path | str,
     folder: Path | str,
 ) -> dict[str, Any]:
-    """Check that codes and anchors belong together, and describe them.
+    """Check that codes and anchors of train, val and test belong together, and describe them.
 
-    Parameters
-    ----------
-    codes, anchors
-        Manifests of train, val and test, in this order.
-    priors
-        Rows of the priors, JSON.
-    folder
-        Folder that the labels will lie in; paths are relative to it.
-
-    Returns
-    -------
-    dict
-        Per split under ``splits``: ``codes`` and ``anchors``, each an entry as
-        `bindscope.core.store.listing.entry` makes it with the store's ``code``; and the rows of the
-        ``priors``.
-
-    Raises
-    ------
-    StoreError
-        If codes and anchors of a split hold different numbers of scenes.
+    Per split under ``splits``: ``codes`` and ``anchors``, each an entry as
+    `bindscope.core.store.listing.entry` makes it, relative to `folder`, with the store's ``code``;
+    and the rows of the ``priors``. StoreError if codes and anchors of a split hold different
+    numbers of scenes.
     """
     splits: dict[str, Any] = {}
     for split, *paths in zip(SPLITS, codes, anchors, strict=True):
@@ -67,18 +51,7 @@ def build_labels(
 
 
 class DatasetLabels:
-    """The labels that `build_labels` describes.
-
-    Parameters
-    ----------
-    path
-        The JSON file.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing or damaged.
-    """
+    """The labels that `build_labels` describes; StoreError if the file is missing or damaged."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)

@@ -26,16 +26,10 @@ _REMEMBERED = 1 << 21
 
 
 class Edges(NamedTuple):
-    """Edges into consecutive states of a level, sorted by target.
+    """Edges into consecutive states of a level, sorted by target; every target has at least one.
 
-    Attributes
-    ----------
-    source
-        int64 (E,): index of the state that the edge leaves, in its level.
-    row
-        int64 (E,): index of the row's content among the states of the level of the row's size.
-    runs
-        Which edges lead to the same target; every target has at least one.
+    `source` int64 (E,) is the state that an edge leaves, in its level; `row` int64 (E,) the row's
+    content, among the states of the level of the row's size.
     """
 
     source: Ints
@@ -44,30 +38,14 @@ class Edges(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Consecutive elements that belong together.
-
-    Attributes
-    ----------
-    starts
-        int64 (T,): where each run begins.
-    member
-        int64 (E,): number of the run of each element.
-    """
+    """Consecutive elements that belong together: where runs start (T,), each element's run (E,)."""
 
     starts: Ints
     member: Ints
 
 
 class Row(NamedTuple):
-    """One row of a table: how many units it takes, and what each possible content weighs.
-
-    Attributes
-    ----------
-    size
-        Number of units.
-    log_weight
-        float64 (B, L): log-weight of every sub-multiset of `size` units, per scene; -inf forbids.
-    """
+    """One row of a table: its units, and the log-weight (B, L) of every such sub-multiset."""
 
     size: int
     log_weight: Floats
@@ -76,14 +54,8 @@ class Row(NamedTuple):
 class Partial(NamedTuple):
     """What is known at the states of one level, arrays float64 (B, L), nats.
 
-    Attributes
-    ----------
-    log_total
-        Log of the summed weights of all ways to fill the rows so far.
-    entropy
-        Entropy over those ways.
-    log_factorials
-        Expectation of sum over cells of log(cell!).
+    Log of the summed weights of all ways to fill the rows so far, the entropy over those ways, and
+    the expectation of sum over cells of log(cell!).
     """
 
     log_total: Floats
@@ -92,13 +64,7 @@ class Partial(NamedTuple):
 
 
 class Lattice:
-    """All sub-multisets of a multiset, level by level.
-
-    Parameters
-    ----------
-    column_sizes
-        Units of each value, each at least 1.
-    """
+    """All sub-multisets of a multiset, level by level, from the units (>= 1) of each value."""
 
     def __init__(self, column_sizes: Sequence[int]) -> None:
         self.column_sizes = tuple(column_sizes)
@@ -156,13 +122,7 @@ class Lattice:
             yield Edges(self._position[codes], row, Runs(starts, target))
 
     def fill(self, rows: Sequence[Row]) -> Partial:
-        """Fill rows in the given order; return what is known at the level of their summed sizes.
-
-        Parameters
-        ----------
-        rows
-            At least one, all with the same number of scenes B.
-        """
+        """Fill rows in the given order; return what is known at the level of their summed sizes."""
         known = Partial(*(np.zeros((len(rows[0].log_weight), 1)) for _ in Partial._fields))
         level = 0
         for row in rows:
@@ -188,20 +148,7 @@ class Lattice:
         )
 
     def totals(self, rows: Sequence[Row], log_total: Floats, level: int = 0) -> Floats:
-        """Fill further rows from a level on, whose totals are given; only totals are computed.
-
-        Parameters
-        ----------
-        rows
-            What to fill, with the same number of scenes B.
-        log_total
-            float64 (B, L): log of the summed weights so far at the states of `level`.
-
-        Returns
-        -------
-        ndarray
-            The same at the level that the rows lead to.
-        """
+        """Fill further rows from a level whose totals (B, L) are given; return totals only."""
         for row in rows:
             parts = [
                 merge(_terms(log_total, row, edges), edges.runs)[0]
@@ -217,20 +164,9 @@ def _terms(log_total: Floats, row: Row, edges: Edges) -> Floats:
 
 
 def merge(log_weights: Floats, runs: Runs) -> tuple[Floats, Floats]:
-    """Add up weights in runs of columns.
+    """Add up log-weights (B, E) in runs of columns: log sums (B, T) and shares (B, E).
 
-    Parameters
-    ----------
-    log_weights
-        float64 (B, E); -inf is a weight of zero.
-    runs
-        Of the columns.
-
-    Returns
-    -------
-    log_totals, shares
-        float64 (B, T): log of each run's sum; float64 (B, E): each weight over its run's sum, 0
-        where the sum is 0.
+    -inf is a weight of zero; the share is 0 where the sum is 0.
     """
     largest = np.maximum.reduceat(log_weights, runs.starts, axis=1)
     largest[np.isneginf(largest)] = 0.0

@@ -30,16 +30,9 @@ class TooManyTablesError(Exception):
 class _Groups(NamedTuple):
     """Tables of some rows and of the active columns, put together by code, sizes and units used.
 
-    Attributes
-    ----------
-    used
-        int64 (G, A): units of each active column.
-    key
-        int64 (G,): the same number means the same code and the same sizes, row by row.
-    sizes
-        int64 (G, R): units of each row so far.
-    log_total, entropy
-        float64 (B, G): summed weight, and entropy within the group, nats.
+    `used` int64 (G, A) are the units of each active column, `sizes` int64 (G, R) those of each row
+    so far; the same `key` int64 (G,) means the same code and sizes, row by row. `log_total` and
+    `entropy` float64 (B, G): summed weight, and entropy within the group, nats.
     """
 
     used: Ints
@@ -52,30 +45,11 @@ class _Groups(NamedTuple):
 def entropy_given_code(
     lattice: Lattice, rows: Sequence[int], log_weights: Floats, log_total: Floats, max_tables: int
 ) -> Floats:
-    """Compute the entropy of the table given its object code.
+    """Compute the entropy of the table given its object code, float64 (B,), nats.
 
-    Parameters
-    ----------
-    lattice
-        Sub-multisets of the columns' units.
-    rows
-        Units of each row.
-    log_weights
-        float64 (B, R, V): log-weight of one unit in each cell, per scene.
-    log_total
-        float64 (B,): log of the summed weights of all tables.
-    max_tables
-        Largest number of (partial) tables to list at a time.
-
-    Returns
-    -------
-    ndarray
-        float64 (B,), nats.
-
-    Raises
-    ------
-    TooManyTablesError
-        If more than `max_tables` would have to be listed.
+    `rows` are the units of each row, `log_weights` (B, R, V) the log-weight of one unit in each
+    cell, `log_total` (B,) that of all tables. TooManyTablesError if more than `max_tables`
+    (partial) tables would have to be listed at a time.
     """
     result = np.zeros(len(log_weights))
     column_sizes = np.array(lattice.column_sizes)

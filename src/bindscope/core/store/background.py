@@ -13,15 +13,8 @@ class Background:
 
     A context manager; a clean exit waits until all is done. What fails is raised in the caller, by
     the next `submit` or the exit, and nothing that was given later is begun. After an exception in
-    the caller only the piece that has begun is finished.
-
-    Parameters
-    ----------
-    depth
-        How many pieces may be unfinished; `submit` waits while there are as many. What they hold
-        in memory is bounded by it.
-    name
-        Name of the thread.
+    the caller only the piece that has begun is finished. At most `depth` pieces are unfinished,
+    which bounds memory; `submit` waits while there are as many.
     """
 
     def __init__(self, depth: int, name: str) -> None:

@@ -30,17 +30,9 @@ def fill_value(dtype: str) -> float | int:
 
 
 def to_bfloat16(values: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Round to bfloat16, to nearest and ties to even.
+    """Round finite numbers to bfloat16, to nearest and ties to even: bit patterns, uint16.
 
-    Parameters
-    ----------
-    values
-        Finite numbers of any shape.
-
-    Returns
-    -------
-    uint16, same shape
-        Bit patterns; a number beyond the largest bfloat16 becomes infinity (0x7F80 or 0xFF80).
+    A number beyond the largest bfloat16 becomes infinity (0x7F80 or 0xFF80).
     """
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
@@ -55,10 +47,7 @@ def from_bfloat16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
 def cast(values: NDArray[Any], dtype: str) -> NDArray[Any]:
     """Cast to what is stored for `dtype`; the caller checks floats with `all_finite`.
 
-    Raises
-    ------
-    ValueError
-        If integers do not fit `dtype`, or floats are given for integers.
+    ValueError if integers do not fit `dtype`, or floats are given for integers.
     """
     if dtype in FLOATS:
         with np.errstate(over="ignore", invalid="ignore"):

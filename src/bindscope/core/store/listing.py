@@ -20,18 +20,10 @@ if TYPE_CHECKING:
 
 
 def entry(manifest: Manifest, folder: Path | str) -> dict[str, Any]:
-    """Describe a store for a listing in `folder`.
+    """Describe a store for a listing in `folder`; StoreError if its arrays differ in scenes.
 
-    Returns
-    -------
-    dict
-        ``manifest`` (relative to `folder`, so that results can be moved), ``n_scenes``,
-        ``spec_key`` and ``digest`` (of the manifest).
-
-    Raises
-    ------
-    StoreError
-        If the store's arrays hold different numbers of scenes.
+    ``manifest`` (relative to `folder`, so that results can be moved), ``n_scenes``, ``spec_key``
+    and ``digest`` (of the manifest).
     """
     numbers = {layout.n_rows for layout in manifest.arrays.values()}
     if len(numbers) != 1:
@@ -49,13 +41,7 @@ def entry(manifest: Manifest, folder: Path | str) -> dict[str, Any]:
 
 
 def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    """Read a listing, called `what` in messages, which must have `keys`.
-
-    Raises
-    ------
-    StoreError
-        If it is missing, truncated, or lacks a key.
-    """
+    """Read a listing, called `what` in messages; StoreError if it is damaged or lacks a key."""
     try:
         content = parse_json(path.read_bytes())
         whole = isinstance(content, dict) and set(keys) <= content.keys()
@@ -72,10 +58,7 @@ def read_listing(path: Path, what: str, keys: tuple[str, ...]) -> dict[str, Any]
 def open_listed(path: Path, listed: Mapping[str, Any], code: str) -> Store:
     """Open the store that is `listed` in the listing at `path`; `code` must have made it.
 
-    Raises
-    ------
-    StoreError
-        If the store is missing, damaged, or not the one that was listed.
+    StoreError if the store is missing, damaged, or not the one that was listed.
     """
     # It imports zarr, which writing a listing need not.
     from bindscope.core.store.reader import open_store

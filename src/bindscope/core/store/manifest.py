@@ -163,13 +163,7 @@ class Manifest:
 
 
 def read_manifest(path: Path | str) -> Manifest:
-    """Read a manifest and check it against its own digest.
-
-    Raises
-    ------
-    StoreError
-        If the file is missing, truncated or changed, or of another key than its name says.
-    """
+    """Read a manifest and check it against its own digest and name; StoreError if it differs."""
     path = Path(path)
     try:
         content = parse_json(path.read_bytes())

@@ -55,26 +55,11 @@ class Store:
     def read(
         self, name: str, rows: slice = slice(None), layer: str | int | None = None
     ) -> NDArray[Any]:
-        """Read successive scenes of an array.
+        """Read successive scenes of an array; bfloat16 as float32.
 
-        Parameters
-        ----------
-        name
-            Name of the array.
-        rows
-            The scenes, without a step.
-        layer
-            For arrays (layer, scene, dim): the layer's name, such as ``3`` or ``"final"``; only
-            its chunks are read. All layers where left out.
-
-        Returns
-        -------
-        Array with the stored axes, less the layer axis where `layer` is given; bfloat16 as float32.
-
-        Raises
-        ------
-        StoreError
-            If a chunk is damaged or was deleted after opening, or there is no such array or layer.
+        For arrays (layer, scene, dim) `layer` is its name, such as ``3`` or ``"final"``: only its
+        chunks are read, and the axis is left out. StoreError if a chunk is damaged or was deleted
+        after opening, or there is no such array or layer.
         """
         layout = self.layout(name)
         start, stop, step = rows.indices(layout.n_rows)
@@ -92,16 +77,9 @@ class Store:
     ) -> NDArray[Any]:
         """Read successive scenes into memory that the caller owns, and return it.
 
-        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time. Array,
-        layer and errors are those of `read`.
-
-        Parameters
-        ----------
-        start
-            The first scene.
-        out
-            As many scenes as shall be read, in the shape that `read` gives them (of all layers:
-            the layer axis first), of any type that holds theirs.
+        Nothing else of the size of `out` is allocated: about 16 MiB are decoded at a time. `out`
+        has as many scenes as shall be read, in the shape that `read` gives them (of all layers: the
+        layer axis first), of any type that holds theirs; layer and errors are those of `read`.
         """
         layout = self.layout(name)
         axis = layout.sample_axis - (layer is not None)
@@ -165,20 +143,9 @@ def open_store(
     """Open a store after checking that it is the one that the manifest describes.
 
     Checked: the manifest's own digest, the keys, every metadata file by its hash, the presence of
-    every chunk and the total size of each array. Chunks are checked by their checksum when they
-    are read; `bindscope.core.store.verify.verify` hashes them all.
-
-    Parameters
-    ----------
-    manifest_path
-        The manifest, ``<x>.json``.
-    code, spec_key
-        What the store must have been made by and from, where the caller knows.
-
-    Raises
-    ------
-    StoreError
-        If anything differs; the message names the file and the command that mends it.
+    every chunk and the total size of each array, and where given its code and spec key. Chunks are
+    checked by their checksum when they are read; `bindscope.core.store.verify.verify` hashes them
+    all. StoreError names the file that differs and the command that mends it.
     """
     manifest = read_manifest(manifest_path)
     for what, expected, stored in (
@@ -197,13 +164,7 @@ def open_store(
 
 
 def structure_problems(manifest: Manifest) -> list[tuple[Path, str]]:
-    """Compare metadata, chunk names and sizes with the manifest, without reading a chunk.
-
-    Returns
-    -------
-    list of (file, what is wrong)
-        Empty for a store in order.
-    """
+    """Compare metadata, chunk names and sizes with the manifest, without reading a chunk."""
     if not manifest.store.is_dir():
         return [(manifest.store, "the store is missing")]
     problems = _metadata_problems(manifest.store / "zarr.json", manifest.metadata_sha256)

@@ -14,13 +14,7 @@ from bindscope.core.store.reader import chunk_problems, structure_problems
 
 
 def verify(manifest_path: Path | str) -> list[str]:
-    """Hash every file of a store and compare with its manifest, ``<x>.json``.
-
-    Returns
-    -------
-    list of str
-        ``<file>: <what is wrong>``, each once; empty for a store in order.
-    """
+    """Hash a store's files against its manifest: ``<file>: <what is wrong>`` lines."""
     try:
         manifest = read_manifest(manifest_path)
     except StoreError as error:
@@ -33,13 +27,7 @@ def verify(manifest_path: Path | str) -> list[str]:
 
 
 def verify_listing(path: Path | str) -> list[str]:
-    """Compare a listing (`bindscope.core.store.listing`) with the stores that it names.
-
-    Returns
-    -------
-    list of str
-        What is wrong with it, as `verify` says it; the manifests are left to `verify`.
-    """
+    """Say what is wrong with a listing against its stores, as `verify` does."""
     path = Path(path)
     try:
         entries = list(_entries(parse_json(path.read_bytes())))

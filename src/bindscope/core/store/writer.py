@@ -88,17 +88,7 @@ class StoreWriter:
         return self
 
     def create(self, name: str, shape: tuple[int, ...], dtype: str, sample_axis: int = 0) -> None:
-        """Create an array; every row of it must be written before the exit.
-
-        Parameters
-        ----------
-        name, shape
-            Name and shape of the array; the sample axis counts scenes.
-        dtype
-            ``uint8``, ``int16``, ..., ``float16``, ``bfloat16``, ``float32``.
-        sample_axis
-            Axis of the scenes; 1 for (layer, scene, dim).
-        """
+        """Create an array, all of which must be written; its `sample_axis` counts scenes."""
         if name in self._arrays:
             raise ValueError(f"array {name!r} exists")
         layout = ArrayLayout.plan(shape, dtype, sample_axis)
@@ -121,24 +111,12 @@ class StoreWriter:
     def write(
         self, name: str, values: NDArray[Any], exact: Callable[[], NDArray[Any]] | None = None
     ) -> None:
-        """Write the next scenes of an array.
+        """Write the next scenes of an array, any number of them along the sample axis.
 
         Those of an unfinished chunk wait in memory, and so does the chunk that is being written.
-
-        Parameters
-        ----------
-        values
-            The array's shape with any number of scenes along the sample axis.
-        exact
-            Where the caller did the cast: gives the values before it, for the message about one
-            that is not finite.
-
-        Raises
-        ------
-        StoreError
-            If a value is not finite after the cast, or the disk is full.
-        ValueError
-            If the shape is wrong, there are more scenes than the array has, or integers do not fit.
+        Where the caller did the cast, `exact` gives the values before it, for the message about one
+        that is not finite: StoreError, as for a full disk. ValueError for what does not fit the
+        array.
         """
         array = self._arrays[name]
         values = np.asarray(values)
