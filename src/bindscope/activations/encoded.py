@@ -20,16 +20,9 @@ def write_encoded(
     writer: StoreWriter,
     token_map: TokenMap | None = None,
 ) -> None:
-    """Write an encoder's arrays as layer 0, readable like any model's activations.
+    """Write an encoder's ``cls`` (n, d), ``patches`` (n, T, d) or both as layer 0 of a model.
 
-    Parameters
-    ----------
-    arrays
-        ``cls`` (n, d), ``patches`` (n, T, d), or both. With patches their mean is written too.
-    writer
-        A store that is being written.
-    token_map
-        What the patches are; needed where there are any.
+    With patches, which need a token map, their mean is written too.
     """
     pooled = {name: values for name, values in arrays.items() if name != "patches"}
     if "patches" in arrays:

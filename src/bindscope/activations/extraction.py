@@ -45,18 +45,10 @@ AHEAD = 2  # batches that wait to be computed, and arrays that wait to be writte
 class SampledPatches:
     """Some patches of each image, the same ones in several layers.
 
-    Attributes
-    ----------
-    writer
-        The store, being written: ``patches`` (layer, n, M, dim), and attributes as `extract` says.
-    layers
-        The layers, which must be of one width and one patch grid.
-    patches
-        int (n, M): places in the patch grid in raster order, -1 = none, whose tokens are 0.
-    grid
-        Rows and columns of the patch grid that `patches` is about.
-    windows
-        Windows of a side of an image (`images.WindowedImages`); the grid is that of all of them.
+    The store gets ``patches`` (layer, n, M, dim), and attributes as `extract` says. `layers` are of
+    one width and one patch grid; `patches` int (n, M) are places in that `grid` in raster order, -1
+    = none, whose tokens are 0. `windows` of a side of an image (`images.WindowedImages`) share the
+    grid.
     """
 
     writer: StoreWriter
@@ -94,23 +86,8 @@ def extract(
     per layer, ``mean-1`` (n, width). Patch arrays: ``patches`` (n, T, dim), and ``cls`` (n, dim)
     where the model has a [CLS] token. Attributes: ``layers`` = ["0", ..., "L", "final"] or
     ``layer``, ``token_map`` (of the last of them), and what pins the model. Each store is the same
-    whether it is written alone or with others.
-
-    Parameters
-    ----------
-    model
-        A frozen model.
-    images
-        uint8 (n, H, W, 3).
-    extraction
-        Batch size, arithmetic and stored type.
-    pooled
-        The store of the pooled tokens, being written; its attributes are added to.
-    patches
-        Likewise by layer, 0 to n_layers or "final". Without `pooled` the forward pass stops after
-        the deepest of them.
-    sampled
-        Some patches of each image in several layers.
+    whether it is written alone or with others; without `pooled` the forward pass stops after the
+    deepest layer.
 
     Raises
     ------
@@ -195,18 +172,8 @@ def bytes_needed(arrays: Mapping[str, ArrayLayout]) -> int:
 class _Sink:
     """Collects what one store needs from the layers of a batch.
 
-    Parameters
-    ----------
-    writer, dtype
-        The store, being written, and its stored type.
-    layers, what
-        The layers it needs, and what it keeps of them in words.
-    arrays, shape, attributes
-        What the store gets; `shape` is that of the (last) layer.
-    choose
-        Gives the arrays' values from the tokens of one layer.
-    stack
-        Makes an array of its values in all layers.
+    `choose` gives the arrays' values from the tokens of one layer, `stack` makes an array of its
+    values in all layers; `shape` is that of the (last) layer, `what` says in words what is kept.
     """
 
     writer: StoreWriter

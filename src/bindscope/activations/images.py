@@ -14,17 +14,10 @@ from bindscope.core.store.reader import READ_BYTES, Store
 
 
 class StoreImages:
-    """The images of a scenes store, read when they are asked for.
+    """The first `n_scenes` images of a scenes shard, read when they are asked for.
 
-    Several chunks are decoded at once and stay in memory until a slice beyond them is asked for,
-    so that reading in order decodes nothing twice.
-
-    Parameters
-    ----------
-    store
-        A scenes shard with an array ``images``, uint8 (n, H, W, 3).
-    n_scenes
-        How many there are to be, the shard's first ones. Default: all.
+    Several chunks are decoded at once and stay in memory until a slice beyond them is asked for, so
+    that reading in order decodes nothing twice.
     """
 
     def __init__(self, store: Store, n_scenes: int | None = None) -> None:
@@ -54,13 +47,7 @@ class StoreImages:
 
 
 class JoinedImages:
-    """The images of several stores, one after the other; all are of one size.
-
-    Parameters
-    ----------
-    parts
-        The stores' images.
-    """
+    """The images of several stores, one after the other; all are of one size."""
 
     def __init__(self, parts: Sequence[StoreImages]) -> None:
         self._parts = parts
@@ -85,15 +72,7 @@ class JoinedImages:
 
 
 class WindowedImages:
-    """Images that are cut into windows, each of which a model sees as an image.
-
-    Parameters
-    ----------
-    images
-        The images, square.
-    windows
-        Windows of a side; divides their side.
-    """
+    """Square images cut into `windows` a side, each of which a model sees as an image."""
 
     def __init__(self, images: JoinedImages, windows: int) -> None:
         self._images, self._windows = images, windows

@@ -23,29 +23,14 @@ _OF_A_SHARD = ("split", "splits", "shard", "start", "stop")
 def build_index(
     shards: Mapping[str, Sequence[Path | str]], n_scenes: Mapping[str, int], folder: Path | str
 ) -> dict[str, Any]:
-    """Check that the shards belong together, and describe them.
+    """Check that the shards of all splits belong together, and describe them.
 
-    Parameters
-    ----------
-    shards
-        Manifests of the shards by split, in the order of their scenes.
-    n_scenes
-        Scenes by split.
-    folder
-        Folder that the index will lie in; paths are relative to it, so that results can be moved.
-
-    Returns
-    -------
-    dict
-        ``arrays`` (dtype, sample axis and shape without the samples), ``attributes`` (common to
-        all shards), ``shard_code``, and per split under ``splits``: ``n_scenes`` and the ``shards``
-        with ``manifest``, ``n_scenes``, ``spec_key`` and ``digest`` (of the manifest).
-
-    Raises
-    ------
-    StoreError
-        If a shard is of another model, code or shape, a split does not have `n_scenes` scenes, or
-        the index is larger than 1 MB (Snakemake compares no checksums of larger files).
+    Returns ``arrays`` (dtype, sample axis and shape without the samples), ``attributes`` (common to
+    all shards), ``shard_code``, and per split under ``splits``: ``n_scenes`` and the ``shards``
+    with ``manifest`` (relative to `folder`, so that results can be moved), ``n_scenes``,
+    ``spec_key`` and ``digest`` (of the manifest). StoreError if a shard is of another model, code
+    or shape, a split does not have `n_scenes` scenes, or the index is larger than 1 MB (Snakemake
+    compares no checksums of larger files).
     """
     first: tuple[Path, dict[str, Any]] | None = None
     splits: dict[str, Any] = {}

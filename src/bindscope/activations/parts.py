@@ -26,18 +26,9 @@ def part_of(split: str, shard: int) -> str:
 def in_parts(
     n_shards: Mapping[str, int], shard_size: Mapping[str, int], n_scenes: Mapping[str, int]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Deal the shards of all splits out to parts.
+    """Deal the shards of all splits, of which the last may be used in part, out to parts.
 
-    Parameters
-    ----------
-    n_shards, shard_size, n_scenes
-        By split. The last shard may be used in part.
-
-    Returns
-    -------
-    dict
-        By name of the part, in order: what it holds, each ``split``, ``shard``, ``start``, ``stop``
-        (scenes of the split).
+    By name of the part, in order: each ``split``, ``shard``, ``start``, ``stop`` that it holds.
     """
     parts: dict[str, list[dict[str, Any]]] = {}
     for split, n in n_shards.items():

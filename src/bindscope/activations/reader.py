@@ -19,18 +19,7 @@ from bindscope.models.base import TokenMap
 
 
 class Activations:
-    """All shards of a model's activations.
-
-    Parameters
-    ----------
-    index_path
-        The index that `bindscope.activations.index.build_index` describes.
-
-    Attributes
-    ----------
-    attributes
-        What all shards have in common (``layers``, ``token_map``, ``revision``, ...).
-    """
+    """All shards of a model's activations; `attributes` are what they have in common."""
 
     def __init__(self, index_path: Path | str) -> None:
         self.path = Path(index_path)
@@ -51,29 +40,11 @@ class Activations:
         return TokenMap(**stored) if stored else None
 
     def pooled(self, split: str, array: str, layer: str | int) -> NDArray[np.float32]:
-        """Read one layer of a pooled array, all scenes of a split.
+        """Read one layer of a pooled array, all scenes of a split, float32 (N, width).
 
-        Only that layer's chunks are read; the most memory taken is the result and one shard.
-
-        Parameters
-        ----------
-        split
-            "train", "val" or "test".
-        array
-            ``cls``, ``mean``, ``registers``, or ``cls_mean`` (both side by side).
-        layer
-            0 to n_layers, or "final".
-
-        Returns
-        -------
-        float32 (N, width)
-
-        Raises
-        ------
-        ModelError
-            If the model does not have such tokens.
-        StoreError
-            If a shard is damaged, missing or not the one that was indexed.
+        `array` is ``cls``, ``mean``, ``registers``, or ``cls_mean`` (both side by side). Only that
+        layer's chunks are read; the most memory taken is the result and one shard. ModelError if
+        the model does not have such tokens; StoreError if a shard is not the one that was indexed.
         """
         reader = self.vectors(split, array, layer)
         return reader.read(0, reader.shape[0], np.empty(reader.shape, np.float32))
@@ -98,13 +69,7 @@ class Activations:
         return RowReader(self.stores(split), [f"{part}-{layer}" for part in parts], split=split)
 
     def patches(self, split: str) -> PatchReader:
-        """Return a reader of the patch tokens of a split; nothing is read yet.
-
-        Raises
-        ------
-        ModelError
-            If this is not an index of patches.
-        """
+        """Return a reader of a split's patch tokens; ModelError if it has none."""
         if "patches" not in self._index["arrays"]:
             raise ModelError(
                 str(self.path),
@@ -136,19 +101,7 @@ class Activations:
 
 
 class RowReader:
-    """Scenes of one or more arrays of a split, read in pieces from its shards.
-
-    Parameters
-    ----------
-    stores
-        The shards, in the order of their scenes.
-    parts
-        Names of the arrays; several are put side by side along the last axis.
-    layer
-        For arrays (layer, scene, dim): which layer.
-    split
-        Which scenes of stores that hold several splits.
-    """
+    """Scenes of one or more arrays of a split, side by side, read in pieces from its shards."""
 
     def __init__(
         self,
@@ -181,20 +134,7 @@ class RowReader:
         return max(self._stores[0].layout(part).chunk_rows for part in self._parts)
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Read the scenes [start, stop), across the borders of shards.
-
-        Parameters
-        ----------
-        start, stop
-            Which scenes.
-        out
-            Where they go, (stop - start, ...) of any type that holds theirs; new memory if left
-            out.
-
-        Returns
-        -------
-        (stop - start, ...): `out`, or of `dtype`
-        """
+        """Read the scenes [start, stop), across the borders of shards, into `out` or new memory."""
         if not 0 <= start <= stop <= self._starts[-1]:
             raise IndexError(f"scenes {start} to {stop} of {self._starts[-1]}")
         if out is None:

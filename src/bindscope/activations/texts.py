@@ -20,18 +20,11 @@ if TYPE_CHECKING:
 def write_text_embeddings(
     tower: TextTower, captions: Sequence[Caption], writer: StoreWriter
 ) -> None:
-    """Embed captions and write their vectors, raw.
+    """Embed captions and write their vectors, raw: an array per kind, float32 (template, n, dim).
 
-    Parameters
-    ----------
-    tower
-        The model's text tower.
-    captions
-        Of every template as many texts of each kind, ordered by template, then by number.
-    writer
-        A store that is being written. An array per kind, float32 (template, n, dim): `train`,
-        `val` and `test` by scene, `object` by cell, `concept` by position in the feature code. The
-        templates stand where layers do: ``layers`` of the attributes names them.
+    Captions are ordered by template, then by number, of every template as many of each kind:
+    `train`, `val` and `test` by scene, `object` by cell, `concept` by position in the feature code.
+    The templates stand where layers do: ``layers`` of the attributes names them.
     """
     templates = list(dict.fromkeys(caption.template for caption in captions))
     # Texts of scenes that are drawn repeat: each is read once.
@@ -49,21 +42,9 @@ def write_text_embeddings(
 
 
 def write_joint(tower: TextTower, images: Activations, writer: StoreWriter) -> None:
-    """Project images into the joint space and write them, raw.
+    """Project a model's pooled tokens into the joint space; write each split raw, float32 (n, dim).
 
-    Parameters
-    ----------
-    tower
-        The model's text tower.
-    images
-        Its pooled tokens.
-    writer
-        A store that is being written: `train`, `val` and `test`, float32 (n, dim).
-
-    Raises
-    ------
-    ModelError
-        If the model has no [CLS] token, or no final norm.
+    ModelError if the model has no [CLS] token, or no final norm.
     """
     if "final" not in images.layers:
         raise ModelError(

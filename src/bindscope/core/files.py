@@ -99,10 +99,7 @@ def disk_errors(path: Path | str) -> Iterator[None]:
 
 
 def write_atomic(path: Path | str, content: str | bytes) -> None:
-    """Write a file so that a reader sees the whole of it or nothing; StoreError if it cannot.
-
-    The content goes to `temporary_path`, is flushed to the disk and renamed.
-    """
+    """Write a file so that a reader sees the whole of it or nothing; see `open_atomic`."""
     with open_atomic(path) as handle:
         handle.write(content.encode() if isinstance(content, str) else content)
 
@@ -111,7 +108,8 @@ def write_atomic(path: Path | str, content: str | bytes) -> None:
 def open_atomic(path: Path | str) -> Iterator[BinaryIO]:
     """Open a file for writing that a reader sees whole, when the block ends, or not at all.
 
-    The content goes to `temporary_path`, is flushed to the disk and renamed.
+    The content goes to `temporary_path`, is flushed to the disk and renamed; StoreError if it
+    cannot.
     """
     path = Path(path)
     with disk_errors(path):

@@ -23,17 +23,9 @@ class Adam:
 
     With one thread, weights are those of ``torch.optim.AdamW(fused=True)``, bit by bit on the
     processors seen (torch 2.13, AMD); with more threads they do not change, those of torch may.
-
-    Parameters
-    ----------
-    parameters
-        What is moved: float32, contiguous. Those without a gradient stay.
-    decay
-        Weight decay, the same for all or one for each.
-    decoupled
-        Whether weights decay on their own (AdamW), or by a ridge in the gradient (Adam).
-    betas
-        Decay of the first and the second moment.
+    Parameters are float32 and contiguous; those without a gradient stay. `decay` is the same for
+    all or one for each; with `decoupled` weights decay on their own (AdamW), else by a ridge in the
+    gradient (Adam).
     """
 
     def __init__(

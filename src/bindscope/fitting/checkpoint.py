@@ -34,14 +34,8 @@ State: TypeAlias = tuple[dict[str, Tensor], dict[str, Any]]  # tensors, and what
 class Checkpoint:
     """A safetensors file whose header holds a key and a record (JSON).
 
-    Attributes
-    ----------
-    path
-        The file.
-    key
-        What decides the result: a file with another key is not read.
-    sparing
-        Whether it is written only every `KEEP_S` seconds, and at the end of what takes `WORTH_S`.
+    The key decides the result: a file with another one is not read. A `sparing` one is written only
+    every `KEEP_S` seconds, and at the end of what takes `WORTH_S`.
     """
 
     path: Path
@@ -66,13 +60,7 @@ class Checkpoint:
         return Checkpoint(path, f"{self.key} part {number}", self.sparing)
 
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Replace the file, a tensor at a time; `record` names the `step`.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full or may not be written.
-        """
+        """Replace the file, a tensor at a time; `record` names the `step`."""
         text = json.dumps(record)  # of floats, all digits
         header = {"key": self.key, "record": text, "sha256": _digest(tensors, text)}
         layout = json.dumps({"__metadata__": header} | _layout(tensors)).encode()
@@ -114,15 +102,9 @@ class Checkpoints:
 
     A job that is killed runs again from its start: parts that were done are read, the one that was
     interrupted goes on, and what was too short to be kept is computed again. So the parts must be
-    asked for in the same order, and each end in the same bits as before.
-
-    Parameters
-    ----------
-    output
-        A file of the job; the checkpoints stand beside it, and are not outputs, which Snakemake
-        would delete with the others of a job that failed.
-    key
-        What decides the result.
+    asked for in the same order, and each end in the same bits as before. The checkpoints stand
+    beside `output`, a file of the job, and are not outputs, which Snakemake would delete with the
+    others of a job that failed.
     """
 
     def __init__(self, output: Path | str, key: str) -> None:
@@ -135,13 +117,7 @@ class Checkpoints:
         return Checkpoint(path, f"{self.key} {self.number}", sparing=True)
 
     def remember(self, make: Callable[[Checkpoints], State]) -> State:
-        """Return what the next part makes, which an earlier attempt may have kept.
-
-        Parameters
-        ----------
-        make
-            Computes it; is given checkpoints for parts of its own.
-        """
+        """Return what the next part makes of checkpoints; an earlier attempt may have it."""
         whole, began = self.take(), monotonic()
         if (state := whole.read()) is not None:
             return state
@@ -155,14 +131,8 @@ class Checkpoints:
     def each(self, items: Iterable[Item], make: Callable[[Item], State]) -> Iterator[State]:
         """Yield what is made of each item, which an earlier attempt may have kept.
 
-        What takes `KEEP_S` together is kept together, in a file that is written once.
-
-        Parameters
-        ----------
-        items
-            In the same order in every attempt.
-        make
-            Computes a state.
+        What takes `KEEP_S` together is kept together, in a file that is written once; items come in
+        the same order in every attempt.
         """
         parts = self._inside(self.take())
         done, segment = 0, parts.take().from_item(0)

@@ -32,27 +32,10 @@ READ_BYTES = 32 * 2**20
 class Columns:
     """The columns of the splits `train`, `val` and any others, by name.
 
-    Parameters
-    ----------
-    splits
-        Split -> column -> rows; the same columns in each split.
-    scaled
-        Names of the columns that become float32 and are standardised; they stand first.
-    memory
-        Bytes that buffers, or scenes held, may take.
-    standardise
-        Whether `scaled` are scaled by mean and deviation of the train split, or only cast.
-    device
-        Where scaled columns are wanted. Others stay on the CPU.
-
-    Attributes
-    ----------
-    scenes
-        Number of scenes by split.
-    standardisers
-        Scaling of each scaled column.
-    block, buffer
-        Scenes that are read at a time and shuffled as one, and scenes of a buffer.
+    `splits` maps a split to its columns' rows. Those in `scaled` stand first, become float32 on
+    `device` and, with `standardise`, are scaled by mean and deviation of the train split; others
+    stay on the CPU. `memory` is what buffers, or scenes held, may take, in bytes: scenes are read
+    and shuffled in blocks of `block`, `buffer` scenes at a time.
     """
 
     def __init__(

@@ -170,18 +170,9 @@ class Task(Protocol[BatchType]):
 class Descent:
     """Fits runs by a plan.
 
-    Parameters
-    ----------
-    runs
-        What is fitted.
-    task
-        Data and losses.
-    plan
-        How.
-    checkpoint
-        Where the state is written at every evaluation (if it is sparing, at the last one alone)
-        and at least once in `KEEP_S` seconds, and read from at the start; who made it removes it
-        when the results are safe. None: a descent that is killed begins anew.
+    The state is written to `checkpoint` at every evaluation (if it is sparing, at the last one
+    alone) and at least once in `KEEP_S` seconds, and read from it at the start; who made it removes
+    it when the results are safe. Without one, a descent that is killed begins anew.
     """
 
     def __init__(

@@ -23,17 +23,10 @@ _MOVING = ("live", "w", "loss", "gradient", "scale")  # of a `_Minimiser`
 
 
 class Solution(NamedTuple):
-    """Where the minimiser stopped.
+    """Where the minimiser stopped: weights (p, C), and iterations of the slowest column.
 
-    Attributes
-    ----------
-    w
-        Weights (p, C).
-    decrement
-        g'Hg/2 of each column, about its loss above the optimum, in nats (C,); 0 of those that were
-        not to be fitted.
-    iterations
-        Iterations of the slowest column.
+    `decrement` is g'Hg/2 of each column, about its loss above the optimum, in nats (C,); 0 of those
+    that were not to be fitted.
     """
 
     w: Tensor
@@ -44,12 +37,7 @@ class Solution(NamedTuple):
 class Objective(Protocol):
     """Convex functions of the columns of weights (p, C), which a `_Minimiser` descends.
 
-    The ridge is not part of loss and slope: the minimiser adds it.
-
-    Attributes
-    ----------
-    ridge
-        What is added to the loss is w' diag(ridge) w / 2, (p, 1).
+    The minimiser adds w' diag(ridge) w / 2, `ridge` (p, 1): it is not part of loss and slope.
     """
 
     ridge: Tensor
@@ -237,29 +225,12 @@ def descend(
     tolerance: float = 1e-6,
     checkpoint: Checkpoint | None = None,
 ) -> Solution:
-    """Descend to the optima of some columns of weights.
+    """Descend from `start` (p, C) to the optima of some columns; others keep their start.
 
-    Parameters
-    ----------
-    objective
-        What is minimised. Where it is not convex, this ends at a point without slope, if at all.
-    start
-        Weights to start from, (p, C).
-    columns
-        Which columns, int64; by default all. The others keep their start.
-    iterations
-        Most iterations.
-    tolerance
-        A column has converged when g'Hg/2, about its loss above the optimum, is below this, nats;
-        or when it is within the rounding of the loss.
-    checkpoint
-        Where the state of a long descent is written, and read from at the start; the objective is
-        `Resumable` then.
-
-    Returns
-    -------
-    Solution
-        Weights, remaining decrement, iterations.
+    A column has converged when g'Hg/2, about its loss above the optimum, is below `tolerance` nats;
+    or when it is within the rounding of the loss. Where the objective is not convex, this ends at a
+    point without slope, if at all. The state of a long descent is written to `checkpoint`, and read
+    from it at the start; the objective is `Resumable` then.
     """
     if columns is None:
         columns = torch.arange(start.shape[1], device=start.device)

@@ -21,20 +21,9 @@ def training_plan(
     decays: Callable[[Tensor], bool],
     evaluations: int,
 ) -> Plan:
-    """Plan a training.
+    """Plan a training: warm-up to `learning_rate`, decay of the parameters that `decays` chooses.
 
-    Parameters
-    ----------
-    steps
-        Optimiser steps.
-    learning_rate
-        The highest one, after the warm-up.
-    weight_decay
-        Decay of the parameters that decay.
-    decays
-        Which ones do.
-    evaluations
-        How often to evaluate, in equal distances; the last one is after the last step.
+    Evaluations are in equal distances; the last one is after the last step.
     """
 
     def optimiser(module: nn.Module) -> Adam:

@@ -40,15 +40,9 @@ Margins: TypeAlias = tuple[Tensor, Tensor, Tensor]
 class Regressions:
     """The data of all columns, and which weights they have.
 
-    Attributes
-    ----------
-    data
-        One block, where all scenes are in memory; or what starts a pass over blocks of successive
-        scenes, of which memory holds one at a time.
-    rows
-        How many leading rows of w each column uses, int64 (C,).
-    penalised
-        1 for rows under the ridge, 0 for the bias, (p, 1).
+    `data` is one block, where all scenes are in memory, or what starts a pass over blocks of
+    successive scenes, of which memory holds one at a time. Each column uses `rows` (C,) leading
+    rows of w; `penalised` (p, 1) is 1 for rows under the ridge, 0 for the bias.
     """
 
     data: Block | Callable[[], Iterator[Block]]

@@ -54,14 +54,7 @@ class ArrayRows:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of scenes of other arrays, one after the other.
-
-    Parameters
-    ----------
-    parts
-        Rows, and the first scene and the end of the range that is taken of them; the scenes of all
-        have the same shape.
-    """
+    """Ranges of scenes, (rows, first scene, end), of other arrays, one after the other."""
 
     parts: tuple[tuple[Rows, int, int], ...]
 

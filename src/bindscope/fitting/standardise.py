@@ -18,13 +18,10 @@ ALIAS, PADDING = 256, 16  # floats
 
 @dataclass(frozen=True)
 class Standardiser:
-    """`(z - mean) * scale` per column.
+    """`(z - mean) * scale` per column, float32 (d,).
 
-    Attributes
-    ----------
-    mean, scale
-        float32 (d,). A column that is constant over the train split has scale 0: nothing can be
-        learnt from it, so nothing of it may reach the test split.
+    A column that is constant over the train split has scale 0: nothing can be learnt from it, so
+    nothing of it may reach the test split.
     """
 
     mean: npt.NDArray[np.float32]

@@ -28,17 +28,7 @@ GROUP = 2**18  # numbers that are gathered, cast and scaled while they are in th
 
 
 class Part(NamedTuple):
-    """What one buffer holds, and in which order it is used.
-
-    Attributes
-    ----------
-    ranges
-        Scenes [start, stop) to read, one range after the other.
-    order
-        A permutation of what they hold.
-    last
-        Whether an epoch ends with it.
-    """
+    """What one buffer holds: ranges of scenes, their permutation, and if it ends an epoch."""
 
     ranges: Sequence[tuple[int, int]]
     order: Indices
@@ -46,13 +36,9 @@ class Part(NamedTuple):
 
 
 def epoch_order(n: int, block: int, buffer: int, generator: np.random.Generator) -> Iterator[Part]:
-    """Plan one epoch over `n` scenes, buffer by buffer.
+    """Plan one epoch over `n` scenes: for each buffer what to read, and the shuffle of it.
 
-    Yields
-    ------
-    Part
-        The ranges [start, stop) to read, one after the other, and the shuffle of what they hold.
-        Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
+    Every scene is in exactly one buffer. Only the order of the blocks is held of an epoch.
     """
     blocks = generator.permutation(-(-n // block))
     per_buffer = max(buffer // block, 1)
@@ -72,15 +58,7 @@ def in_order(n: int, rows: int) -> Iterator[Part]:
 
 @dataclass(frozen=True)
 class Column:
-    """One array of the scenes: where its rows come from, and what is made of them.
-
-    Attributes
-    ----------
-    rows
-        The source.
-    scaling
-        Makes float32 of them, scaled; None leaves them as they are stored.
-    """
+    """One array of the scenes: its rows, and what scales them to float32 (None: left as stored)."""
 
     rows: Rows
     scaling: Standardiser | None = None
