@@ -33,7 +33,7 @@ from bindscope.priors.counts import count_levels, not_counted
 from bindscope.scenes import sprite_palette
 from bindscope.studies.binding_id import cost as vlm
 from bindscope.studies.binding_id.oracles import oracle
-from bindscope.studies.binding_id.tasks import layouts
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes import batches
@@ -103,10 +103,10 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     )
     assert fits._HELD_BY_CONVEX == batches.WORK
     assert (vlm._ORACLE_WIDTH, vlm._SPRITE_PX) == (oracle.WIDTH, sprite_palette.SLOT_PX)
-    for name, layout in layouts.LAYOUTS.items():
+    for name, layout in LAYOUTS.items():
         assert vlm._SLOTS.get(name, 9) == len(layout.regions)
         if not layout.sprites:
-            sides = [right - left for left, _, right, _ in layout.regions]
+            sides = [x1 - x0 for x0, _, x1, _ in layout.regions]
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
     assert concepts._AT_ONCE == NUMBERS_AT_ONCE
     assert concepts._MOST_SCENES == MOST_SCENES

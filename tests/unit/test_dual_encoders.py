@@ -389,9 +389,9 @@ def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
 
 
 def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
-    given, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
-    runs = Runs.of(given, sizes)
-    scores = rows(given, sizes, runs, train(given, sizes, "train_only", runs))
+    config, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
+    runs = Runs.of(config, sizes)
+    scores = rows(config, sizes, runs, train(config, sizes, "train_only", runs))
     numbers = {
         (row["n_objects"], row["n_scenes"], row["n_all_scenes"])
         for row in scores

@@ -231,4 +231,4 @@ def _layout(tensors: dict[str, Tensor]) -> dict[str, dict[str, Any]]:
 def _bytes(value: Tensor) -> memoryview:
     """Return the bytes of a tensor; on a CPU they are its memory, if it is contiguous."""
     flat = value.detach().cpu().contiguous().view(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().data

@@ -19,7 +19,7 @@ _GROUPS = 3  # things, colors, items
 # Width and layers of language models by the number of their parameters in a name.
 _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
 _IMAGE_TOKENS = 2900  # of the views of one image
-_IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.layouts`: sides of images and regions
+_IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _ORACLE_WIDTH = 152  # `oracles.oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
