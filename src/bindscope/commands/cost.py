@@ -163,8 +163,8 @@ def _hours(products: Sequence[Product], machine: Machine) -> tuple[float, float,
 def _by_kind(products: Sequence[Product]) -> str:
     kinds: dict[str, float] = {}
     # A cache has a file once, whatever the number of data sets that read it.
-    cached = {(made.rule, made.key): made for made in products if made.work.elsewhere}
-    for made in [*(made for made in products if not made.work.elsewhere), *cached.values()]:
+    cached = {(entry.rule, entry.key): entry for entry in products if entry.work.elsewhere}
+    for made in [*(each for each in products if not each.work.elsewhere), *cached.values()]:
         kind = made.step.makes or made.rule
         kind += " (until they are read)" * made.work.temporary
         kind += " (in the hub's cache)" * made.work.elsewhere

@@ -63,7 +63,7 @@ def dual_encoder(product: Product) -> Work:
     most = content["evaluation"]["max_scenes"] or objects**2
     pairs, selected = min(objects**2, most), len(content["evaluation"]["selected"])
     scored = runs * selected * 2.0 * (min(objects, most) + pairs)
-    asked = runs * selected * objects  # queries that are embedded
+    n_queries = runs * selected * objects  # that are embedded
     types = len(sizes)
     layers, width, hidden = (content["encoder"].get(k, 0) for k in ("layers", "width", "hidden"))
     embedded = (types + 2) * (8 * width + 2 * hidden)
@@ -88,11 +88,11 @@ def dual_encoder(product: Product) -> Work:
     tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
         "torch",
-        flops=(how["steps"] * step + 2.0 * ((scored + asked) * used + scored * objects * dim))
+        flops=(how["steps"] * step + 2.0 * ((scored + n_queries) * used + scored * objects * dim))
         / _SMALL,
         elements=how["steps"] * runs * (6.0 * batch * queries + 8 * total + 20 * batch * slots)
         + scored * (20.0 + _OF_SCORE * objects)
-        + asked * layers * embedded,
+        + n_queries * layers * embedded,
         python=how["steps"] * (4e4 + 2000 * runs) + runs * selected * further * 3e6,
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
