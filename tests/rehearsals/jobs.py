@@ -107,7 +107,8 @@ def measure_alone(config: Path, report: list[dict[str, Any]]) -> None:
         least = largest[kind]["memory_gb"] if kind in largest else 0.0
         if entry["status"] == "done" and entry["memory_gb"] > least:
             largest[kind] = entry
-    for entry in largest.values():
+    # Readers first: a shard that is made again is newer than its index, which they refuse.
+    for entry in sorted(largest.values(), key=report.index, reverse=True):
         command = [sys.executable, __file__, str(config), "", entry["path"]]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
             _, status, used = os.wait4(job.pid, 0)
