@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened:
+class StoredRepresentation:
     """One representation with its labels.
 
     Attributes
@@ -107,7 +107,7 @@ def open(
     tokens: str = "cls",
     split: str = "test",
     configfile: str = DEFAULT,
-) -> Opened:
+) -> StoredRepresentation:
     """Read activations and labels of one (dataset, model, layer, tokens, split).
 
     Raises
@@ -139,7 +139,9 @@ def open(
         scenes = np.array([record.image for record in named])
     table_paths = {table.wildcards["table"]: Path(table.path()) for table in graph.of("table")}
     tables = {name: path for name, path in table_paths.items() if path.exists()}
-    return Opened(values, objects, labels.read("features"), scenes, str(layer), tables)
+    return StoredRepresentation(
+        values, objects, labels.read("features"), scenes, str(layer), tables
+    )
 
 
 def _find_product(

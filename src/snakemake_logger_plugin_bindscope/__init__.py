@@ -253,9 +253,9 @@ class LogHandler(LogHandlerBase):
         if self.failures:
             say("\n".join(["", *failure_lines(list(self.failures.values()))]))
         elif self._began and self.run.is_done and not self.common_settings.quiet:
-            say("\n".join(["", *self._found()]))
+            say("\n".join(["", *self._ending()]))
 
-    def _found(self) -> list[str]:
+    def _ending(self) -> list[str]:
         """Return the end of a run that is complete."""
         lines = []
         if "report" in self.run.goals:

@@ -28,7 +28,7 @@ class Phase:
     ----------
     name
         What a person calls it.
-    total, left
+    total, n_remaining
         Jobs by rule: of the whole run, and those that did not end well yet.
     failed
         Numbers of failed jobs.
@@ -38,7 +38,7 @@ class Phase:
 
     name: str
     total: Counter[str] = field(default_factory=Counter)
-    left: Counter[str] = field(default_factory=Counter)
+    n_remaining: Counter[str] = field(default_factory=Counter)
     failed: set[int] = field(default_factory=set)
     started: float | None = None
     ended: float | None = None
@@ -46,12 +46,12 @@ class Phase:
     @property
     def n_done(self) -> int:
         """Number of jobs that ended well."""
-        return self.total.total() - self.left.total()
+        return self.total.total() - self.n_remaining.total()
 
     @property
     def is_done(self) -> bool:
         """Whether all jobs ended well."""
-        return not self.left.total()
+        return not self.n_remaining.total()
 
     def seconds(self, now: float) -> float:
         """Return how long it has been at work."""
@@ -93,7 +93,7 @@ class Run:
         self.phases = {name: Phase(name) for name in dict.fromkeys([*known, *names])}
         for rule in rules:
             phase = self.phases[self._phase_of.get(rule, rule)]
-            phase.total[rule] = phase.left[rule] = stats[rule]
+            phase.total[rule] = phase.n_remaining[rule] = stats[rule]
 
     def start(self, number: int, rule: str, names: Mapping[str, str]) -> None:
         """Begin a job; one that is tried again is no failure any more."""
@@ -112,7 +112,7 @@ class Run:
         if job is None:
             return None
         phase = self.phases[job.phase]
-        phase.left[job.rule] -= 1
+        phase.n_remaining[job.rule] -= 1
         phase.ended = self.clock()
         self._measured.setdefault(job.rule, []).append(self.clock() - job.started)
         return phase if phase.is_done else None
@@ -141,7 +141,7 @@ class Run:
         names = {phase.name for phase in phases}
         work = 0.0
         for phase in phases:
-            for rule, n in list(phase.left.items()):
+            for rule, n in list(phase.n_remaining.items()):
                 if (each := self._seconds(rule)) is None:
                     return None
                 spent = [min(now - job.started, each) for job in running if job.rule == rule]

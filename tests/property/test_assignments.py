@@ -19,8 +19,10 @@ def problems(draw):
 
 
 def bits(scene, log_weights):
-    found = assignment_entropies([scene], log_weights)
-    return np.array([found.assignment_bits[0], found.multiset_bits[0], found.code_bits[0]])
+    entropies = assignment_entropies([scene], log_weights)
+    return np.array(
+        [entropies.assignment_bits[0], entropies.multiset_bits[0], entropies.code_bits[0]]
+    )
 
 
 @quick
@@ -64,5 +66,5 @@ def test_a_factor_per_category_or_value_does_not_matter(problem, factors):
 @given(problems())
 def test_categories_and_values_may_change_places(problem):
     scene, log_weights = problem
-    expected, found = bits(scene, log_weights), bits(scene[:, ::-1], log_weights.T)
-    assert np.allclose(found[1:], expected[1:], atol=1e-9)
+    expected, exchanged = bits(scene, log_weights), bits(scene[:, ::-1], log_weights.T)
+    assert np.allclose(exchanged[1:], expected[1:], atol=1e-9)

@@ -38,10 +38,10 @@ def spaces(draw):
 
 
 def build(space, split=None, seed=0):
-    one = {"train": 1, "val": 1, "test": 1}
+    single = {"train": 1, "val": 1, "test": 1}
     return Dataset(
-        name="any", space=space, split=split or {"rule": "random"}, n_scenes=one,
-        shard_size=one, seed=seed,
+        name="any", space=space, split=split or {"rule": "random"}, n_scenes=single,
+        shard_size=single, seed=seed,
     )  # fmt: skip
 
 

@@ -67,17 +67,17 @@ def test_scenes_hold_what_they_say(case: tuple[Dataset, np.ndarray, int, int]) -
     ):
         n = int(code.sum())
         np.testing.assert_array_equal(cells[:n], np.flatnonzero(code))
-        taken = np.zeros(mask.shape, int)
+        n_boxes = np.zeros(mask.shape, int)
         for j, (x0, y0, x1, y1) in enumerate(boxes[:n].tolist()):
             low, high = render.margin_px, render.size_px - render.margin_px
             assert low <= min(x0, y0)
             assert max(x1, y1) <= high
             assert x1 - x0 == y1 - y0 == render.object_px
             before = render.margin_px  # a box with its left and upper margin overlaps no other
-            taken[y0 - before : y1, x0 - before : x1] += 1
+            n_boxes[y0 - before : y1, x0 - before : x1] += 1
             assert set(np.unique(mask[y0:y1, x0:x1])) <= {0, j + 1}
-        assert taken.max(initial=0) <= 1
+        assert n_boxes.max(initial=0) <= 1
         # An object as large as the image leaves no background.
         assert set(np.unique(mask)) | {0} == set(range(n + 1))
-        assert (image[taken == 0] == 255).all()
+        assert (image[n_boxes == 0] == 255).all()
         assert (image[mask > 0] != 255).any(axis=-1).all()

@@ -67,9 +67,9 @@ def test_what_is_written_is_read(case, chunk_bytes):
                 writer.write("a", values[(*lead, piece)])
         store = open_store(manifest)
         for index in (slice(None), part):
-            found = store.read("a", index)
-            assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected[(*lead, index)])
+            actual = store.read("a", index)
+            assert actual.dtype == expected.dtype
+            np.testing.assert_array_equal(actual, expected[(*lead, index)])
             if axis:
                 layer = store.read("a", index, layer=layers[-1])
                 np.testing.assert_array_equal(layer, expected[-1][index])

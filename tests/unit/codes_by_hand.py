@@ -55,9 +55,14 @@ def balanced(sizes, chosen, n_objects):
 
 
 def dataset(space, split=None, seed=0):
-    one = {"train": 1, "val": 1, "test": 1}
+    single = {"train": 1, "val": 1, "test": 1}
     return Dataset(
-        name="toy", space=space, split=split or RANDOM, n_scenes=one, shard_size=one, seed=seed
+        name="toy",
+        space=space,
+        split=split or RANDOM,
+        n_scenes=single,
+        shard_size=single,
+        seed=seed,
     )
 
 

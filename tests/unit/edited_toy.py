@@ -69,8 +69,8 @@ class Toy:
             noise = torch.randn(PATCHES + 1, DIM, generator=generator)
             noise *= torch.cat([torch.full((OBJECTS,), self.noise), ELSEWHERE])
             for i in range(self.copies):
-                own = slice(i * OBJECTS, (i + 1) * OBJECTS)
-                noise[1:, own] += torch.nn.functional.one_hot(ids - 1, OBJECTS)
+                block = slice(i * OBJECTS, (i + 1) * OBJECTS)
+                noise[1:, block] += torch.nn.functional.one_hot(ids - 1, OBJECTS)
             rows.append(noise)
         tokens = torch.stack(rows)
         for layer in (0, 1):

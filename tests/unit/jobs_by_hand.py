@@ -53,13 +53,13 @@ def ci_graph(study: dict[str, Any] | None = None, **sections: Any) -> Graph:
 
 def job_by_hand(product: Product, folder: Path) -> Job:
     """Make a job; its paths lie in `folder`."""
-    given = {
+    input_files = {
         role: [str(folder / path) for path in paths] for role, paths in product.files().items()
     }
-    made = {name: str(folder / product.path(name)) for name in product.step.outputs}
+    output_files = {name: str(folder / product.path(name)) for name in product.step.outputs}
     return Job(
-        product.rule, json.loads(product.spec), product.spec, product.code, Names(given),
-        Names(made), Names(product.wildcards),
+        product.rule, json.loads(product.spec), product.spec, product.code, Names(input_files),
+        Names(output_files), Names(product.wildcards),
     )  # fmt: skip
 
 
@@ -92,17 +92,17 @@ for script in scripts:
 """
 
 
-def loaded_by_scripts(names: list[str], given: Iterable[str]) -> dict[str, set[str]]:
+def loaded_by_scripts(names: list[str], preloaded: Iterable[str]) -> dict[str, set[str]]:
     """Which heavy packages each script's imports load besides those that are given.
 
     Each script has an interpreter of its own, forked from one in which the given packages are
     loaded already: importing torch once for all takes less time.
     """
     beside = set(HEAVY) - {"pydantic"}  # the configuration, which nearly every script reads
-    arguments = [json.dumps(list(value)) for value in (names, given, sorted(beside))]
+    arguments = [json.dumps(list(value)) for value in (names, preloaded, sorted(beside))]
     done = subprocess.run(
         [sys.executable, "-c", _NURSERY, *arguments], cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True,
     )  # fmt: skip
-    found = dict(json.loads(line) for line in done.stdout.splitlines())
-    return {name: set(packages) for name, packages in found.items()}
+    loaded = dict(json.loads(line) for line in done.stdout.splitlines())
+    return {name: set(packages) for name, packages in loaded.items()}

@@ -60,28 +60,30 @@ def make_row(
     **changes,
 ):
     """Return one consistent row of the table, losses in bits."""
-    given = h[0] - h[1]
+    h_given = h[0] - h[1]
     row = {
         "dataset": dataset, "model": model, "layer": layer, "tokens": tokens, "probe": probe,
         "seed": seed, "status": "ok", "reason": None, "control": "none", "model_kind": kind,
         "model_seed": 0, "n_layers": 0 if kind == "known-answer" else 4, "n_train": 12000,
         "n_val": 2000, "n_test": 2000, "h_object_bits": h[0], "h_feature_bits": h[1],
-        "h_object_given_feature_bits": given, "loss_object_bits": loss_object,
+        "h_object_given_feature_bits": h_given, "loss_object_bits": loss_object,
         "loss_feature_bits": loss_feature, "loss_object_given_feature_bits": loss_given,
         "null_loss_object_bits": h[0] + NULL_GAP[probe], "null_loss_feature_bits": h[1] + 0.2,
         "split_gap_bits": 0.0, "binding_bits": h[0] - loss_object,
-        "conditional_binding_bits": given - (loss_object - loss_feature),
-        "conditional_binding_lower_bound_bits": given - loss_given,
+        "conditional_binding_bits": h_given - (loss_object - loss_feature),
+        "conditional_binding_lower_bound_bits": h_given - loss_given,
         "truth_bits": truth[0], "truth_conditional_bits": truth[1], "accuracy_object": 0.91,
         "exact_match_object": 0.08, "accuracy_feature": 0.95,
         "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
         "protocol": "converged", "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
         "steps": 400, "flags": "", **KEYS,
     }  # fmt: skip
-    chained = given - loss_given + max(h[1] - loss_feature + 0.1, 0)
+    chained = h_given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
     row["binding_ratio"] = row["binding_bits"] / h[0] if h[0] else None
-    row["conditional_binding_ratio"] = row["conditional_binding_bits"] / given if given else None
+    row["conditional_binding_ratio"] = (
+        row["conditional_binding_bits"] / h_given if h_given else None
+    )
     for name in row.keys() & set(ESTIMATES):
         row[f"{name}_low"] = row[name] - width
         row[f"{name}_high"] = row[name] + width
@@ -96,35 +98,40 @@ def complete(row):
     h = {name: row[f"h_{name}_bits"] for name in ("object", "feature", "object_given_feature")}
     row = {"h_counts_given_feature_bits": None, "h_object_given_counts_bits": None} | row
     h |= {name: row[f"h_{name}_bits"] for name in ("counts_given_feature", "object_given_counts")}
-    total, given = (row[f"{name}_lower_bound_bits"] for name in ("binding", "conditional_binding"))
-    known = total is not None and given is not None
-    made = {"feature_lower_bound_bits": min(total - given, h["feature"]) if known else None}
+    total, conditional = (
+        row[f"{name}_lower_bound_bits"] for name in ("binding", "conditional_binding")
+    )
+    known = total is not None and conditional is not None
+    defaults = {
+        "feature_lower_bound_bits": min(total - conditional, h["feature"]) if known else None
+    }
     for part, entropy in (("count", "counts_given_feature"), ("pairing", "object_given_counts")):
-        split = h[entropy] is not None and given is not None
+        split = h[entropy] is not None and conditional is not None
         share = h[entropy] / (h["object_given_feature"] or 1.0) if split else 0.0
-        made[f"{part}_lower_bound_bits"] = given * share if split else None
-    made |= {"prior_loss_object_bits": h["object"], "loss_object_anchored_bits": h["object"]}
-    row = made | row
+        defaults[f"{part}_lower_bound_bits"] = conditional * share if split else None
+    defaults |= {"prior_loss_object_bits": h["object"], "loss_object_anchored_bits": h["object"]}
+    row = defaults | row
     for bound, loss, prior in (
         ("feature", "chained_feature", "feature"),
         ("count", "counts_given_feature", "counts_given_feature"),
         ("pairing", "object_given_counts", "object_given_counts"),
         ("conditional_binding", "object_given_feature", "object_given_feature"),
     ):
-        found, entropy = row[f"{bound}_lower_bound_bits"], h[prior]
+        bound_bits, entropy = row[f"{bound}_lower_bound_bits"], h[prior]
         row.setdefault(f"prior_loss_{prior}_bits", entropy)
         if row.get(f"loss_{loss}_bits") is None:
-            lost = None if found is None or entropy is None else max(entropy - found, 0.0)
+            lost = None if bound_bits is None or entropy is None else max(entropy - bound_bits, 0.0)
             row[f"loss_{loss}_bits"] = lost
         for end, shift in (("low", -0.1), ("high", 0.1)):
-            row.setdefault(f"{bound}_lower_bound_bits_{end}", found and found + shift)
+            row.setdefault(f"{bound}_lower_bound_bits_{end}", bound_bits and bound_bits + shift)
     for name, bound, entropy in (
         ("count", "count", "counts_given_feature"),
         ("pairing", "pairing", "object_given_counts"),
     ):
-        found = row[f"{bound}_lower_bound_bits"]
+        bound_bits = row[f"{bound}_lower_bound_bits"]
         row.setdefault(
-            f"{name}_ratio", found / h[entropy] if found is not None and h[entropy] else None
+            f"{name}_ratio",
+            bound_bits / h[entropy] if bound_bits is not None and h[entropy] else None,
         )
     for name, column in (
         ("object", "object"),
@@ -159,9 +166,9 @@ def vit_rows(seeds=(0,)):
         noise = rng.normal(0, 0.15)
         loss_o = H_OBJECT - share * (H_OBJECT - loss) + PENALTY[probe] * share + noise
         loss_f = H_FEATURE - share * (H_FEATURE - feature) + 0.2 * PENALTY[probe] * share
-        given = min(H_OBJECT - H_FEATURE, max(loss_o - loss_f + 0.3 * share, 0.05))
+        conditional = min(H_OBJECT - H_FEATURE, max(loss_o - loss_f + 0.3 * share, 0.05))
         rows.append(
-            make_row(model, str(layer), tokens, probe, seed, loss_o, max(loss_f, 0.02), given)
+            make_row(model, str(layer), tokens, probe, seed, loss_o, max(loss_f, 0.02), conditional)
         )
 
     for seed in seeds:
@@ -305,14 +312,14 @@ def sheet(n=2, side=12, n_objects=2):
     return Sheet("test", images, cells, boxes)
 
 
-def write_sheet(folder, shown):
+def write_sheet(folder, scenes):
     """Write scenes as a shard, and return its manifest."""
     base = folder / f"test-00000-{spec_key('s')[:8]}"
     store, manifest = base.with_suffix(".zarr"), base.with_suffix(".json")
     about = {"split": "test", "start": 0}
     with StoreWriter(store, manifest, spec="s", code="c", attributes=about) as writer:
         for name in ("images", "cells", "boxes"):
-            array = getattr(shown, name)
+            array = getattr(scenes, name)
             writer.create(name, array.shape, str(array.dtype))
             writer.write(name, array)
     return manifest

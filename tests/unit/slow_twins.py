@@ -51,10 +51,10 @@ class Twin:
         logits = torch.stack([self._logit(k, x[k]) for k in range(self.heads.count)], dim=1)
         return logits if anchors is None else anchors + logits
 
-    def _x(self, z, seen):
+    def _x(self, z, revealed):
         """What each head reads, (B, heads, dim x): [z; masked bits]."""
         copies = z[:, None].repeat(1, self.heads.count, 1)
-        return torch.cat([copies, seen], dim=2) if self.conditioned else copies
+        return torch.cat([copies, revealed], dim=2) if self.conditioned else copies
 
 
 class LinearTwin(Twin):
@@ -104,16 +104,16 @@ class DnnTwin(Twin):
 class AttentionTwin(Twin):
     """A query per sample and head, softmax over tokens, quadratic readout."""
 
-    def _x(self, inputs, seen):
-        queries = self.leaves["base"].repeat(len(seen), 1, 1)
+    def _x(self, inputs, revealed):
+        queries = self.leaves["base"].repeat(len(revealed), 1, 1)
         if self.conditioned:
-            queries = queries + seen @ self.leaves["revealed"]
+            queries = queries + revealed @ self.leaves["revealed"]
         queries = queries @ self.leaves["query"].t()  # every sample of every head through Wq
         tokens = inputs.patches
         scores = queries @ tokens.transpose(1, 2) / sqrt(tokens.shape[2])
         pooled = scores.softmax(2) @ tokens
         parts = [] if inputs.cls is None else [inputs.cls[:, None].repeat(1, self.heads.count, 1)]
-        parts += [pooled] + ([seen] if self.conditioned else [])
+        parts += [pooled] + ([revealed] if self.conditioned else [])
         self.has_cls = inputs.cls is not None
         return torch.cat(parts, dim=2)
 
@@ -134,7 +134,7 @@ class AttentionTwin(Twin):
 class SetTwin(Twin):
     """A perceptron per token, one after the other, summed; another one over the sum."""
 
-    def _x(self, inputs, seen):
+    def _x(self, inputs, revealed):
         total = torch.zeros((), dtype=inputs.patches.dtype)
         for t in range(inputs.patches.shape[1]):
             y = gelu(inputs.patches[:, t] @ self.leaves["first"].t() + self.leaves["positions"][t])
@@ -143,7 +143,7 @@ class SetTwin(Twin):
         if inputs.cls is not None:
             total = total + inputs.cls @ self.leaves["of_cls"].t()
         y = total + gelu(total @ self.leaves["third"].t() + self.leaves["third_bias"])
-        return super()._x(y, seen)
+        return super()._x(y, revealed)
 
     def _logit(self, k, x):
         return (self.leaves["last.weight"][k] @ x.t())[0] + self.leaves["bias"][k]

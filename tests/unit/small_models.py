@@ -47,9 +47,9 @@ def trained(config: Controlled) -> Trained:
     return train(config, EASY, FreshScenes(EASY, config.training.batch_size, config.seed))
 
 
-def write(made: Trained, folder: Path) -> Path:
+def write(trained: Trained, folder: Path) -> Path:
     """Write the products of a training; return the manifest's path."""
     manifest = folder / "vit.json"
     weights, history = folder / "vit.safetensors", folder / "vit.history.json"
-    write_training(made, weights, history, manifest, spec="{}", code="c")
+    write_training(trained, weights, history, manifest, spec="{}", code="c")
     return manifest

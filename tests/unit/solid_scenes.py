@@ -43,10 +43,10 @@ def dataset(space: dict[str, object] = OCCLUSION, seed: int = 0, **render: objec
     )
 
 
-def solid(shape: str = "sphere", x: float = 0, y: float = 0, **other: object) -> Solid:
+def solid(shape: str = "sphere", x: float = 0, y: float = 0, **fields: object) -> Solid:
     """A small red rubber object."""
     values = {"color": "red", "material": "rubber", "size": "small", "rotation": 0.0, "cell": 0}
-    return Solid(shape=shape, x=x, y=y, **(values | other))
+    return Solid(shape=shape, x=x, y=y, **(values | fields))
 
 
 def scene(
@@ -58,6 +58,6 @@ def scene(
 
 def codes(n: int, seed: int = 0, cells: int = 12) -> np.ndarray:
     """Random object codes with at least one object."""
-    found = np.random.default_rng(seed).integers(0, 2, (n, cells), np.uint8)
-    found[:, 0] |= ~found.any(axis=1)
-    return found
+    objects = np.random.default_rng(seed).integers(0, 2, (n, cells), np.uint8)
+    objects[:, 0] |= ~objects.any(axis=1)
+    return objects

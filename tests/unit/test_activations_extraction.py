@@ -35,19 +35,19 @@ def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
     model, scenes = TinyModel(), images(10)
     with store(tmp_path / "x", model="tiny") as writer:
         extract(model, scenes, extraction(dtype=dtype), pooled=writer)
-    found = open_store(tmp_path / "x.json")
+    written = open_store(tmp_path / "x.json")
     assert model.batches == [4, 4, 2]
-    assert found.layers() == ("0", "1", "2", "3", "final")
-    assert found.names == ("cls", "mean", "registers")
+    assert written.layers() == ("0", "1", "2", "3", "final")
+    assert written.names == ("cls", "mean", "registers")
     for layer in LAYERS:
         tokens = model.tokens(scenes, layer)
         cls = ROUND[dtype](tokens[:, 0])
-        np.testing.assert_array_equal(found.read("cls", layer=layer), cls)
+        np.testing.assert_array_equal(written.read("cls", layer=layer), cls)
         registers = ROUND[dtype](tokens[:, 1:3].reshape(10, -1))
-        np.testing.assert_array_equal(found.read("registers", layer=layer), registers)
+        np.testing.assert_array_equal(written.read("registers", layer=layer), registers)
         mean = tokens[:, 3:].mean(1, dtype=np.float64)
         np.testing.assert_allclose(
-            found.read("mean", layer=layer), mean,
+            written.read("mean", layer=layer), mean,
             rtol={"float16": 2**-10, "bfloat16": 2**-7, "float32": 1e-6}[dtype],
         )  # fmt: skip
 
@@ -70,11 +70,11 @@ def test_patches_of_one_layer(tmp_path, layer, dtype):
     model, scenes = TinyModel(), images(10)
     with store(tmp_path / "x") as writer:
         extract(model, scenes, extraction(dtype=dtype), patches={layer: writer})
-    found, tokens = open_store(tmp_path / "x.json"), model.tokens(scenes, layer)
+    written, tokens = open_store(tmp_path / "x.json"), model.tokens(scenes, layer)
     assert set(model.deepest) == {layer}
-    np.testing.assert_array_equal(found.read("patches"), ROUND[dtype](tokens[:, 3:]))
-    np.testing.assert_array_equal(found.read("cls"), ROUND[dtype](tokens[:, 0]))
-    assert found.attributes["layer"] == str(layer)
+    np.testing.assert_array_equal(written.read("patches"), ROUND[dtype](tokens[:, 3:]))
+    np.testing.assert_array_equal(written.read("cls"), ROUND[dtype](tokens[:, 0]))
+    assert written.attributes["layer"] == str(layer)
 
 
 def test_a_model_without_cls_and_registers(tmp_path):
@@ -84,9 +84,9 @@ def test_a_model_without_cls_and_registers(tmp_path):
     with store(tmp_path / "patches") as writer:
         extract(model, scenes, extraction(dtype="float32"), patches={1: writer})
     assert open_store(tmp_path / "pooled.json").names == ("mean",)
-    found = open_store(tmp_path / "patches.json")
-    assert found.names == ("patches",)
-    np.testing.assert_array_equal(found.read("patches"), model.tokens(scenes, 1))
+    written = open_store(tmp_path / "patches.json")
+    assert written.names == ("patches",)
+    np.testing.assert_array_equal(written.read("patches"), model.tokens(scenes, 1))
 
 
 def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
@@ -95,9 +95,9 @@ def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
     write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", arrays, spec="{}", code="c")
     source = StoreImages(open_store(tmp_path / "s.json"))
     assert (len(source), source.size_px) == (10, 8)
-    for name, given in (("array", scenes), ("store", source)):
+    for name, batches in (("array", scenes), ("store", source)):
         with store(tmp_path / name) as writer:
-            extract(TinyModel(), given, extraction(), pooled=writer)
+            extract(TinyModel(), batches, extraction(), pooled=writer)
     a, b = (open_store(tmp_path / f"{name}.json") for name in ("array", "store"))
     assert [a.manifest.entries[n]["sha256"] for n in a.names] == [
         b.manifest.entries[n]["sha256"] for n in b.names
@@ -155,12 +155,14 @@ def test_a_model_may_overwrite_the_tokens_it_gave(tmp_path):
                 buffer = tokens.clone() if buffer is None else buffer.copy_(tokens)
                 yield layer, buffer
 
-    scenes, made = images(10), {}
+    scenes, manifests = images(10), {}
     for model in (TinyModel(), Reusing()):
         with store(tmp_path / "pooled") as pooled, store(tmp_path / "patches") as patches:
             extract(model, scenes, extraction(), pooled=pooled, patches={1: patches})
-        made[type(model)] = [(tmp_path / f"{x}.json").read_bytes() for x in ("pooled", "patches")]
-    assert made[TinyModel] == made[Reusing]
+        manifests[type(model)] = [
+            (tmp_path / f"{x}.json").read_bytes() for x in ("pooled", "patches")
+        ]
+    assert manifests[TinyModel] == manifests[Reusing]
 
 
 def test_a_write_that_fails_stops_the_pass(tmp_path, monkeypatch):
@@ -198,18 +200,18 @@ def test_memory_is_that_of_a_batch(tmp_path):
 
 
 def test_autocast_is_what_precision_asks_for(tmp_path):
-    seen = []
+    autocast = []
 
     class Watched(TinyModel):
         def residual_stream(self, pixels, layers):
-            seen.append(torch.is_autocast_enabled("cpu"))
+            autocast.append(torch.is_autocast_enabled("cpu"))
             for layer, tokens in super().residual_stream(pixels, layers):
-                yield layer, tokens.to(torch.bfloat16) if seen[-1] else tokens
+                yield layer, tokens.to(torch.bfloat16) if autocast[-1] else tokens
 
     for precision in ("float32", "bfloat16"):
         with store(tmp_path / precision) as writer:
             extract(Watched(), images(4), extraction(precision=precision), pooled=writer)
-    assert seen == [False, True]
+    assert autocast == [False, True]
     tokens = from_bfloat16(to_bfloat16(TinyModel().tokens(images(4), 1)))
     mean = open_store(tmp_path / "bfloat16.json").read("mean", layer=1)
     # bfloat16 tokens, averaged in float32: rounding after the sum would be off by up to 2^-8

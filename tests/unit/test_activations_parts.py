@@ -25,7 +25,7 @@ SCENES = {split: SIZES[split] * SHARDS[split] for split in SIZES}
 def test_first_shards_are_one_part_and_each_other_is_one() -> None:
     parts = in_parts(SHARDS, SIZES, SCENES)
     assert list(parts) == ["first", "train-00001", "test-00001", "test-00002"]
-    assert [held["split"] for held in parts["first"]] == ["train", "val", "test"]
+    assert [block["split"] for block in parts["first"]] == ["train", "val", "test"]
     assert parts["test-00002"] == [{"split": "test", "shard": 2, "start": 6, "stop": 9}]
     assert rows_by_split(parts["first"]) == {"train": [0, 4], "val": [4, 6], "test": [6, 9]}
 
@@ -43,7 +43,7 @@ def test_more_scenes_add_parts_and_remake_none(few: dict[str, int], data: st.Dat
 
 def test_the_last_shard_may_be_used_in_part() -> None:
     parts = in_parts({"train": 2}, {"train": 4}, {"train": 5})
-    assert [(held["start"], held["stop"]) for part in parts.values() for held in part] == [
+    assert [(block["start"], block["stop"]) for part in parts.values() for block in part] == [
         (0, 4), (4, 5),
     ]  # fmt: skip
 
@@ -62,8 +62,8 @@ def test_every_split_is_read_as_if_it_had_stores_of_its_own(tmp_path: Path) -> N
             values = np.stack([rows, -rows])[:, :, None]
             writer.create("cls", values.shape, "float32", sample_axis=1)
             writer.write("cls", values)
-        for held in part:
-            paths[held["split"]].append(manifest)
+        for block in part:
+            paths[block["split"]].append(manifest)
     write_json(tmp_path / "i.index.json", build_index(paths, SCENES, tmp_path))
     activations = Activations(tmp_path / "i.index.json")
     for split, values in truth.items():

@@ -38,12 +38,12 @@ def test_scenes_are_named_in_the_order_of_their_slots() -> None:
 
 
 def test_every_object_and_value_has_a_query() -> None:
-    found = list(queries(GROUPS, [PHOTO]))
-    assert [c.text for c in found if c.kind == "object"] == [
+    captions = list(queries(GROUPS, [PHOTO]))
+    assert [c.text for c in captions if c.kind == "object"] == [
         "a photo of cube in red.", "a photo of cone in red.", "a photo of cube in blue.",
         "a photo of cone in blue.",
     ]  # fmt: skip
-    concepts = [c for c in found if c.kind == "concept"]
+    concepts = [c for c in captions if c.kind == "concept"]
     assert [c.text for c in concepts] == [f"something {v}" for v in ("red", "blue", "cube", "cone")]
     assert [c.number for c in concepts] == [0, 1, 2, 3]  # positions in the feature code
     assert concepts[2].words == ((None, "cube"),)
@@ -63,11 +63,11 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_words_are_the_renderers_or_those_given() -> None:
-    given = {"color": [f"c{i}" for i in range(8)]}
+    custom = {"color": [f"c{i}" for i in range(8)]}
     space = {"kind": "draws", "n_objects": 2}
-    renamed = ordered(space, 2, None, captions={"words": given}, render={"kind": "clevr_2d"})
+    renamed = ordered(space, 2, None, captions={"words": custom}, render={"kind": "clevr_2d"})
     assert [group["values"] for group in words(renamed)] == [
-        given["color"], ["square", "triangle", "circle"],
+        custom["color"], ["square", "triangle", "circle"],
     ]  # fmt: skip
     assert words(clevr_2d())[0]["values"][:2] == ["blue", "brown"]
 

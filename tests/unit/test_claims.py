@@ -52,10 +52,10 @@ def test_holm_takes_back_what_many_effects_find_by_chance():
         effects = []
         for i in range(40):
             values = generator.standard_normal(60)
-            found = paired_difference(values, np.zeros(60), 200, seed=chapter)
-            effects.append(Effect("above", str(i), *found, 60, "images"))
+            difference = paired_difference(values, np.zeros(60), 200, seed=chapter)
+            effects.append(Effect("above", str(i), *difference, 60, "images"))
         alone += any(verdict(ABOVE, effect) == "holds" for effect in effects)
-        together += any(one.verdict == "holds" for one in judge([ABOVE], effects))
+        together += any(judgment.verdict == "holds" for judgment in judge([ABOVE], effects))
     assert alone > 50
     assert together <= 10
 
@@ -67,10 +67,10 @@ def test_what_is_no_evidence_is_not_testable_and_says_why():
         (replace(EFFECT, n=1), "one unit"),
         (replace(EFFECT, value=0.0, low=0.0, high=0.0), "in every unit"),
     ):
-        (one,) = judge([ABOVE], [effect])
-        assert one.verdict == "not testable"
-        assert reason in one.reason
-        assert np.isnan(one.p_value)
+        (judgment,) = judge([ABOVE], [effect])
+        assert judgment.verdict == "not testable"
+        assert reason in judgment.reason
+        assert np.isnan(judgment.p_value)
     # It takes no part in the correction either.
     empty = replace(EFFECT, reason="empty edit")
     (alone,) = judge([ABOVE], [EFFECT])
@@ -96,7 +96,7 @@ def test_a_case_has_to_measure_what_it_says_is_genuine():
 
 
 def test_a_direction_that_was_chosen_after_the_measurement_costs_a_factor():
-    (one,) = judge([ABOVE], [EFFECT])
-    (two,) = judge([ABOVE], [replace(EFFECT, directions=2)])
-    assert two.p_value == pytest.approx(2 * one.p_value)
-    assert (one.verdict, two.verdict) == ("holds", "not significant")
+    (one_sided,) = judge([ABOVE], [EFFECT])
+    (two_sided,) = judge([ABOVE], [replace(EFFECT, directions=2)])
+    assert two_sided.p_value == pytest.approx(2 * one_sided.p_value)
+    assert (one_sided.verdict, two_sided.verdict) == ("holds", "not significant")

@@ -38,10 +38,10 @@ CLEVR = draws((8, 3, 2, 2), 6)
 def sequences(sizes, n_objects):
     """Object code -> number of sequences of draws, by listing all of them."""
     cells = prod(sizes)
-    found = Counter()
+    n_sequences = Counter()
     for drawn in product(range(cells), repeat=n_objects):
-        found[tuple(int(cell in drawn) for cell in range(cells))] += 1
-    return found
+        n_sequences[tuple(int(cell in drawn) for cell in range(cells))] += 1
+    return n_sequences
 
 
 def entropy(numbers):
@@ -67,22 +67,22 @@ def losses(odds, bits):
 
 @pytest.mark.parametrize(("sizes", "n_objects"), GRIDS)
 def test_entropies_agree_with_listing(sizes, n_objects):
-    found = sequences(sizes, n_objects)
+    n_sequences = sequences(sizes, n_objects)
     of_feature = defaultdict(list)
-    for code, n in found.items():
+    for code, n in n_sequences.items():
         of_feature[feature_of(code, sizes)].append(n)
-    total = sum(found.values())
-    given = sum(sum(ns) / total * entropy(ns) for ns in of_feature.values())
+    total = sum(n_sequences.values())
+    conditional = sum(sum(ns) / total * entropy(ns) for ns in of_feature.values())
     counted = sum(sum(ns) / total * log2(len(ns)) for ns in of_feature.values())
     config = draws(sizes, n_objects)
     space = build_space(config)
     assert n_outcomes(space) == total
     for row in entropies(dataset(config)):
-        assert row["h_object_bits"] == pytest.approx(entropy(found.values()), abs=1e-12)
+        assert row["h_object_bits"] == pytest.approx(entropy(n_sequences.values()), abs=1e-12)
         assert row["h_feature_bits"] == pytest.approx(
             entropy([sum(ns) for ns in of_feature.values()]), abs=1e-12
         )
-        assert row["h_object_given_feature_bits"] == pytest.approx(given, abs=1e-12)
+        assert row["h_object_given_feature_bits"] == pytest.approx(conditional, abs=1e-12)
         assert row["n_feature_codes"] == len(of_feature)
     assert uniform_cover_bits(space) == pytest.approx(counted, abs=1e-12)
 
@@ -90,36 +90,36 @@ def test_entropies_agree_with_listing(sizes, n_objects):
 def test_entropies_of_a_split_by_feature_codes_agree_with_listing():
     config = draws((3, 2), 4)
     data = dataset(config, {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1]})
-    found = sequences((3, 2), 4)
+    n_sequences = sequences((3, 2), 4)
     for row in entropies(data):
         mine = set(map(tuple, feature_codes(data, row["split"]).tolist()))
-        numbers = [n for code, n in found.items() if feature_of(code, (3, 2)) in mine]
+        numbers = [n for code, n in n_sequences.items() if feature_of(code, (3, 2)) in mine]
         assert row["h_object_bits"] == pytest.approx(entropy(numbers), abs=1e-12)
-        gap = log2(sum(found.values()) / sum(numbers))
+        gap = log2(sum(n_sequences.values()) / sum(numbers))
         assert row["split_gap_bits"] == pytest.approx(gap, abs=1e-12)
 
 
 @pytest.mark.parametrize(("sizes", "n_objects"), GRIDS)
 def test_anchors_cost_minus_log_probability_code_by_code(sizes, n_objects):
-    found = sequences(sizes, n_objects)
-    features = {code: feature_of(code, sizes) for code in found}
+    n_sequences = sequences(sizes, n_objects)
+    features = {code: feature_of(code, sizes) for code in n_sequences}
     of_feature = Counter()
-    for code, n in found.items():
+    for code, n in n_sequences.items():
         of_feature[features[code]] += n
-    total = sum(found.values())
-    objects = as_array(found)
+    total = sum(n_sequences.values())
+    objects = as_array(n_sequences)
     odds = log_odds(build_space(draws(sizes, n_objects)), objects)
     np.testing.assert_allclose(
-        losses(odds["object"], objects), [log2(total / n) for n in found.values()], atol=1e-11
+        losses(odds["object"], objects), [log2(total / n) for n in n_sequences.values()], atol=1e-11
     )
     np.testing.assert_allclose(
         losses(odds["feature"], as_array(features.values())),
-        [log2(total / of_feature[features[code]]) for code in found],
+        [log2(total / of_feature[features[code]]) for code in n_sequences],
         atol=1e-11,
     )
     np.testing.assert_allclose(
         losses(odds["object_given_feature"], objects),
-        [log2(of_feature[features[code]] / n) for code, n in found.items()],
+        [log2(of_feature[features[code]] / n) for code, n in n_sequences.items()],
         atol=1e-11,
     )
 
@@ -132,12 +132,12 @@ def test_sampling_has_the_probabilities_of_the_draws(split):
     objects = sample_codes(data, "train", 0, n)
     np.testing.assert_array_equal(sample_codes(data, "train", 100, 200), objects[100:200])
     mine = set(map(tuple, feature_codes(data, "train").tolist()))
-    found = {c: k for c, k in sequences((3, 2), 4).items() if feature_of(c, (3, 2)) in mine}
-    seen = Counter(map(tuple, objects.tolist()))
-    assert set(seen) == set(found)
-    total = sum(found.values())
-    chi2 = sum((seen[c] - n * k / total) ** 2 / (n * k / total) for c, k in found.items())
-    degrees = len(found) - 1
+    n_sequences = {c: k for c, k in sequences((3, 2), 4).items() if feature_of(c, (3, 2)) in mine}
+    sampled = Counter(map(tuple, objects.tolist()))
+    assert set(sampled) == set(n_sequences)
+    total = sum(n_sequences.values())
+    chi2 = sum((sampled[c] - n * k / total) ** 2 / (n * k / total) for c, k in n_sequences.items())
+    degrees = len(n_sequences) - 1
     assert chi2 < degrees + 5 * np.sqrt(2 * degrees)
 
 

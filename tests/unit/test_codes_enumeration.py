@@ -35,15 +35,15 @@ def listed(dataset: Dataset) -> list[tuple[int, ...]]:
 
 def by_hand(kind: str, cells: int, shapes: int, slots: int, m: int) -> set[tuple[int, ...]]:
     """Every content of the slots with m objects that the space allows."""
-    found = set()
+    scenes = set()
     for scene in product(range(-1, cells), repeat=slots):
         objects = [cell for cell in scene if cell >= 0]
         if len(objects) != m or (kind != "draws" and len(set(objects)) < m):
             continue
         matched = len({o // shapes for o in objects}) == len({o % shapes for o in objects}) == m
         if kind != "balanced" or matched:
-            found.add(scene)
-    return found
+            scenes.add(scene)
+    return scenes
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def by_hand(kind: str, cells: int, shapes: int, slots: int, m: int) -> set[tuple
 )  # fmt: skip
 def test_every_ordered_scene_is_listed_once(space: dict[str, Any], slots: int) -> None:
     m = space.get("n_objects", space.get("max_objects"))
-    wanted = by_hand(str(space["kind"]), 6, 2, slots, m)
-    n = len(wanted)
+    expected = by_hand(str(space["kind"]), 6, 2, slots, m)
+    n = len(expected)
     dataset = ordered(space, slots, (n - 2 * (n // 3), n // 3, n // 3), groups=(3, 2))
     assert n_ordered_scenes(dataset) == n
-    found = listed(dataset)
-    assert len(found) == n
-    assert set(found) == wanted
+    scenes = listed(dataset)
+    assert len(scenes) == n
+    assert set(scenes) == expected
 
 
 def test_clevr_2d_has_its_576_scenes() -> None:
@@ -99,17 +99,17 @@ def test_orders_of_drawn_scenes_are_equally_likely(space: dict[str, Any]) -> Non
     slots = slots_of(dataset, "train", 0, objects)
     np.testing.assert_array_equal(slots_of(dataset, "train", 700, objects[700:720]), slots[700:720])
     counts = Counter(map(tuple, slots.tolist()))
-    wanted = by_hand(str(space["kind"]), 2, 1, 3, 2)
-    assert set(counts) == wanted
-    expected = n / len(wanted)
-    chi2 = sum((counts[scene] - expected) ** 2 / expected for scene in wanted)
-    assert chi2 < len(wanted) + 5 * np.sqrt(2 * len(wanted))
+    scenes = by_hand(str(space["kind"]), 2, 1, 3, 2)
+    assert set(counts) == scenes
+    expected = n / len(scenes)
+    chi2 = sum((counts[scene] - expected) ** 2 / expected for scene in scenes)
+    assert chi2 < len(scenes) + 5 * np.sqrt(2 * len(scenes))
 
 
 def test_the_order_knows_nothing_about_the_scenes() -> None:
     """Parts of a full list are samples: seeds change them, and orders hold every permutation."""
-    first, other = (enumerated(d, "train", 0, 240) for d in (clevr_2d(), reseeded(clevr_2d())))
-    assert (first != other).any()
+    first, shuffled = (enumerated(d, "train", 0, 240) for d in (clevr_2d(), reseeded(clevr_2d())))
+    assert (first != shuffled).any()
     three = ordered({"kind": "uniform", "min_objects": 3, "max_objects": 3}, 3, (4, 1, 1), (3, 1))
     assert set(listed(three)) == set(permutations(range(3)))
 

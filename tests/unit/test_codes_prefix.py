@@ -32,10 +32,10 @@ def walk(space, prefix, objects):
 
 def agreeing(codes, length):
     """Number of codes with the same first `length` bits (and the same label), for each code."""
-    seen = {}
+    n_agreeing = {}
     for code, label in codes:
-        seen[code[:length], label] = seen.get((code[:length], label), 0) + 1
-    return [seen[code[:length], label] for code, label in codes]
+        n_agreeing[code[:length], label] = n_agreeing.get((code[:length], label), 0) + 1
+    return [n_agreeing[code[:length], label] for code, label in codes]
 
 
 @pytest.mark.parametrize("config", SPACES, ids=name_of)
@@ -75,10 +75,10 @@ def test_wrapped_and_python_integers_agree(monkeypatch):
 
 def test_finishing_table_counts_subsets():
     table = finishing_table(9, [0, 0, 1, 1, 1, 1])
-    for left in range(10):
+    for n_cells in range(10):
         for ones in range(6):
-            assert table[left][ones] == subsets(left, max(0, 2 - ones), 5 - ones)
-        assert table[left][6] == 0
+            assert table[n_cells][ones] == subsets(n_cells, max(0, 2 - ones), 5 - ones)
+        assert table[n_cells][6] == 0
 
 
 def test_counts_are_exact_on_both_sides_of_64_bits():

@@ -93,9 +93,9 @@ def test_codes_are_uniform_over_the_split(config, rule, split):
     support = [code for code, feature in all_codes(config).items() if feature in mine]
     drawn = sample_codes(data, split, 0, 40 * len(support))
     assert drawn.dtype == np.uint8
-    seen = Counter(map(tuple, drawn.tolist()))
-    assert set(seen) <= set(support)
-    assert chisquare([seen[code] for code in support]).pvalue > 1e-3
+    sampled = Counter(map(tuple, drawn.tolist()))
+    assert set(sampled) <= set(support)
+    assert chisquare([sampled[code] for code in support]).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("config", "rule"), CASES)
@@ -120,14 +120,14 @@ def test_the_papers_scenes():
     objects = {split: sample_codes(data, split, 0, 1000) for split in ("train", "val", "test")}
     features = {split: feature_code(codes, (8, 8)) for split, codes in objects.items()}
     assert time.perf_counter() - start < 10
-    seen = {split: {row.tobytes() for row in rows} for split, rows in features.items()}
-    assert not seen["train"] & seen["test"]
-    assert not seen["train"] & seen["val"]
-    assert len(seen["test"]) == 131  # 1,000 draws of 131: all of them, almost surely
+    codes_of_split = {split: {row.tobytes() for row in rows} for split, rows in features.items()}
+    assert not codes_of_split["train"] & codes_of_split["test"]
+    assert not codes_of_split["train"] & codes_of_split["val"]
+    assert len(codes_of_split["test"]) == 131  # 1,000 draws of 131: all of them, almost surely
     for split, codes in objects.items():
         assert (codes.sum(axis=1) == 18).all()
         assert (features[split].reshape(-1, 2, 8).sum(axis=2) == 6).all()
-        assert seen[split] <= {row.tobytes() for row in feature_codes(data, split)}
+        assert codes_of_split[split] <= {row.tobytes() for row in feature_codes(data, split)}
 
 
 def test_rare_codes_cost_no_more_than_frequent_ones():

@@ -41,10 +41,10 @@ def test_hashed_codes_are_those_of_the_buckets():
     rule = {"rule": "hashed_feature_codes", "salt": "s", "buckets": 7, "test": [0, 3], "val": [5]}
     everything = texts(feature_codes(dataset(space), "train"))
     bucket = {bits: int(sha1(f"s|{bits}".encode()).hexdigest(), 16) % 7 for bits in everything}
-    wanted = {"train": {1, 2, 4, 6}, "val": {5}, "test": {0, 3}}
+    buckets = {"train": {1, 2, 4, 6}, "val": {5}, "test": {0, 3}}
     for split in SPLITS:
         codes = texts(feature_codes(dataset(space, rule), split))
-        assert codes == [bits for bits in everything if bucket[bits] in wanted[split]]
+        assert codes == [bits for bits in everything if bucket[bits] in buckets[split]]
 
 
 def test_salt_changes_the_split_and_leftover_codes_are_unused():
@@ -67,8 +67,8 @@ def test_a_split_without_feature_codes_is_refused(split):
         with pytest.raises(ConfigError, match=r"toy\.split\.buckets(?s:.*)remedy: give train more"):
             feature_codes(dataset(uniform((2, 2), 1, 4), rule), split)
         return
-    taken = int(sha1(b"bindscope|11").hexdigest(), 16) % 10
-    rule = {"rule": "hashed_feature_codes", "test": [taken], "val": [(taken + 1) % 10]}
+    used_bucket = int(sha1(b"bindscope|11").hexdigest(), 16) % 10
+    rule = {"rule": "hashed_feature_codes", "test": [used_bucket], "val": [(used_bucket + 1) % 10]}
     if split == "test":
         rule["test"], rule["val"] = rule["val"], rule["test"]
     with pytest.raises(ConfigError, match=rf"toy\.split\.{split}(?s:.*)remedy: give {split} more"):

@@ -87,9 +87,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, pd.DataF
     return graph, folder, table(graph, folder)
 
 
-def one(rows: pd.DataFrame, **wanted: Any) -> float:
+def one(rows: pd.DataFrame, **conditions: Any) -> float:
     """The value of one row."""
-    (value,) = rows_with(rows, **{"stratum": "all", **wanted})["value"]
+    (value,) = rows_with(rows, **{"stratum": "all", **conditions})["value"]
     return float(value)
 
 
@@ -110,8 +110,8 @@ def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
 def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
     rows = rows_with(ran[2], analysis_kind="decomposition", level=1)
     for estimator in ("ols", "single"):
-        own = rows_with(rows, embedding="additive", variant=estimator)
-        assert one(own, measure="retrieval_strict") == 1
+        additive_rows = rows_with(rows, embedding="additive", variant=estimator)
+        assert one(additive_rows, measure="retrieval_strict") == 1
     ols, single = (
         one(rows, embedding="additive", variant=v, measure="r2") for v in ("ols", "single")
     )
@@ -129,20 +129,20 @@ def test_removal_takes_what_it_says(ran: Any) -> None:
         ("nothing", True, True), ("concept", False, True), ("object", False, False),
         ("permuted_concept", True, True), ("permuted_object", True, True),
     ):  # fmt: skip
-        own = rows_with(rows, variant=part)
-        assert (one(own, measure="concept") > 0.8) == values, part
-        assert (one(own, measure="object") > 0.8) == objects, part
+        part_rows = rows_with(rows, variant=part)
+        assert (one(part_rows, measure="concept") > 0.8) == values, part
+        assert (one(part_rows, measure="object") > 0.8) == objects, part
         if not objects:
-            assert one(own, measure="object") < floor
+            assert one(part_rows, measure="object") < floor
 
 
 def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
     rows = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="retrieval_strict")
     for name in ("additive", "lookup"):
         for concept_type in (0, 1):
-            own = rows_with(rows, embedding=name, concept_type=concept_type)
-            assert one(own, strength=1.0) == 1
-            assert one(own, strength=0.0) == 0
+            edit_rows = rows_with(rows, embedding=name, concept_type=concept_type)
+            assert one(edit_rows, strength=1.0) == 1
+            assert one(edit_rows, strength=0.0) == 0
     objects = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="object",
                         concept_type=0, strength=1.0)  # fmt: skip
     assert one(objects, embedding="lookup") == 1
@@ -170,7 +170,7 @@ def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> N
 def test_rows_say_what_is_missing(ran: Any) -> None:
     geometry = ran[2]
     flags = geometry.groupby("embedding")["flags"].agg(set)
-    assert all(not any("incomplete" in flag for flag in own) for own in flags)
+    assert all(not any("incomplete" in flag for flag in row_flags) for row_flags in flags)
     assert set(geometry["n_missing_scenes"]) == {0}
 
 
@@ -194,11 +194,11 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
     assert "at three coverages or more" in str(reason(binding_complexity, table=ran[2]))
     shares = [ran[2].assign(fitted_share=ran[2]["fitted_share"] * part) for part in (1, 0.8, 0.6)]
     assert binding_complexity.draw(table=pd.concat(shares)).axes
-    found = chapter({"concepts": ran[2]}, Inputs())
-    points = dict(found.findings[0].points)
+    concepts_chapter = chapter({"concepts": ran[2]}, Inputs())
+    points = dict(concepts_chapter.findings[0].points)
     assert points[READ.sentence].startswith("holds: lookup on pairs")
     assert "does not hold: " in points[READ.sentence]
-    assert {section.name for section in found.sections} == {
+    assert {section.name for section in concepts_chapter.sections} == {
         "claims", "geometry", "edits", "approximators",
     }  # fmt: skip
 

@@ -27,9 +27,9 @@ def embedded(scenes: Scenes = ALL, dim: int = 24, single: SingleScenes | None = 
 
 def decomposed(rows: list[Row], estimator: str) -> Row:
     """The row of R2 of the sums of an estimator's vectors."""
-    (found,) = (row for row in rows if (row["variant"], row["level"], row["measure"])
+    (matching,) = (row for row in rows if (row["variant"], row["level"], row["measure"])
                 == (estimator, 1, "r2"))  # fmt: skip
-    return found
+    return matching
 
 
 def test_an_incomplete_factorial_is_flagged_and_what_lacks_is_counted() -> None:

@@ -71,10 +71,10 @@ def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
 
 
 def test_products_name_new_objects_once_they_saw_enough_of_them(table: pd.DataFrame) -> None:
-    found = accuracies(table, "product")
-    assert found.loc[0.8, "least"] >= 0.9
-    assert found.loc[0.15, "most"] <= found.loc[0.15, "floor"] + AT_THE_FLOOR
-    assert found["least"].is_monotonic_increasing
+    by_coverage = accuracies(table, "product")
+    assert by_coverage.loc[0.8, "least"] >= 0.9
+    assert by_coverage.loc[0.15, "most"] <= by_coverage.loc[0.15, "floor"] + AT_THE_FLOOR
+    assert by_coverage["least"].is_monotonic_increasing
     without = accuracies(table, "product", stratum="none")
     assert without.loc[0.8, "least"] >= 0.9
     assert without.loc[0.15, "most"] <= AT_THE_FLOOR
@@ -114,7 +114,7 @@ def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) 
     figure = concept_coverage.draw(**data)
     lines = [line.get_xydata() for line in figure.axes[0].lines]
     assert any(line[-1, 1] >= 0.9 for line in lines)
-    found = chapter({"binding_generalization": table}, inputs)
-    words = dict(found.findings[0].points)
+    generalization = chapter({"binding_generalization": table}, inputs)
+    words = dict(generalization.findings[0].points)
     assert "product, 16x16, queries train_only" in words
     assert chapter({}, inputs).findings == ()

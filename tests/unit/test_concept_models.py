@@ -46,13 +46,13 @@ def every_pair(sizes: tuple[int, ...]) -> np.ndarray:
 def test_the_entropy_of_pairs_is_that_of_the_exact_priors(sizes: tuple[int, ...]) -> None:
     groups = [{"name": f"g{k}", "size": size} for k, size in enumerate(sizes)]
     space = {"kind": "uniform", "groups": groups, "min_objects": 2, "max_objects": 2}
-    given = {"name": "pairs", "split": {"rule": "random"}, "space": space}
-    (row, *_) = entropies(SceneDistribution.model_validate(given))
-    found = pairing_entropy_bits(sizes)
+    dataset = {"name": "pairs", "split": {"rule": "random"}, "space": space}
+    (row, *_) = entropies(SceneDistribution.model_validate(dataset))
+    entropy = pairing_entropy_bits(sizes)
     if len(sizes) == 2:  # with more types the priors of study one do not part H(O|F)
-        assert found == pytest.approx(row["h_object_given_counts_bits"], abs=1e-12)
+        assert entropy == pytest.approx(row["h_object_given_counts_bits"], abs=1e-12)
     new = alternatives(every_pair(sizes), sizes)[1]
-    assert np.log2((new == 0).sum(1)).mean() == pytest.approx(found, abs=1e-12)
+    assert np.log2((new == 0).sum(1)).mean() == pytest.approx(entropy, abs=1e-12)
 
 
 def test_alternatives_are_the_pairs_with_the_same_values() -> None:
@@ -110,16 +110,18 @@ def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
     slots = every_pair(sizes)
     split = split_objects(sizes, 0.85, 0, every_value=True)
     # Each tells its object exactly.
-    asked = queries(np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42))
-    found = measured(objects[slots].sum(1), slots, sizes, split, asked, 0)
-    assert found[f"{kind}_r2"] > 0.99
+    text_queries = queries(
+        np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42)
+    )
+    measures = measured(objects[slots].sum(1), slots, sizes, split, text_queries, 0)
+    assert measures[f"{kind}_r2"] > 0.99
     if kind == "product":
-        assert found["product_accuracy"] == 1
-        assert found["additive_accuracy"] < 0.5
-        assert found["pairing_ratio"] > 0.9
+        assert measures["product_accuracy"] == 1
+        assert measures["additive_accuracy"] < 0.5
+        assert measures["pairing_ratio"] > 0.9
     else:  # no query can tell a pair from its swap, whatever the rule
-        assert found["additive_accuracy"] < 1
-        assert abs(found["pairing_ratio"]) < 0.05
+        assert measures["additive_accuracy"] < 1
+        assert abs(measures["pairing_ratio"]) < 0.05
 
 
 def test_objects_that_no_scene_shows_are_left_out_of_rules() -> None:
@@ -176,26 +178,28 @@ def models(tmp_path: Path) -> pd.DataFrame:
     ]
     files = {"rows": [row for recognised, _ in runs for row in recognised],
              "geometry": [geometry for _, geometry in runs]}  # fmt: skip
-    given = {}
+    products = {}
     for role, content in files.items():
         path = tmp_path / f"{role}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in content))
-        given[role] = [Given(KEYS, {"rows": str(path)})]
-    return CONCEPT_MODELS.build(Inputs(given))
+        products[role] = [Given(KEYS, {"rows": str(path)})]
+    return CONCEPT_MODELS.build(Inputs(products))
 
 
 def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: Path) -> None:
     table = models(tmp_path)
     assert len(table) == 12
     np.testing.assert_allclose(table["product_accuracy"], table["held_out_accuracy"] ** 2)
-    found = {one.stratum: one for one in correlated(table, "product_accuracy")}
-    assert found.keys() == {
+    correlations = {
+        correlation.stratum: correlation for correlation in correlated(table, "product_accuracy")
+    }
+    assert correlations.keys() == {
         "all", WITHIN, "product, 8x8, queries train_only", "perceptron, 8x8, queries train_only",
     }  # fmt: skip
-    assert found["all"].correlation == pytest.approx(1)
-    assert (found["all"].n_models, found["all"].n_groups) == (12, 6)
-    assert found["all"].low > 0
-    assert np.isnan(found["product, 8x8, queries train_only"].low)
+    assert correlations["all"].correlation == pytest.approx(1)
+    assert (correlations["all"].n_models, correlations["all"].n_groups) == (12, 6)
+    assert correlations["all"].low > 0
+    assert np.isnan(correlations["product, 8x8, queries train_only"].low)
     assert np.isnan(correlated(table, "pairing_ratio")[0].correlation)  # the same in all
 
 
@@ -213,8 +217,14 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
         [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()],
         GENERALIZATION_SCHEMA,
     )
-    found = chapter({"concept_models": table, "binding_generalization": recognised}, Inputs())
-    ((sentence, text),) = found.findings[1].points
+    models_chapter = chapter(
+        {"concept_models": table, "binding_generalization": recognised}, Inputs()
+    )
+    ((sentence, text),) = models_chapter.findings[1].points
     assert "correlates with the recognition of held-out pairs" in sentence
     assert "recognized in what a product rule predicts" in text
-    assert [section.name for section in found.sections] == ["dual-encoders", "models", "claims"]
+    assert [section.name for section in models_chapter.sections] == [
+        "dual-encoders",
+        "models",
+        "claims",
+    ]

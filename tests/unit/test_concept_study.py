@@ -24,8 +24,8 @@ def config(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_space_and_a_query_pool_are_a_job_and_coverages_and_seeds_share_one() -> None:
-    given = config(spaces=[[8, 8], [4, 4, 4]], query_pools=["train_only", "all"], seeds=[0, 1, 2])
-    graph = build(Config.model_validate(given))
+    content = config(spaces=[[8, 8], [4, 4, 4]], query_pools=["train_only", "all"], seeds=[0, 1, 2])
+    graph = build(Config.model_validate(content))
     jobs = graph.of("dual_encoder")
     assert [(job.wildcards["space"], job.wildcards["query_pool"]) for job in jobs] == [
         ("8x8", "train_only"), ("8x8", "all"), ("4x4x4", "train_only"), ("4x4x4", "all"),
@@ -62,8 +62,10 @@ def test_a_mistake_is_named_with_what_to_do(fields: dict[str, Any], words: str) 
 
 
 def test_planning_loads_neither_torch_nor_what_draws() -> None:
-    found = loaded("import bindscope.studies.concepts.study, bindscope.studies.concepts.products")
-    assert found <= {"pydantic", "numpy"}
+    imported = loaded(
+        "import bindscope.studies.concepts.study, bindscope.studies.concepts.products"
+    )
+    assert imported <= {"pydantic", "numpy"}
 
 
 def test_geometry_reads_no_more_scenes_than_the_evaluation_and_its_work_says_so() -> None:

@@ -56,7 +56,7 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     out = tmp_path_factory.mktemp("towers")
     run(graph, out, *MADE, "concept_geometry")
     torch.set_num_threads(before)
-    shapes = {open_store(out / one.path()).read("test").shape for one in graph.of("joint")}
+    shapes = {open_store(out / product.path()).read("test").shape for product in graph.of("joint")}
     assert shapes == {(12, 8), (4, 8)}
     return table(graph, out)
 
@@ -70,26 +70,26 @@ def test_random_towers_are_the_same_where_there_are_no_weights_to_keep(
         if file.suffix == ".json":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     pixels = np.random.default_rng(0).integers(0, 255, (2, 32, 32, 3), np.uint8)
-    found = []
+    outputs = []
     for source in (folder, tmp_path):
         config = model(source=f"hf:path:{source}", pretrained=False)
         image, texts = load_model(config, None, "cpu"), load_texts(config, None, "cpu")
         ((_, tokens),) = image.residual_stream(image.preprocess(pixels), ["final"])
         joint = texts.project(tokens[:, 0].numpy())
-        found.append((tokens.numpy(), joint, texts.embed(["a red square"], [()])))
-    for with_weights, without in zip(*found, strict=True):
+        outputs.append((tokens.numpy(), joint, texts.embed(["a red square"], [()])))
+    for with_weights, without in zip(*outputs, strict=True):
         np.testing.assert_array_equal(with_weights, without)
 
 
 def test_both_towers_are_read_by_probes_and_by_each_other(geometry: pd.DataFrame) -> None:
     read = rows_with(geometry, analysis_kind="recognition", stratum="all", measure="object")
-    found = read.set_index(["vectors", "variant"])
-    assert set(found.index) == {
+    by_vectors = read.set_index(["vectors", "variant"])
+    assert set(by_vectors.index) == {
         ("joint", "probes"), ("joint", "captions"), ("text", "probes"), ("text", "images"),
     }  # fmt: skip
-    assert (found["bag_of_concepts_floor"] > 0).all()
+    assert (by_vectors["bag_of_concepts_floor"] > 0).all()
     # Towers that nothing has brought together tell each other nothing.
-    across = found.loc[[("joint", "captions"), ("text", "images")]]
+    across = by_vectors.loc[[("joint", "captions"), ("text", "images")]]
     assert (across["value_low"] <= across["bag_of_concepts_floor"]).all()
     assert (geometry["dim"] == 8).all()
 
@@ -105,13 +105,13 @@ def test_the_modalities_are_laid_on_each_other_by_held_out_objects(geometry: pd.
     maps = rows_with(geometry, analysis_kind="alignment")
     assert set(maps["vectors"]) == {"joint"}
     assert set(maps["variant"]) == {"orthogonal", "identity", "permuted"}
-    held = rows_with(maps, measure="cosine").groupby("level")["n_scenes"].agg(set)
-    assert dict(held) == {1: {4}, 2: {3}}  # of 8 objects, and of 4 + 2 values
-    found = {one.claim for one in effects({"concepts": geometry})}
-    assert {ACROSS.name, ALIGNED.name} <= found
+    n_held_out = rows_with(maps, measure="cosine").groupby("level")["n_scenes"].agg(set)
+    assert dict(n_held_out) == {1: {4}, 2: {3}}  # of 8 objects, and of 4 + 2 values
+    claim_names = {row.claim for row in effects({"concepts": geometry})}
+    assert {ACROSS.name, ALIGNED.name} <= claim_names
     (section,) = [s for s in chapter({"concepts": geometry}, Inputs()).sections
                   if s.name == "geometry"]  # fmt: skip
-    titles = [one.title for one in section.tables]
+    titles = [row.title for row in section.tables]
     assert titles[2:] == [
         "Probes and queries of the other modality", "One orthogonal map from images to captions",
     ]  # fmt: skip

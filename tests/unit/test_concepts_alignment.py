@@ -62,13 +62,13 @@ def test_unknown_vectors_are_skipped_and_counted():
 def test_a_scene_stands_in_the_picture_where_the_sum_of_its_objects_does():
     scenes = Scenes.all_of((4, 3))
     z = planted.additive(scenes, planted.Planted(20))
-    shown = picture(z, scenes)
-    kinds = [point["kind"] for point in shown["points"]]
+    drawn = picture(z, scenes)
+    kinds = [point["kind"] for point in drawn["points"]]
     assert [kinds.count(kind) for kind in ("value", "object", "scene", "sum")] == [4, 4, 12, 6]
-    places = {(p["kind"], p["objects"]): np.array(p["place"]) for p in shown["points"]}
+    places = {(p["kind"], p["objects"]): np.array(p["place"]) for p in drawn["points"]}
     same = np.linalg.norm(places["sum", (0, 4)] - places["scene", (0, 4)])
-    other = np.linalg.norm(places["sum", (0, 4)] - places["scene", (1, 3)])
-    assert same < 0.2 < other + 0.2
+    other_scene = np.linalg.norm(places["sum", (0, 4)] - places["scene", (1, 3)])
+    assert same < 0.2 < other_scene + 0.2
     assert "two objects" in picture(z, Scenes.all_of((2, 2), 3))["why"]
     lacking = scenes.take((scenes.slots != 0).all(axis=1))
     assert "is missing" in picture(np.zeros((len(lacking), 3)), lacking)["why"]

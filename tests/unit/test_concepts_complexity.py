@@ -70,13 +70,13 @@ def test_products_and_sums_by_hand():
 def test_the_perceptron_is_the_one_on_joined_vectors():
     model = Perceptron((8, 3), 2, 5, 2, (6, 4), torch.Generator().manual_seed(0))
     columns = torch.from_numpy(value_columns(CLEVR)[:10]).expand(2, 10, 4)
-    found = model(columns)
+    predicted = model(columns)
     for copy in range(2):
         joined = model.vectors[copy][columns[copy]].flatten(1)
         x = joined @ model.weights[0][copy]
         for weight, before in zip(list(model.weights)[1:], list(model.biases)[:-1], strict=True):
             x = torch.relu(x + before[copy]) @ weight[copy]
-        assert torch.allclose(found[copy], x + model.biases[-1][copy], atol=1e-5)
+        assert torch.allclose(predicted[copy], x + model.biases[-1][copy], atol=1e-5)
 
 
 def test_structured_learners_fitted_together_are_those_fitted_alone():
@@ -250,8 +250,8 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
     z = planted.lookup(CLEVR, planted.Planted(30)).astype(np.float32)
     runs = [({"run": i}, Embedded(z + i, CLEVR)) for i in range(2)]
     spec = {"approximator": {"kind": "additive"}, "coverages": [0.5, 0.8], "seeds": [0, 1]}
-    wanted = approximators.rows_of_runs(runs, spec, Checkpoint(tmp_path / "whole", "key"))
-    assert {(row["run"], row["coverage"]) for row in wanted} == {
+    expected = approximators.rows_of_runs(runs, spec, Checkpoint(tmp_path / "whole", "key"))
+    assert {(row["run"], row["coverage"]) for row in expected} == {
         (run, coverage) for run in (0, 1) for coverage in (0.5, 0.8)
     }  # fmt: skip
     calls, rows_of = [], approximators.approximator_rows
@@ -266,9 +266,9 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
     checkpoint = Checkpoint(tmp_path / "rows.jsonl.checkpoint", "key")
     with pytest.raises(KeyboardInterrupt):
         approximators.rows_of_runs(runs, spec, checkpoint)
-    assert approximators.rows_of_runs(runs, spec, checkpoint) == wanted
+    assert approximators.rows_of_runs(runs, spec, checkpoint) == expected
     assert calls == [[0.5], [0.8], [0.5], [0.5], [0.8]]
-    assert approximators.rows_of_runs(runs, spec, replace(checkpoint, key="x")) == wanted
+    assert approximators.rows_of_runs(runs, spec, replace(checkpoint, key="x")) == expected
     assert len(calls) == 9  # of another key nothing is taken
 
 

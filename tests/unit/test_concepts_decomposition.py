@@ -25,7 +25,7 @@ CLEVR = Scenes.all_of((8, 3))
 U = CLEVR.n_objects
 
 
-def made(encoder, slot_effect, dim=48):
+def embedded(encoder, slot_effect, dim=48):
     return planted.ENCODERS[encoder](CLEVR, planted.Planted(dim, slot_effect=slot_effect))
 
 
@@ -35,8 +35,8 @@ def rows_of(z, scenes=CLEVR, **options):
     fit, scored = options.pop("fit", every), options.pop("scored", every)
     parts = Parts(fit, every, scored, every)
     estimators = options.pop("estimators", ESTIMATORS)
-    found = decompositions(z, scenes, readout, estimators, parts, resamples=0, **options)
-    return {(row.level, row.estimator): row for row in found}
+    decomposed = decompositions(z, scenes, readout, estimators, parts, resamples=0, **options)
+    return {(row.level, row.estimator): row for row in decomposed}
 
 
 @pytest.mark.parametrize("columns", [object_columns, value_columns])
@@ -57,7 +57,7 @@ def test_least_squares_through_counts_is_that_of_the_design_written_out(columns)
 
 
 def test_additive_with_slots_of_their_own_is_put_together_exactly():
-    rows = rows_of(made("additive", 0.5))
+    rows = rows_of(embedded("additive", 0.5))
     for level in (1, 2):
         for estimator in ("avg_pos", "ols"):
             row = rows[level, estimator]
@@ -70,7 +70,7 @@ def test_additive_with_slots_of_their_own_is_put_together_exactly():
 def test_averages_over_slots_are_too_short_by_a_known_factor_where_slots_are_equal():
     # Scenes with o: 2U - 2 with another object, and one with o twice: its mean is
     # (2U - 2) / (2U - 1) times the vector, so that 1 / (2U - 1)^2 of the variance stays.
-    rows = rows_of(made("lookup", 0))
+    rows = rows_of(embedded("lookup", 0))
     assert rows[1, "avg"].r2 == pytest.approx(1 - 1 / (2 * U - 1) ** 2, abs=1e-9)
     assert rows[1, "avg_pos"].r2 == pytest.approx(1, abs=1e-9)
     # Both orders have one embedding, and the first of them is found: 24 + 276 of 576.
@@ -104,7 +104,7 @@ def test_where_objects_depend_on_one_another_only_least_squares_is_right():
 
 
 def test_objects_of_a_lookup_are_not_sums_of_their_values():
-    rows = rows_of(made("lookup", 0.3, dim=200))
+    rows = rows_of(embedded("lookup", 0.3, dim=200))
     assert rows[1, "ols"].r2 == pytest.approx(1, abs=1e-9)
     # Of an object's variance, 2 is of values and 1 its own, of which values explain 9 of 23.
     assert rows[2, "ols"].r2_objects == pytest.approx(1 - 14 / 23 / 3 * 1.05, abs=0.08)

@@ -42,9 +42,9 @@ def test_edits_change_one_value_to_one_that_the_scene_has_not():
         assert color not in CLEVR.values[base, :, 0]
         assert CLEVR.values[base, 0, 1] != CLEVR.values[base, 1, 1]
         assert old_color != color
-    again, other = value_edits(CLEVR, 0), value_edits(CLEVR, 0, seed=1)
+    again, reseeded = value_edits(CLEVR, 0), value_edits(CLEVR, 0, seed=1)
     np.testing.assert_array_equal(edits.new, again.new)
-    assert (edits.new != other.new).any()
+    assert (edits.new != reseeded.new).any()
 
 
 def test_counts_of_edits_in_the_papers_scenes():
@@ -57,8 +57,8 @@ def test_counts_of_edits_in_the_papers_scenes():
     assert len(few.base) == 10_000 == len(np.unique(few.base * 2 + few.slots))
     np.testing.assert_array_equal(few.new, drawn_edits(many).new)
     assert len(np.unique(few.old)) == 400
-    own = value_edits(CLEVR, 0)
-    assert drawn_edits(own) is own
+    edits = value_edits(CLEVR, 0)
+    assert drawn_edits(edits) is edits
 
 
 def test_additive_edits_find_the_real_scene_and_no_edit_finds_none():
@@ -81,11 +81,11 @@ def test_the_joint_hit_of_concepts_cannot_see_what_the_hit_of_objects_sees():
 
 
 def test_edits_without_a_vector_or_without_a_real_scene_are_skipped_and_counted():
-    kept = CLEVR.take(np.arange(576) != 5)
-    edits = value_edits(kept, 0)
+    incomplete = CLEVR.take(np.arange(576) != 5)
+    edits = value_edits(incomplete, 0)
     missing = int((edits.target < 0).sum())
     assert missing > 0
-    rows = edits_of("lookup", scenes=kept)
+    rows = edits_of("lookup", scenes=incomplete)
     row = rows[1.0, "object", "all"]
     assert row.without_scene == missing
     assert row.accuracy.n_scenes == len(edits.base) - missing
@@ -137,8 +137,8 @@ def test_the_part_of_an_additive_embedding_is_all_of_it():
 def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():
     z = planted.lookup(CLEVR, planted.Planted(64, slot_effect=0.3))
     parts = split_scenes(CLEVR)
-    found = removals(z, CLEVR, parts.probed, parts.scored, fit=parts.probed, resamples=0)
-    rows = {row.removed: row for row in found}
+    removal_rows = removals(z, CLEVR, parts.probed, parts.scored, fit=parts.probed, resamples=0)
+    rows = {row.removed: row for row in removal_rows}
     value, chance = {}, {}
     for removed, row in rows.items():
         assert row.converged

@@ -23,10 +23,10 @@ from bindscope.studies.concepts.splits import split_objects, split_scenes
 CLEVR = Scenes.all_of((8, 3))
 
 
-def objects_of_pairs(found: list[dict[str, object]]) -> float:
+def objects_of_pairs(rows: list[dict[str, object]]) -> float:
     """The share of pairs that share no value whose objects are recognised."""
     (value,) = (
-        row["value"] for row in found
+        row["value"] for row in rows
         if (row["measure"], row["stratum"], row.get("level", 0)) in
         (("object", "none", 0), ("object", "none", 1))
     )  # fmt: skip
@@ -37,10 +37,10 @@ def objects_of_pairs(found: list[dict[str, object]]) -> float:
 def test_both_orders_and_all_pictures_of_a_pair_are_in_one_part() -> None:
     scenes = CLEVR.take(np.random.default_rng(0).integers(0, 576, 1500))
     parts = split_scenes(scenes)
-    own = [parts.probed, parts.estimated, parts.scored]
-    np.testing.assert_array_equal(np.sort(np.concatenate(own)), np.arange(1500))
+    indices = [parts.probed, parts.estimated, parts.scored]
+    np.testing.assert_array_equal(np.sort(np.concatenate(indices)), np.arange(1500))
     np.testing.assert_array_equal(parts.read, np.setdiff1d(np.arange(1500), parts.probed))
-    sets = [set(scenes.unordered[part]) for part in own]
+    sets = [set(scenes.unordered[part]) for part in indices]
     assert not sets[0] & sets[1]
     assert not (sets[0] | sets[1]) & sets[2]
     published = split_scenes(scenes, "scenes")
@@ -124,15 +124,15 @@ def test_there_is_no_interval_where_resamples_draw_no_set() -> None:
 def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
     z = lookup(CLEVR, Planted(96))
     readout = fit_probes(z, CLEVR, np.arange(576))
-    (found,) = (
-        one.accuracy for one in recognise(readout, z, CLEVR)
-        if (one.target, one.accuracy.stratum) == ("object", "none")
+    (accuracy,) = (
+        recognition.accuracy for recognition in recognise(readout, z, CLEVR)
+        if (recognition.target, recognition.accuracy.stratum) == ("object", "none")
     )  # fmt: skip
-    assert found.value == found.high == 1
-    assert 0.8 < found.low < 0.95
-    assert found.gain == 0.5
-    assert found.gain_low == pytest.approx(found.low - 0.5)
-    assert found.n_resampled == 24
+    assert accuracy.value == accuracy.high == 1
+    assert 0.8 < accuracy.low < 0.95
+    assert accuracy.gain == 0.5
+    assert accuracy.gain_low == pytest.approx(accuracy.low - 0.5)
+    assert accuracy.n_resampled == 24
 
 
 def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() -> None:
@@ -153,8 +153,8 @@ def test_objects_that_validate_are_not_counted_as_fitted() -> None:
     split = split_objects(CLEVR, 0.9, 0, validation=0.1)
     assert len(split.fitted_objects) == 19
     assert len(set(CLEVR.slots[split.validation].ravel())) == 21
-    held = set(CLEVR.slots[split.train].ravel())
-    assert held == set(split.fitted_objects)
+    fitted = set(CLEVR.slots[split.train].ravel())
+    assert fitted == set(split.fitted_objects)
 
 
 def test_bits_of_a_vector_per_pair_are_not_of_pairing_and_their_interval_is_over_objects() -> None:
@@ -163,9 +163,9 @@ def test_bits_of_a_vector_per_pair_are_not_of_pairing_and_their_interval_is_over
     impostor = pairing_bits(values + 2 * cases.drawn(every.unordered, 40, 0), every.slots, (5, 4))
     assert impostor.low < 0.01
     assert impostor.prior == (impostor.bits == 0)
-    held = pairing_bits(lookup(every, Planted(40)) + values, every.slots, (5, 4))
-    assert held.low > 0.3
-    assert not held.prior
+    bits = pairing_bits(lookup(every, Planted(40)) + values, every.slots, (5, 4))
+    assert bits.low > 0.3
+    assert not bits.prior
 
 
 # --- Scenes that are drawn ----------------------------------------------------------------------

@@ -77,54 +77,54 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
         (product,) = graph.of(name)
         lines = (tmp_path / product.path()).read_text().splitlines()
         written = [json.loads(line) for line in lines]
-        wanted = [{key: row[key] for key in row if key not in of_a_run} for row in written]
+        expected = [{key: row[key] for key in row if key not in of_a_run} for row in written]
         rows = [row for row in result.rows["concepts"] if row["analysis_kind"] in kinds]
-        assert json.loads(json.dumps(rows)) == wanted
-        assert len(wanted) > 5
+        assert json.loads(json.dumps(rows)) == expected
+        assert len(expected) > 5
     assert len(result.table) == len(result.rows["concepts"])
 
 
 def test_arrays_and_tables_of_any_form_are_the_same() -> None:
-    wanted = concepts(Z, FRAME, analyses=RECOGNITION).table
-    assert "layer" not in wanted
+    expected = concepts(Z, FRAME, analyses=RECOGNITION).table
+    assert "layer" not in expected
     values = ALL.values
     in_rows = FRAME.drop(columns="slot")
     words = in_rows.assign(scene="img" + in_rows["scene"].astype(str))
-    for embeddings, given in (
+    for embeddings, objects in (
         (torch.tensor(Z, requires_grad=True), values),
         (Z.tolist(), in_rows),
         (Z, words),
         (Z, FRAME.sample(frac=1, random_state=0)),
     ):
-        table = concepts(embeddings, given, analyses=RECOGNITION).table
-        pd.testing.assert_frame_equal(table, wanted)
+        table = concepts(embeddings, objects, analyses=RECOGNITION).table
+        pd.testing.assert_frame_equal(table, expected)
     layers = concepts({0: Z, 6: Z}, values, analyses=RECOGNITION).table
     assert [*layers["layer"].unique()] == ["0", "6"]
-    one = layers[layers["layer"] == "6"].drop(columns="layer").reset_index(drop=True)
-    pd.testing.assert_frame_equal(one, wanted)
+    single_layer = layers[layers["layer"] == "6"].drop(columns="layer").reset_index(drop=True)
+    pd.testing.assert_frame_equal(single_layer, expected)
 
 
 def test_scenes_of_one_object_serve_their_estimator_and_others_are_left_out() -> None:
     tables = Planted(24, slot_effect=0.3)
     objects = np.repeat(np.arange(12), 2)
     places = np.tile([0, 1], 12)
-    one = lookup(Scenes(objects[:, None], SIZES),
+    single = lookup(Scenes(objects[:, None], SIZES),
                  Planted(24, slot_effect=0.3, places=(2, places[:, None])))  # fmt: skip
     slots = np.concatenate([ALL.slots, np.full((24, 2), -1)])
     slots[len(ALL) + np.arange(24), places] = objects
-    z = np.concatenate([lookup(ALL, tables), one])
-    found = concepts(z, object_table(slots, SIZES), analyses=["decomposition"])
-    rows = found.table[(found.table["measure"] == "r2") & (found.table["level"] == 1)]
+    z = np.concatenate([lookup(ALL, tables), single])
+    result = concepts(z, object_table(slots, SIZES), analyses=["decomposition"])
+    rows = result.table[(result.table["measure"] == "r2") & (result.table["level"] == 1)]
     by_estimator = rows.set_index("variant")["value"]
     assert {*by_estimator.index} == {"avg", "avg_pos", "ols", "single"}
     assert by_estimator["single"] > 0.95  # its mean is not that of the pairs
-    assert not found.notes
+    assert not result.notes
 
     more = np.full((len(slots), 3), -1)
     more[:, :2] = slots
     more[:140, 2] = np.arange(140) % 12
-    found = concepts(z, object_table(more, SIZES), analyses=RECOGNITION)
-    assert found.notes == ("4 scenes were left out: they have neither 3 objects nor one.",)
+    result = concepts(z, object_table(more, SIZES), analyses=RECOGNITION)
+    assert result.notes == ("4 scenes were left out: they have neither 3 objects nor one.",)
 
 
 def test_captions_are_queries_and_are_aligned() -> None:
@@ -135,8 +135,8 @@ def test_captions_are_queries_and_are_aligned() -> None:
     values = [np.stack([queries[single.values[:, 0, k] == v].mean(0) for v in range(size)]) - shift
               for k, size in enumerate(SIZES)]  # fmt: skip
     texts = {"scenes": z[:, ::-1], "objects": queries - shift, "values": values}
-    found = concepts(z - shift, FRAME, texts=texts, analyses=["recognition", "alignment"])
-    rows = found.table
+    result = concepts(z - shift, FRAME, texts=texts, analyses=["recognition", "alignment"])
+    rows = result.table
     assert {*rows.loc[rows["analysis_kind"] == "recognition", "variant"]} == {"probes", "captions"}
     cosine = rows[(rows["measure"] == "cosine") & (rows["level"] == 1)].set_index("variant")[
         "value"
@@ -150,41 +150,41 @@ def test_splits() -> None:
     """A part holds whole sets of objects, or the rows are no evidence."""
     of_set = np.random.default_rng(0).integers(3, size=ALL.unordered.max() + 1)[ALL.unordered]
     words = np.array(["vectors", "probes", "scores"])[of_set]
-    found = concepts(Z, FRAME, analyses=RECOGNITION, split=words)
-    assert {*found.table["split_by"]} == {"objects"}
-    assert found.table["n_scenes"].max() == (words != "probes").sum()
-    assert len(found.claims) == 1
+    result = concepts(Z, FRAME, analyses=RECOGNITION, split=words)
+    assert {*result.table["split_by"]} == {"objects"}
+    assert result.table["n_scenes"].max() == (words != "probes").sum()
+    assert len(result.claims) == 1
     words = np.resize(["vectors", "probes", "scores"], len(ALL))
     for split in (words, "scenes"):
-        found = concepts(Z, FRAME, analyses=RECOGNITION, split=split)
-        assert {*found.table["split_by"]} == {"scenes"}
-        assert not len(found.claims)
-        assert "no claim is tested" in found.notes[0]
-    other = concepts(Z, FRAME, analyses=RECOGNITION, random_state=1).table
-    assert not other.equals(concepts(Z, FRAME, analyses=RECOGNITION).table)
+        result = concepts(Z, FRAME, analyses=RECOGNITION, split=split)
+        assert {*result.table["split_by"]} == {"scenes"}
+        assert not len(result.claims)
+        assert "no claim is tested" in result.notes[0]
+    reseeded = concepts(Z, FRAME, analyses=RECOGNITION, random_state=1).table
+    assert not reseeded.equals(concepts(Z, FRAME, analyses=RECOGNITION).table)
 
 
 @pytest.mark.slow
 def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
     data = example("pairs", n=400)
-    found = concepts(data.arrays, data.objects)
-    read = found.claims[found.claims["claim"].str.startswith("Linear probes of the embedding")]
+    result = concepts(data.arrays, data.objects)
+    read = result.claims[result.claims["claim"].str.startswith("Linear probes of the embedding")]
     verdicts = dict(zip(read["where"].str.removeprefix("layer "), read["verdict"], strict=True))
     assert {name: verdict == "holds" for name, verdict in verdicts.items()} == {
         name: truth["binds"] == 1 for name, truth in data.truth.items()
     }
-    assert {*found.table["analysis_kind"]} == {
+    assert {*result.table["analysis_kind"]} == {
         "recognition", "decomposition", "editing", "approximators",
     }  # fmt: skip
-    assert found.best["layer"] == "products"
-    assert found.best["measure"] == "object"
-    text = repr(found)
+    assert result.best["layer"] == "products"
+    assert result.best["measure"] == "object"
+    text = repr(result)
     assert len(text.splitlines()) <= MOST_LINES
     assert "new objects, additive" in text
-    assert found._repr_html_().count("<table") == 1
-    assert len(found.plot().axes) == 2
-    found.to_parquet(tmp_path / "table.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "table.parquet"), found.table)
+    assert result._repr_html_().count("<table") == 1
+    assert len(result.plot().axes) == 2
+    result.to_parquet(tmp_path / "table.parquet")
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "table.parquet"), result.table)
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "embeddings": Z, "values": FRAME, "analyses": RECOGNITION, **changes
     }  # fmt: skip
     with pytest.raises(InputError, match=message) as caught:
-        concepts(given.pop("embeddings"), given.pop("values"), **given)
+        concepts(arguments.pop("embeddings"), arguments.pop("values"), **arguments)
     assert len(str(caught.value).splitlines()) == 2  # what, and the remedy

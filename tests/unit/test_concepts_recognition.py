@@ -28,7 +28,7 @@ from bindscope.studies.concepts.splits import split_scenes
 CLEVR = Scenes.all_of((8, 3))
 
 
-def found(rows, target, stratum="all"):
+def accuracy_of(rows, target, stratum="all"):
     [own] = [r.accuracy for r in rows if (r.target, r.accuracy.stratum) == (target, stratum)]
     return own
 
@@ -126,8 +126,8 @@ def test_softmax_regression_ends_at_the_optimum():
 def test_the_unit_of_an_embedding_changes_no_answer():
     z = planted.lookup(CLEVR, planted.Planted(32, slot_effect=0.3))
     train = split_scenes(CLEVR).probed
-    one, other = (fit_probes(scale * z, CLEVR, train) for scale in (1, 1000))
-    np.testing.assert_allclose(one.objects, 1000 * other.objects, rtol=1e-6, atol=1e-9)
+    plain, scaled = (fit_probes(scale * z, CLEVR, train) for scale in (1, 1000))
+    np.testing.assert_allclose(plain.objects, 1000 * scaled.objects, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(("encoder", "reads"), [("lookup", True), ("additive", False)])
@@ -140,16 +140,16 @@ def test_probes_read_objects_where_they_can_be_read_and_no_more_than_the_guess_e
     readout = fit_probes(z, CLEVR, train)
     assert readout.converged
     rows = recognise(readout, z[test], CLEVR.take(test))
-    assert found(rows, "concept").value == 1
-    accuracy = found(rows, "object")
+    assert accuracy_of(rows, "concept").value == 1
+    accuracy = accuracy_of(rows, "object")
     assert accuracy.low <= accuracy.value <= accuracy.high
     assert accuracy.bag_of_concepts_floor == pytest.approx(0.417, abs=0.05)
     if reads:
         assert accuracy.value >= 0.95
     else:
         # Sums of values are the same for both pairings but for the slots' own part.
-        assert found(rows, "object", "none").value <= 0.5
-        assert found(rows, "object", "none").bag_of_concepts_floor == 0
+        assert accuracy_of(rows, "object", "none").value <= 0.5
+        assert accuracy_of(rows, "object", "none").bag_of_concepts_floor == 0
 
 
 def test_queries_of_the_true_vectors_recognise_and_their_order_matters():
@@ -173,7 +173,7 @@ def test_what_could_not_be_reconstructed_is_dropped_and_counted():
     readout = fit_probes(z, CLEVR, np.arange(576))
     broken = z.copy()
     broken[:10] = np.nan
-    accuracy = found(recognise(readout, broken, CLEVR, resamples=0), "object")
+    accuracy = accuracy_of(recognise(readout, broken, CLEVR, resamples=0), "object")
     assert (accuracy.n_scenes, accuracy.n_dropped) == (566, 10)
     assert np.isnan(accuracy.low)
 

@@ -23,8 +23,8 @@ def test_what_scenes_share_is_what_a_loop_finds():
         assert scenes.shared[i] == any((objects[a] == objects[b]).any() for a, b in pairs)
         assert scenes.contains()[i].nonzero()[0].tolist() == sorted(set(slots))
         for k in range(2):
-            found = scenes.contains_value(k)[i].nonzero()[0].tolist()
-            assert found == sorted({int(values[k]) for values in objects})
+            containing = scenes.contains_value(k)[i].nonzero()[0].tolist()
+            assert containing == sorted({int(values[k]) for values in objects})
         assert scenes.first_of_its_kind[i].sum() == len(set(slots))
     assert len(np.unique(scenes.unordered)) == 6 * 7 * 8 // 6  # multisets of 3 of 6
 
@@ -42,22 +42,22 @@ def test_counts_of_the_papers_scenes():
 
 def test_find_returns_the_scene_or_says_that_there_is_none():
     scenes = Scenes.all_of((2, 3)).take(np.arange(0, 36, 2))
-    found = scenes.find(Scenes.all_of((2, 3)).slots)
-    assert found.tolist() == [i // 2 if i % 2 == 0 else -1 for i in range(36)]
+    indices = scenes.find(Scenes.all_of((2, 3)).slots)
+    assert indices.tolist() == [i // 2 if i % 2 == 0 else -1 for i in range(36)]
 
 
 def test_what_is_missing_of_a_factorial_is_counted():
     full = Scenes.all_of((3, 2))
     assert completeness(full).complete
     lacking = full.take((full.values[:, :, 0] != 2).all(axis=1) & (np.arange(36) != 1))
-    found = completeness(lacking)
-    assert (found.scenes, found.possible, found.absent_objects, found.absent_values) == (
+    missing = completeness(lacking)
+    assert (missing.scenes, missing.possible, missing.absent_objects, missing.absent_values) == (
         15,
         16,
         2,
         1,
     )
-    assert not found.complete
+    assert not missing.complete
     assert not completeness(full.take(np.r_[0, np.arange(36)])).complete
 
 

@@ -85,15 +85,15 @@ def test_a_key_of_the_including_file_has_its_own_line(tmp_path: Path) -> None:
 
 def test_seeds_make_models_and_names_stand_for_all_of_them() -> None:
     fits = [{"models": ["objects", "identity", "rotated-4"]}]
-    found, _ = write_out({"models": MODELS, "studies": {"binding_information": {"fits": fits}}})
-    assert found["models"] == [
+    written, _ = write_out({"models": MODELS, "studies": {"binding_information": {"fits": fits}}})
+    assert written["models"] == [
         {"name": "objects-0", "source": "zoo:matching-objects-0"},
         {"name": "objects-2", "source": "zoo:matching-objects-2"},
         {"name": "identity", "source": "known-answer:identity"},
         {"name": "rotated-3", "source": "known-answer:rotated", "seed": 3},
         {"name": "rotated-4", "source": "known-answer:rotated", "seed": 4},
     ]
-    section = found["studies"]["binding_information"]
+    section = written["studies"]["binding_information"]
     assert section["fits"][0]["models"] == ["objects-0", "objects-2", "identity", "rotated-4"]
     # Of `rotated` one seed is read, so it is no group.
     assert section["groups"] == [{"name": "objects", "models": ["objects-0", "objects-2"]}]
@@ -102,8 +102,8 @@ def test_seeds_make_models_and_names_stand_for_all_of_them() -> None:
 def test_groups_that_are_given_are_kept() -> None:
     groups = [{"name": "all", "models": ["objects", "rotated"]}]
     section = {"fits": [{"models": ["objects"]}], "groups": groups}
-    found, _ = write_out({"models": MODELS, "studies": {"binding_information": section}})
-    assert found["studies"]["binding_information"]["groups"] == [
+    written, _ = write_out({"models": MODELS, "studies": {"binding_information": section}})
+    assert written["studies"]["binding_information"]["groups"] == [
         {"name": "all", "models": ["objects-0", "objects-2", "rotated-3", "rotated-4"]}
     ]
 

@@ -158,10 +158,10 @@ CASES = [
 
 @pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=[str(c[:2]) for c in CASES])
 def test_a_mistake_is_named_in_plain_words(path: str, value: object, expected: str) -> None:
-    said = problem(path.replace("~", STUDY), value)
-    assert expected.replace("~", STUDY) in said
+    message = problem(path.replace("~", STUDY), value)
+    assert expected.replace("~", STUDY) in message
     for jargon in ("pydantic", "http", "Input should", "tuple", "literal[", "validation error"):
-        assert jargon not in said
+        assert jargon not in message
 
 
 def test_the_example_itself_is_right() -> None:

@@ -25,9 +25,9 @@ def test_the_files_of_a_product_share_their_digests_with_those_of_no_other() -> 
     places: Counter[Path] = Counter()
     for number, step in enumerate(all_steps().values()):
         values["key"] = f"{number:08x}"
-        one = {digests_path(path.format_map(_Values(values))) for path in step.outputs.values()}
-        assert len(one) == 1, step.name
-        places += Counter(one)
+        paths = {digests_path(path.format_map(_Values(values))) for path in step.outputs.values()}
+        assert len(paths) == 1, step.name
+        places += Counter(paths)
     assert set(places.values()) == {1}
 
 
@@ -88,8 +88,8 @@ def snakemake(product: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     resource = tmp_path / "committed.csv"
     resource.write_text("a")
     files = {"fit": product[:1], "resource_committed": [str(resource)]}
-    made = {"rows": str(tmp_path / "b.json"), "store": str(tmp_path / "b.zarr")}
-    job = jobs.Job("x", {}, "{}", "c", Names(files), Names(made), Names({}))
+    output_files = {"rows": str(tmp_path / "b.json"), "store": str(tmp_path / "b.zarr")}
+    job = jobs.Job("x", {}, "{}", "c", Names(files), Names(output_files), Names({}))
     monkeypatch.setattr(jobs, "start", lambda _: job)
     return SimpleNamespace()
 

@@ -32,9 +32,9 @@ def by_pixels(weights, mask, grid, edge_y, edge_x):
 def test_what_is_no_object_of_the_code_has_no_share():
     masks = np.array([[[0, 1], [2, 3]], [[3, 2], [1, 0]]], np.uint8)
     cells = np.array([[4, -1, 7], [4, 7, -1]])  # a bar, and stuff
-    shown = of_objects(masks, cells)
-    assert shown.dtype == np.uint8
-    assert shown.tolist() == [[[0, 1], [0, 3]], [[0, 2], [1, 0]]]
+    labels = of_objects(masks, cells)
+    assert labels.dtype == np.uint8
+    assert labels.tolist() == [[[0, 1], [0, 3]], [[0, 2], [1, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +91,16 @@ def arrays(share, scene):
 def test_the_interval_of_the_share_is_over_scenes_not_objects():
     rng = np.random.default_rng(0)
     of_scene = rng.random(200)
-    found = summary(arrays(np.repeat(of_scene, 9), np.repeat(np.arange(200), 9)), INFORMATION)
-    assert (found["n_scenes"], found["n_objects"]) == (200, 1800)
-    assert found["attention_share"] == pytest.approx(of_scene.mean())
-    assert found["uniform_share"] == pytest.approx(0.1)
+    attention_summary = summary(
+        arrays(np.repeat(of_scene, 9), np.repeat(np.arange(200), 9)), INFORMATION
+    )
+    assert (attention_summary["n_scenes"], attention_summary["n_objects"]) == (200, 1800)
+    assert attention_summary["attention_share"] == pytest.approx(of_scene.mean())
+    assert attention_summary["uniform_share"] == pytest.approx(0.1)
     # objects of one scene are copies here: nine times as many tell no more than one
-    half = (found["attention_share_high"] - found["attention_share_low"]) / 2
+    half = (
+        attention_summary["attention_share_high"] - attention_summary["attention_share_low"]
+    ) / 2
     assert half == pytest.approx(1.96 * of_scene.std() / 200**0.5, rel=0.15)
 
 

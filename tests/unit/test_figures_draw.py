@@ -151,9 +151,9 @@ def test_the_papers_marks_stand_only_beside_the_same_setting(published):
     assert not stars(default_table())
     assert "Not comparable" in " ".join(words(tokens.draw(default_table(), published)))
     assert "Not comparable" not in " ".join(words(tokens.draw(paper_table(), published)))
-    other = paper_table()
-    other["h_object_bits"] += 0.2
-    assert not stars(other)
+    changed = paper_table()
+    changed["h_object_bits"] += 0.2
+    assert not stars(changed)
 
 
 def test_layers_leave_single_layers_out_and_mark_the_last_norm():
@@ -179,9 +179,9 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     cells = {"one": 1, "two": 4, "six": 36}
     figure = complexity.draw(make_table(rows), cells, trends=trends)
     share, bits = figure.axes
-    found = share.lines[0].get_xydata()
-    assert np.isnan(found[0, 1])  # K = 1
-    np.testing.assert_allclose(found[1], [4, 50.0])
+    points = share.lines[0].get_xydata()
+    assert np.isnan(points[0, 1])  # K = 1
+    np.testing.assert_allclose(points[1], [4, 50.0])
     np.testing.assert_allclose(bits.lines[0].get_xydata()[:2], [[1, 0.0], [4, 0.65]])
     assert reason(complexity, make_table(rows[:1]), cells)
     assert "monotonically" in " ".join(words(figure))
@@ -201,10 +201,10 @@ def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
     np.testing.assert_allclose(height.lines[0].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
     np.testing.assert_allclose(height.lines[1].get_xydata(), [[0.6, 20.0], [3.2, 40.0]])
     np.testing.assert_allclose(hidden.lines[0].get_xydata(), [[10, 40.0], [40, 20.0]])
-    said = " ".join(" ".join(words(figure)).split())
+    text = " ".join(" ".join(words(figure)).split())
     for row in trends[trends["study"] == "occlusion"].itertuples():
-        assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in said
-    assert "Not comparable with this run" in said
+        assert f"camera height {row.axis_value}: beta* {100 * row.value:.1f} %" in text
+    assert "Not comparable with this run" in text
     assert reason(occlusion, make_table(rows[:1]), statistics, cells)
     assert reason(occlusion, make_table(rows), statistics_table((("low", 0.6, 0.4),)), cells)
 
@@ -217,9 +217,9 @@ def test_orders_follow_the_configuration():
 def stars(figure):
     """Return x and y of the paper's marks, legends excluded."""
     lines = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "*"]
-    found = [line.get_xydata() for line in lines if len(line.get_xydata())]
-    found = np.concatenate(found) if found else np.empty((0, 2))
-    return found[~np.isnan(found).any(axis=1)]
+    points = [line.get_xydata() for line in lines if len(line.get_xydata())]
+    points = np.concatenate(points) if points else np.empty((0, 2))
+    return points[~np.isnan(points).any(axis=1)]
 
 
 def test_resolution_draws_families_against_the_side_of_the_input(trends):
@@ -230,8 +230,8 @@ def test_resolution_draws_families_against_the_side_of_the_input(trends):
     figure = resolution.draw(make_table(rows), families, sides, {"colorshape": 36}, trends)
     share = figure.axes[0]
     curves = [line.get_xydata() for line in share.lines if line.get_marker() in "os"]
-    given = 26.488 - 7.217
-    expected = [[int(n[4:]), 100 * (given - loss) / given] for n, loss in losses.items()]
+    h_given = 26.488 - 7.217
+    expected = [[int(n[4:]), 100 * (h_given - loss) / h_given] for n, loss in losses.items()]
     np.testing.assert_allclose(curves[1], expected[:2])
     np.testing.assert_allclose(curves[0], expected)
     assert {"one", "all"} <= set(words(figure))
@@ -256,10 +256,10 @@ def test_the_papers_resolutions_are_marked_where_scenes_and_models_agree(trends,
     figure = resolution.draw(
         make_table(rows), {"clip": list(sides)}, where, {"colorshape": cells}, trends
     )
-    found = stars(figure).tolist()
-    assert len(found) == n_stars
+    points = stars(figure).tolist()
+    assert len(points) == n_stars
     if n_stars:  # in the panel of [CLS] alone
-        np.testing.assert_allclose(sorted(found), [[224, 47.7], [336, 56.4]])
+        np.testing.assert_allclose(sorted(points), [[224, 47.7], [336, 56.4]])
 
 
 def costs_of(model, bits, dataset="colorshape"):
@@ -344,10 +344,10 @@ def test_files_are_the_same_bytes_and_hold_no_date(tmp_path, published):
             attentive = attention.draw({"one": attention_arrays()})
             style.save(attentive, tmp_path / f"{name}2.png", tmp_path / f"{name}2.svg")
     for ending in (".png", ".svg", "2.png", "2.svg"):
-        one, two = ((tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
-        assert one == two
-        assert b"Matplotlib" not in one
-        assert b"<dc:date>" not in one
+        first, second = ((tmp_path / f"{name}{ending}").read_bytes() for name in "ab")
+        assert first == second
+        assert b"Matplotlib" not in first
+        assert b"<dc:date>" not in first
 
 
 def write_fit(folder, model, probe, names):
@@ -431,12 +431,14 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
                        + [parts_row("colorshape", m, str(n), h=ENTROPIES["counting"])
                           for m in ORDER for n in (2, 3, 4)])  # fmt: skip
     png, svg = tmp_path / "out" / "a.png", tmp_path / "out" / "a.svg"
-    shown = (curve_table(), CURVE_SCHEMA) if name == "learning_curve" else (table, BINDING_SCHEMA)
-    inputs = write_inputs(tmp_path, ENTRIES[name], shown)
+    rows_and_schema = (
+        (curve_table(), CURVE_SCHEMA) if name == "learning_curve" else (table, BINDING_SCHEMA)
+    )
+    inputs = write_inputs(tmp_path, ENTRIES[name], rows_and_schema)
     make_figure(ENTRIES[name].implementation, inputs, png, svg)
     drawn = png.stat().st_size
     assert svg.read_bytes().startswith(b"<?xml")
-    write_table(shown[0].iloc[:0], tmp_path / shown[1].name, shown[1])
+    write_table(rows_and_schema[0].iloc[:0], tmp_path / rows_and_schema[1].name, rows_and_schema[1])
     tables = {role: inputs.products[role] for role in ("table", "statistics", "priors")}
     nothing = Inputs(tables, inputs.content | {"groups": {}}, inputs.resources)
     make_figure(ENTRIES[name].implementation, nothing, png, svg)

@@ -22,13 +22,13 @@ def test_each_panel_has_its_lines_in_the_order_of_x_and_their_intervals() -> Non
     grid = facets(
         rows, look, wrapped("pq", 2, (0, 2)), "panel", scale=100, band=0.2, title=str, ylim=(0, 90)
     )
-    both, one = grid.panels.values()
+    both, single = grid.panels.values()
     assert [line.get_color() for line in both.lines] == [look[n]["color"] for n in "ab"]
     np.testing.assert_allclose(both.lines[1].get_xydata(), [[1, 10], [2, 20], [3, 30]])
-    assert len(one.lines) == len(one.collections) == 1
-    area = one.collections[0].get_paths()[0].get_extents()
+    assert len(single.lines) == len(single.collections) == 1
+    area = single.collections[0].get_paths()[0].get_extents()
     np.testing.assert_allclose(area.extents, [1, 0, 3, 100])
-    assert [axes.get_title() for axes in (both, one)] == ["p", "q"]
+    assert [axes.get_title() for axes in (both, single)] == ["p", "q"]
     assert both.get_ylim() == (0, 90)
 
 
@@ -85,8 +85,8 @@ def test_a_map_writes_numbers_and_frames_cells() -> None:
 
 def test_a_figure_says_why_there_is_nothing_to_draw() -> None:
     @figure(lambda inputs: {"rows": inputs.content["rows"]})
-    def shown(rows: list[int]):
+    def lengths(rows: list[int]):
         return new_figure(len(some(rows, "Nothing was measured.")))
 
-    assert reason(shown, **shown.read(Inputs({}, {"rows": []}))) == "Nothing was measured."
-    assert reason(shown, rows=[1]) is None
+    assert reason(lengths, **lengths.read(Inputs({}, {"rows": []}))) == "Nothing was measured."
+    assert reason(lengths, rows=[1]) is None

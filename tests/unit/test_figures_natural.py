@@ -80,8 +80,8 @@ def hatched_artists(figure):
     """Bars and bands that are hatched, the legend's patch left out."""
     legends = {id(p) for legend in figure.legends for p in legend.get_patches()}
     kinds = (mpl.patches.Patch, mpl.collections.Collection)
-    found = [a for kind in kinds for a in figure.findobj(kind) if is_hatched(a)]
-    return [artist for artist in found if id(artist) not in legends]
+    artists = [a for kind in kinds for a in figure.findobj(kind) if is_hatched(a)]
+    return [artist for artist in artists if id(artist) not in legends]
 
 
 def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_from_it():
@@ -108,11 +108,11 @@ def test_nothing_is_marked_where_the_law_is_known():
 def test_only_the_flagged_datasets_bars_are_hatched():
     table = make_table(rows_of("assumed_prior"))
     assert assumed_prior(table) == {"photos"}
-    found = over_seeds(last_layers(measured(table, known_answer=False)))
-    assert dict(found.groupby("dataset")["assumed_prior"].first()) == {
+    bars = over_seeds(last_layers(measured(table, known_answer=False)))
+    assert dict(bars.groupby("dataset")["assumed_prior"].first()) == {
         "photos": True, "others": False,
     }  # fmt: skip
-    assert len(hatched_artists(tokens.draw(table))) == len(found) // 2
+    assert len(hatched_artists(tokens.draw(table))) == len(bars) // 2
 
 
 def assigned(bits):
@@ -123,7 +123,7 @@ def assigned(bits):
     return table
 
 
-def at(axes, marker):
+def positions(axes, marker):
     """Places of all points with a marker, float (n, 2)."""
     lines = [line for line in axes.get_lines() if line.get_marker() == marker]
     return np.array([line.get_xydata()[0] for line in lines]).reshape(-1, 2)
@@ -134,20 +134,22 @@ def test_natural_draws_every_estimate_at_its_place():
     figure = natural.draw(table, assigned(10.0), ["photos"], CELLS, MODELS)
     share, bits, whole = figure.axes
     row = table[(table["dataset"] == "photos") & (table["layer"] == "4")].iloc[0]
-    given = row["h_object_given_feature_bits"]
-    left = row["loss_object_bits"] - row["loss_feature_bits"]
-    assert len(at(share, "D")) == len(at(bits, "D")) == len(at(whole, "D")) == 4
-    assert np.allclose(at(bits, "D")[:, 0], given - left)
-    assert np.allclose(at(share, "D")[:, 0], 100 * (given - left) / given)
-    assert np.allclose(at(whole, "D")[:, 0], row["binding_bits"])
-    assert np.allclose(at(bits, "s")[:, 0], 10.0 - left)
-    assert np.allclose(at(share, "s")[:, 0], 100 * (10.0 - left) / 10.0)
-    assert not len(at(whole, "s"))
+    h_given = row["h_object_given_feature_bits"]
+    loss_difference = row["loss_object_bits"] - row["loss_feature_bits"]
+    assert (
+        len(positions(share, "D")) == len(positions(bits, "D")) == len(positions(whole, "D")) == 4
+    )
+    assert np.allclose(positions(bits, "D")[:, 0], h_given - loss_difference)
+    assert np.allclose(positions(share, "D")[:, 0], 100 * (h_given - loss_difference) / h_given)
+    assert np.allclose(positions(whole, "D")[:, 0], row["binding_bits"])
+    assert np.allclose(positions(bits, "s")[:, 0], 10.0 - loss_difference)
+    assert np.allclose(positions(share, "s")[:, 0], 100 * (10.0 - loss_difference) / 10.0)
+    assert not len(positions(whole, "s"))
     bound = row["conditional_binding_lower_bound_bits"]
     assert {round(bar.get_width(), 9) for bar in bits.patches} == {round(bound, 9)}
     assert [label.get_text() for label in share.get_yticklabels()] == list(MODELS)
     without = natural.draw(table, priors_table(["photos"]), ["photos"], CELLS, MODELS)
-    assert not len(at(without.axes[0], "s"))
+    assert not len(positions(without.axes[0], "s"))
     assert "same, with that paper's prior" in words(figure)
     assert "same, with that paper's prior" not in words(without)
 
@@ -155,17 +157,17 @@ def test_natural_draws_every_estimate_at_its_place():
 def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     table = make_table(rows_of("assumed_prior"))
     figure = natural.draw(table, assigned(10.0), ["photos"], CELLS, MODELS, trends)
-    said = " ".join(" ".join(words(figure)).split())
-    assert "39.9 % (lowest of DINOv2 and CLIP on Visual Genome)" in said
-    assert "47.0 %" in said
-    assert "Not comparable with this run" in said
-    assert not len(at(figure.axes[0], "*"))
+    text = " ".join(" ".join(words(figure)).split())
+    assert "39.9 % (lowest of DINOv2 and CLIP on Visual Genome)" in text
+    assert "47.0 %" in text
+    assert "Not comparable with this run" in text
+    assert not len(positions(figure.axes[0], "*"))
     named = trends[trends["study"] == "natural images"].assign(
         dataset="photos", model="some/vit-objects", cells="36"
     )
     paper = make_table([row | {"model_kind": "hf"} for row in rows_of("assumed_prior")])
     stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, named)
-    assert np.allclose(at(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
+    assert np.allclose(positions(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
 
 
 def test_nothing_to_draw_is_said():
@@ -177,6 +179,6 @@ def test_nothing_to_draw_is_said():
 
 def test_rows_of_any_seed_make_one_mark():
     rows = [make_row(seed=s, dataset="photos", flags="assumed_prior") for s in (0, 1)]
-    found = over_seeds(measured(make_table(rows), known_answer=False))
-    assert found["assumed_prior"].tolist() == [True]
-    assert isinstance(found, pd.DataFrame)
+    marks = over_seeds(measured(make_table(rows), known_answer=False))
+    assert marks["assumed_prior"].tolist() == [True]
+    assert isinstance(marks, pd.DataFrame)

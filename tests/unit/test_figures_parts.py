@@ -66,8 +66,8 @@ def table():
 
 def bars(axes):
     """Return left end, width and middle of every bar, boxes first."""
-    found = [patch for patch in axes.patches if isinstance(patch, mpl.patches.Rectangle)]
-    return [(p.get_x(), p.get_width(), p.get_y() + p.get_height() / 2) for p in found]
+    rectangles = [patch for patch in axes.patches if isinstance(patch, mpl.patches.Rectangle)]
+    return [(p.get_x(), p.get_width(), p.get_y() + p.get_height() / 2) for p in rectangles]
 
 
 def test_groups_are_named_in_the_order_of_their_models():
@@ -85,8 +85,8 @@ def test_a_group_is_the_mean_over_its_models_with_the_t_interval(table):
     each = each[each["model"].str.match(r"captions-\d") & (each["dataset"] == "counting")]
     each = each[(each["layer"] == "4") & (each["probe"] == "best")]
     each = each[each["tokens"] == row["tokens"]]
-    found = [row[f"{PAIRING.bound}{end}"] for end in ("", "_low", "_high")]
-    np.testing.assert_allclose(found, mean_interval(each[PAIRING.bound]))
+    limits = [row[f"{PAIRING.bound}{end}"] for end in ("", "_low", "_high")]
+    np.testing.assert_allclose(limits, mean_interval(each[PAIRING.bound]))
     assert row["n_models"] == 3
 
 
@@ -105,9 +105,9 @@ def test_the_headline_draws_boxes_of_all_there_is_and_bars_of_what_was_read(tabl
         round(bits, 3) for bits in ENTROPIES["counting"]
     }
     what, how_many, pairing = ENTROPIES["counting"]
-    left = {round(x, 2) for x, *_ in bars(counting)}
+    starts = {round(x, 2) for x, *_ in bars(counting)}
     gap = 0.035 * (what + how_many + pairing)
-    assert left == {0.0, round(what + gap, 2), round(what + how_many + 2 * gap, 2)}
+    assert starts == {0.0, round(what + gap, 2), round(what + how_many + 2 * gap, 2)}
     assert len({round(x, 2) for x, *_ in bars(matching)}) == 2
     assert "counts: 0 bits, implied by the features" in words(figure)
     row = quotes(table, NAMES).rows.set_index(["dataset", "model", "tokens"])
@@ -193,9 +193,11 @@ def test_other_figures_draw_fits_and_no_best_rows(table):
         lambda t: calibration.draw(t),
         lambda t: complexity.draw(t, {"matching": 64, "counting": 36}, NAMES),
     ):
-        one, two = ([line.get_xydata().tolist() for line in draw(t).findobj(mpl.lines.Line2D)]
-                    for t in (table, fits))  # fmt: skip
-        assert one == two
+        of_table, of_fits = (
+            [line.get_xydata().tolist() for line in draw(t).findobj(mpl.lines.Line2D)]
+            for t in (table, fits)
+        )
+        assert of_table == of_fits
         assert not any("objects-0" in text for text in words(draw(table)))
 
 
@@ -236,9 +238,9 @@ def test_calibration_has_panels_for_counts_and_pairing_where_their_truth_is_know
 
 
 def test_a_histograms_share_is_that_of_the_presets_scenes():
-    found = read_histograms(RESOURCES)
-    assert round(found.set_index("dataset")["share"]["balanced_colorshape"], 2) == 0.62
-    for row in found.to_dict("records"):
+    histograms = read_histograms(RESOURCES)
+    assert round(histograms.set_index("dataset")["share"]["balanced_colorshape"], 2) == 0.62
+    for row in histograms.to_dict("records"):
         config = load_file(ROOT / "config" / "presets" / f"{row['preset']}.yaml")
         datasets = {dataset.name: dataset for dataset in config.datasets}
         if row["preset_dataset"]:
@@ -247,9 +249,9 @@ def test_a_histograms_share_is_that_of_the_presets_scenes():
             counts = exact["h_counts_given_feature_bits"]
             assert (counts is None) == (row["note"] != "")
             if counts is not None:
-                given = exact["h_object_given_feature_bits"]
+                h_given = exact["h_object_given_feature_bits"]
                 assert row["h_counts_given_feature_bits"] == pytest.approx(counts, abs=1e-6)
-                assert row["h_object_given_feature_bits"] == pytest.approx(given, abs=1e-6)
+                assert row["h_object_given_feature_bits"] == pytest.approx(h_given, abs=1e-6)
 
 
 def test_the_papers_numbers_stand_beside_what_counting_reaches():

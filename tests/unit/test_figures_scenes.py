@@ -28,9 +28,9 @@ def test_objects_are_named_by_their_values() -> None:
 
 
 def test_pixels_boxes_and_names_are_those_of_the_scenes() -> None:
-    shown = sheet()
-    figure = figures.scenes.draw({"d": shown}, {"d": GROUPS})
-    for axes, image in zip(figure.axes, shown.images, strict=True):
+    scenes = sheet()
+    figure = figures.scenes.draw({"d": scenes}, {"d": GROUPS})
+    for axes, image in zip(figure.axes, scenes.images, strict=True):
         assert np.array_equal(axes.images[0].get_array(), image)
         (box,) = axes.patches
         assert box.get_bbox().bounds == (1, 2, 4, 7)
@@ -52,10 +52,10 @@ def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path)
     shard = given(write_sheet(tmp_path, shown), {"dataset": "d", "split": "test"})
     content = [{"name": name, "values": list(values)} for name, values in groups]
     inputs = Inputs({"scenes": [shard]}, {"groups": {"d": content}})
-    found = figures.scenes.read(inputs)
-    assert np.array_equal(found["sheets"]["d"].images, shown.images[: figures.COLUMNS])
-    assert found["sheets"]["d"].split == "test"
-    assert found["groups"] == {"d": list(groups)}
+    figure_data = figures.scenes.read(inputs)
+    assert np.array_equal(figure_data["sheets"]["d"].images, shown.images[: figures.COLUMNS])
+    assert figure_data["sheets"]["d"].split == "test"
+    assert figure_data["groups"] == {"d": list(groups)}
     png, svg = tmp_path / "a.png", tmp_path / "a.svg"
     make_figure(f"{figures.__name__}:scenes", inputs, png, svg)
     assert png.stat().st_size > 1000
@@ -67,10 +67,10 @@ def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one
     graph = build(load_file(ROOT / "config" / "config.yaml"))
     (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
     drawn = {p.wildcards["dataset"] for p in graph.of("scenes", "record_scenes")}
-    shown = figure.inputs["scenes"]
-    assert sorted(p.wildcards["dataset"] for p in shown) == sorted(drawn)
+    shards = figure.inputs["scenes"]
+    assert sorted(p.wildcards["dataset"] for p in shards) == sorted(drawn)
     splits = {(p.wildcards["dataset"], p.wildcards["split"]) for p in graph.of("scenes")}
-    for product in shown:
+    for product in shards:
         name = product.wildcards["dataset"]
         assert product.wildcards["split"] == "test" or (name, "test") not in splits
 

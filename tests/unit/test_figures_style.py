@@ -17,11 +17,11 @@ def test_the_last_bits_of_the_layout_do_not_reach_the_svg(tmp_path):
         axes.plot([0, 2], [0, 1])
         figure.add_axes((0.6, 0.1, 0.3, 0.8)).plot([0, 3], [1, 0])
         style.save(figure, tmp_path / "a.png", tmp_path / f"{shift}.svg")
-    one, two = ((tmp_path / f"{shift}.svg").read_bytes() for shift in (0.0, 1e-13))
-    assert one == two
+    first, second = ((tmp_path / f"{shift}.svg").read_bytes() for shift in (0.0, 1e-13))
+    assert first == second
     for clip in (b"clip0", b"clip1"):
-        assert one.count(b'<clipPath id="%s">' % clip) == 1
-        assert b"url(#%s)" % clip in one
+        assert first.count(b'<clipPath id="%s">' % clip) == 1
+        assert b"url(#%s)" % clip in first
 
 
 def test_names_are_shown_and_not_parsed(tmp_path):
@@ -30,21 +30,21 @@ def test_names_are_shown_and_not_parsed(tmp_path):
     @style.styled
     def draw():
         figure = style.new_figure(2)
-        left, right = figure.subplots(1, 2)
-        left.plot([1, 1000], [1, 1000], label="$x_{$")
-        left.set(xscale="log", yscale="log", title="$x_{$")
-        right.bar(["$x_{$"], [1])
-        right.set_xscale("log", base=2)
-        right.set_xlim(1, 3)
+        linear, empty = figure.subplots(1, 2)
+        linear.plot([1, 1000], [1, 1000], label="$x_{$")
+        linear.set(xscale="log", yscale="log", title="$x_{$")
+        empty.bar(["$x_{$"], [1])
+        empty.set_xscale("log", base=2)
+        empty.set_xlim(1, 3)
         style.legend_below(figure, [style.handle("$x_{$")])
         return figure
 
     figure = draw()
     style.save(figure, tmp_path / "a.png", tmp_path / "a.svg")
-    shown = [text.get_text() for text in figure.findobj(Text)]
-    assert "$x_{$" in shown
-    assert "1000" in shown
-    assert not [text for text in shown if "math" in text]
+    texts = [text.get_text() for text in figure.findobj(Text)]
+    assert "$x_{$" in texts
+    assert "1000" in texts
+    assert not [text for text in texts if "math" in text]
     for path in Path(style.__file__).parents[1].rglob("*.py"):
         if "figures" not in (path.stem, path.parent.name):
             continue
@@ -54,5 +54,5 @@ def test_names_are_shown_and_not_parsed(tmp_path):
 
 
 def test_no_two_of_many_names_look_the_same() -> None:
-    found = style.looks([str(i) for i in range(64)]).values()
-    assert len({tuple(sorted(look.items())) for look in found}) == 64
+    styles = style.looks([str(i) for i in range(64)]).values()
+    assert len({tuple(sorted(look.items())) for look in styles}) == 64

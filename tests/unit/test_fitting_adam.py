@@ -36,7 +36,7 @@ def same(ours, theirs):
 def test_weights_and_moments_are_those_of_torch(decoupled, betas):
     ours, theirs = pair()
     decays = [0.01 if p.ndim == 2 else 0.0 for p in ours]
-    made = Adam(ours, decays, decoupled=decoupled, betas=betas)
+    optimiser = Adam(ours, decays, decoupled=decoupled, betas=betas)
     kind = torch.optim.AdamW if decoupled else torch.optim.Adam
     groups = [{"params": [p], "weight_decay": d} for p, d in zip(theirs, decays, strict=True)]
     expected = kind(groups, betas=betas, fused=True)
@@ -49,10 +49,10 @@ def test_weights_and_moments_are_those_of_torch(decoupled, betas):
             size = 10 ** torch.randn((), generator=generator)
             a.grad = torch.randn(a.shape, generator=generator) * size
             b.grad = a.grad.clone()
-        made.step(rate)
+        optimiser.step(rate)
         expected.step()
         assert all(a.grad is None for a in ours)
-    for a, b, moments in zip(ours, theirs, made.moments, strict=True):
+    for a, b, moments in zip(ours, theirs, optimiser.moments, strict=True):
         same(a, b)
         same(moments[0], expected.state[b]["exp_avg"])
         same(moments[1], expected.state[b]["exp_avg_sq"])
@@ -64,8 +64,8 @@ def test_a_state_that_is_loaded_goes_on_bit_by_bit():
     gradients = [[torch.randn(p.shape, generator=generator) for p in whole] for _ in range(10)]
 
     def steps(optimiser, some):
-        for one in some:
-            for p, gradient in zip(optimiser.parameters, one, strict=True):
+        for step_gradients in some:
+            for p, gradient in zip(optimiser.parameters, step_gradients, strict=True):
                 p.grad = gradient.clone()
             optimiser.step(1e-2)
 

@@ -59,21 +59,21 @@ class Lines:
 
 
 def plan(**fields):
-    given = {
+    defaults = {
         "steps": STEPS,
         "rate": lambda step: 0.3 * (1 - step / STEPS),
         "optimiser": lambda module: Adam(module.parameters(), 0.01),
         "evaluate": lambda step: step % 4 == 0,
     }
-    return Plan(**{**given, **fields})
+    return Plan(**{**defaults, **fields})
 
 
 def runs(n=3):
-    made = []
+    lines = []
     for i in range(n):
         torch.manual_seed(i)
-        made.append(Run(str(i), nn.Linear(3, 1)))
-    return made
+        lines.append(Run(str(i), nn.Linear(3, 1)))
+    return lines
 
 
 def state(run):
@@ -180,10 +180,10 @@ def test_a_descent_that_has_ended_takes_no_step_more(tmp_path):
 
 
 def test_each_run_stops_on_its_own_and_keeps_its_best_weights():
-    made = runs(9)
-    Descent(made, Lines(), plan(steps=400, patience=3)).fit()
-    assert len({run.steps for run in made}) > 1
-    for run in made:
+    lines = runs(9)
+    Descent(lines, Lines(), plan(steps=400, patience=3)).fit()
+    assert len({run.steps for run in lines}) > 1
+    for run in lines:
         losses = dict(run.evaluations)
         assert run.best_loss == min(losses.values()) == losses[run.best_step]
         assert run.stopped == (run.steps < 400)

@@ -37,12 +37,14 @@ def room(module: str) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_a_module_imports_no_room_after_its_own(path: Path) -> None:
-    own = path.parts[0].removesuffix(".py")
-    if own == "__init__":
+    room_of_path = path.parts[0].removesuffix(".py")
+    if room_of_path == "__init__":
         return
-    later = ROOMS[ROOMS.index(own) + 1 :]
-    found = [m for m in imports(SOURCE / path) if m.startswith("bindscope.") and room(m) in later]
-    assert not found
+    later = ROOMS[ROOMS.index(room_of_path) + 1 :]
+    later_imports = [
+        m for m in imports(SOURCE / path) if m.startswith("bindscope.") and room(m) in later
+    ]
+    assert not later_imports
 
 
 def test_every_room_has_its_place() -> None:

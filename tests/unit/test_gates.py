@@ -67,11 +67,11 @@ def setting(seed, n_train=4000):
 def codes(seed, n_train):
     """Codes and anchors of the three splits."""
     data = setting(seed, n_train)
-    found = {}
+    splits = {}
     for split, n in data.n_scenes.model_dump().items():
         objects = sample_codes(data, split, 0, n)
-        found[split] = (objects, feature_code(objects, (6, 6)), anchors(data, objects))
-    return found
+        splits[split] = (objects, feature_code(objects, (6, 6)), anchors(data, objects))
+    return splits
 
 
 def probe_data(encoder, seed, tokens="cls"):

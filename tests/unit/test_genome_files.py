@@ -102,15 +102,15 @@ def test_images():
 
 
 def test_objects_get_the_attributes_of_their_number_and_of_merged_ones():
-    found = dict(read_annotations(DATA / "objects.json", DATA / "attributes.json"))
-    assert list(found) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
-    assert found[4] == []
-    man, shirt, *_ = found[2]
+    annotated = dict(read_annotations(DATA / "objects.json", DATA / "attributes.json"))
+    assert list(annotated) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert annotated[4] == []
+    man, shirt, *_ = annotated[2]
     assert man == (("man",), (), (0, 0, 50, 100))
     assert shirt == (("shirt",), ("Blue",), (10, 20, 30, 30))
-    assert [thing.names for thing in found[6]] == [("wheel", "car"), ("men",), ("shirt",)]
-    assert found[6][2].attributes == ("white", "white")
-    assert [thing.attributes for thing in found[8]] == [(), ()]  # attributes.json lacks image 8
+    assert [thing.names for thing in annotated[6]] == [("wheel", "car"), ("men",), ("shirt",)]
+    assert annotated[6][2].attributes == ("white", "white")
+    assert [thing.attributes for thing in annotated[8]] == [(), ()]  # attributes.json lacks image 8
 
 
 def test_a_few_images_wait_and_no_more(tmp_path, monkeypatch):

@@ -124,15 +124,15 @@ def test_from_files_to_bits():
     mined = miner()
     scenes = [scene.objects for scene in mined.scenes()]
     shape = len(mined.vocabulary.categories), len(mined.vocabulary.values)
-    found = assignment_entropies(scenes, corpus_log_weights(scenes, *shape))
+    entropies = assignment_entropies(scenes, corpus_log_weights(scenes, *shape))
     counts = Counter(tuple(pair) for scene in scenes for pair in scene)
     # Image 7, car and tree, red and green: as seen, or with colors changed (never seen).
     tree, car = map(mined.vocabulary.categories.index, ("tree", "car"))
     green, red = map(mined.vocabulary.values.index, ("green", "red"))
     n = sum(counts.values())
-    seen = counts[car, red] * counts[tree, green] / n**2
-    p = np.array([seen, 1e-24]) / (seen + 1e-24)
-    assert found.code_bits[3] == pytest.approx(-(p * np.log2(p)).sum(), rel=1e-9)
-    assert found.code_bits[4] == 0  # image 8: nothing to exchange
+    probability = counts[car, red] * counts[tree, green] / n**2
+    p = np.array([probability, 1e-24]) / (probability + 1e-24)
+    assert entropies.code_bits[3] == pytest.approx(-(p * np.log2(p)).sum(), rel=1e-9)
+    assert entropies.code_bits[4] == 0  # image 8: nothing to exchange
     # Image 3: of two trees and a car, which has green, which black, which none.
-    assert found.assignment_bits[1] >= found.code_bits[1] > 0
+    assert entropies.assignment_bits[1] >= entropies.code_bits[1] > 0

@@ -121,9 +121,9 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
     }
     weights = corpus_log_weights(scenes["train"], 4, 6)
     for row in rows:
-        found = assignment_entropies(scenes[row["split"]], weights)
-        assert row["code_bits"] == pytest.approx(found.code_bits.mean(), abs=1e-12)
-        assert row["assignment_bits"] == pytest.approx(found.assignment_bits.mean(), abs=1e-12)
+        entropies = assignment_entropies(scenes[row["split"]], weights)
+        assert row["code_bits"] == pytest.approx(entropies.code_bits.mean(), abs=1e-12)
+        assert row["assignment_bits"] == pytest.approx(entropies.assignment_bits.mean(), abs=1e-12)
     assert rows[0]["code_bits"] > 0
     shard = next(p for p in graph.of("record_scenes") if p.wildcards["split"] == "train")
     pixels = open_store(tmp_path / shard.path()).read("images")

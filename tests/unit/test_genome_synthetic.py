@@ -135,13 +135,13 @@ def test_every_picture_becomes_a_scene_and_words_are_undone(
     assert set(miner.vocabulary.values) == {*COLOR_NAMES[:2], "no_color"}
     assert miner.left_out["objects that were annotated twice"] > 10
     assert miner.left_out["objects outside the vocabulary"] > 50
-    found = find_release(release)
-    annotated = [t for _, things in read_annotations(found.objects, found.attributes)
+    files = find_release(release)
+    annotated = [t for _, things in read_annotations(files.objects, files.attributes)
                  for t in things]  # fmt: skip
     words = {name for thing in annotated for name in thing.names}
     assert words > {"ball", "sphere", "box", "crate"}
     assert any(not thing.attributes for thing in annotated)
-    in_coco = [image.coco_id is not None for image in read_images(found.image_data).values()]
+    in_coco = [image.coco_id is not None for image in read_images(files.image_data).values()]
     assert 0.8 < np.mean(in_coco) < 0.9
 
 
@@ -156,8 +156,8 @@ def test_scenes_follow_the_stated_law(mined: tuple[Miner, list[MinedScene]]) -> 
     assert abs(surprise.mean() - entropy) < 4 * surprise.std() / np.sqrt(len(scenes))
     shares = cell_shares(code_distribution(SyntheticRelease.model_validate(DRAWN)), miner)
     cells = np.concatenate([s.objects @ [3, 1] for s in scenes])
-    found = np.bincount(cells, minlength=6) / len(cells)
-    assert np.abs(found - shares.ravel()).max() < 5 * np.sqrt(0.25 / len(cells))
+    frequencies = np.bincount(cells, minlength=6) / len(cells)
+    assert np.abs(frequencies - shares.ravel()).max() < 5 * np.sqrt(0.25 / len(cells))
 
 
 def test_the_estimated_prior_is_near_the_law(
@@ -192,9 +192,9 @@ def test_entropies_of_assignments_are_columns_of_the_table_of_priors(
 def test_a_picture_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
     few = SyntheticRelease(n_images=2)
     name, pixels, entries = picture(few, 2)
-    other = picture(SyntheticRelease(n_images=9), 2)
-    assert (name, entries) == (other[0], other[2])
-    assert (pixels == other[1]).all()
+    of_nine = picture(SyntheticRelease(n_images=9), 2)
+    assert (name, entries) == (of_nine[0], of_nine[2])
+    assert (pixels == of_nine[1]).all()
     assert (pixels != picture(SyntheticRelease(n_images=2, seed=1), 2)[1]).any()
     names = ("objects", "attributes", "image_data", "object_alias", "attribute_alias", "images")
     files = [{n: tmp_path / f"{n}-{i}" for n in names} for i in range(2)]
@@ -232,9 +232,9 @@ def test_files_may_lie_in_several_archives(tmp_path: Path) -> None:
     for i, member in enumerate(("VG_100K/1.jpg", "VG_100K_2/2.jpg")):
         with ZipFile(tmp_path / f"images{i or ''}.zip", "w") as archive:
             archive.writestr(member, member)
-    found = find_images(tmp_path)
-    assert [Path(path).name for path in found] == ["images.zip", "images1.zip"]
-    files = SourceFiles(found)
+    archives = find_images(tmp_path)
+    assert [Path(path).name for path in archives] == ["images.zip", "images1.zip"]
+    files = SourceFiles(archives)
     assert files.read("VG_100K/1.jpg") == b"VG_100K/1.jpg"
     assert files.read("VG_100K_2/2.jpg") == b"VG_100K_2/2.jpg"
     assert files.path("VG_100K_2/2.jpg").endswith("images1.zip/VG_100K_2/2.jpg")
@@ -242,7 +242,7 @@ def test_files_may_lie_in_several_archives(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"images\.zip/VG_100K/3\.jpg: cannot be read"):
         files.read("VG_100K/3.jpg")
     with pytest.raises(InputError, match="no such folder or archive"):
-        SourceFiles([*found, str(tmp_path / "images3.zip")])
+        SourceFiles([*archives, str(tmp_path / "images3.zip")])
 
 
 def test_without_a_path_the_release_is_downloaded() -> None:
@@ -256,8 +256,8 @@ def test_without_a_path_the_release_is_downloaded() -> None:
     records = graph.of("records")[0]
     assert len(records.inputs["download"]) == 5
     # what was downloaded decides, not from where to where the files were brought
-    own = json.loads(records.spec)["dataset"]["source"]
-    assert not {"downloads", "folder", "synthetic"} & set(own)
+    source = json.loads(records.spec)["dataset"]["source"]
+    assert not {"downloads", "folder", "synthetic"} & set(source)
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,10 @@ def test_words_that_list_several():
 
 @pytest.mark.parametrize("table", [COLOR_WORDS, CATEGORY_WORDS, ATTRIBUTE_WORDS])
 def test_our_tables_are_in_one_form_and_without_contradiction(table):
-    others = [other for synonyms in table.values() for other in synonyms]
-    assert len(set(others)) == len(others)
-    assert not set(others) & set(table)
-    assert all(normalise(word) == word for word in [*table, *others])
+    synonym_list = [synonym for synonyms in table.values() for synonym in synonyms]
+    assert len(set(synonym_list)) == len(synonym_list)
+    assert not set(synonym_list) & set(table)
+    assert all(normalise(word) == word for word in [*table, *synonym_list])
 
 
 def test_there_are_eleven_basic_colors_and_no_shade_is_one():

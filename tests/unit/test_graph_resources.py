@@ -33,8 +33,8 @@ def test_files_of_the_clone_are_found_from_any_working_directory(tmp_path, monke
     monkeypatch.chdir(CLONE)
     assert product.files() == {"resource_trends": [path]}  # Snakemake's record survives a move
     monkeypatch.chdir(tmp_path)
-    (found,) = product.files()["resource_trends"]
-    assert Path(found).samefile(CLONE / path)
+    (resource,) = product.files()["resource_trends"]
+    assert Path(resource).samefile(CLONE / path)
 
 
 def test_two_files_never_have_one_name():

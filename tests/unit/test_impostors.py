@@ -28,8 +28,8 @@ def rates(*rows: tuple[object, ...]) -> pd.DataFrame:
 @pytest.mark.timeout(900)  # a minute of one core for planted fits, and more on a busy machine
 @pytest.mark.parametrize("study", studies_with_claims())
 def test_a_sample_of_the_battery_goes_with_the_committed_rates(study):
-    found = claim_rates([study], 2)
-    assert departures(found, read_reference()) == []
+    rates = claim_rates([study], 2)
+    assert departures(rates, read_reference()) == []
 
 
 @pytest.mark.parametrize("study", studies_with_claims())

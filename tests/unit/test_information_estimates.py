@@ -354,8 +354,8 @@ def test_intervals_are_paired():
 def test_the_bootstrap_seed_decides():
     fit = result(spread=1.0)
     assert row_of(fit) == row_of(fit)
-    other = estimate(fit, PRIOR, *codes(), Information(bootstrap_samples=300, bootstrap_seed=1))
-    assert other["binding_bits_low"] != row_of(fit)["binding_bits_low"]
+    reseeded = estimate(fit, PRIOR, *codes(), Information(bootstrap_samples=300, bootstrap_seed=1))
+    assert reseeded["binding_bits_low"] != row_of(fit)["binding_bits_low"]
 
 
 def test_disjoint_splits_resample_feature_codes():

@@ -63,13 +63,13 @@ def test_noise_depends_on_every_seed_and_on_the_split(encoder):
     array = "patches" if encoder == "token_grid" else "cls"
 
     def noisy(split="train", dataset_seed=0, start=0, **options):
-        other = data.model_copy(update={"seed": dataset_seed})
-        return encode(model(encoder, **options), other, split, start, objects)[array]
+        second = data.model_copy(update={"seed": dataset_seed})
+        return encode(model(encoder, **options), second, split, start, objects)[array]
 
     variants = [noisy(), noisy("val"), noisy(seed=1), noisy(dataset_seed=1), noisy(start=100)]
-    for i, one in enumerate(variants):
-        for other in variants[i + 1 :]:
-            assert not np.array_equal(one, other)
+    for i, first in enumerate(variants):
+        for second in variants[i + 1 :]:
+            assert not np.array_equal(first, second)
 
 
 def test_plain_codes():
@@ -158,9 +158,9 @@ def test_erasure_shows_features_always_and_objects_sometimes():
     data = dataset((4, 4), (4, 4))
     objects, z = encoded("erasure", data, 0, 4000, probability=0.3)
     np.testing.assert_array_equal(z["cls"][:, :8], feature_code(objects, (4, 4)))
-    shown = z["cls"][:, 8:].any(axis=1)
-    np.testing.assert_array_equal(z["cls"][shown, 8:], objects[shown])
-    assert abs(shown.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 4000)
+    visible = z["cls"][:, 8:].any(axis=1)
+    np.testing.assert_array_equal(z["cls"][visible, 8:], objects[visible])
+    assert abs(visible.mean() - 0.3) < 4 * np.sqrt(0.3 * 0.7 / 4000)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -182,11 +182,11 @@ def test_swaps_are_uniform_among_the_codes_of_the_features():
     n = 20000
     z = encode(model("swaps"), data, "test", 0, np.tile(code, (n, 1)))["cls"]
     same = [c for c in all_codes(data) if feature_code(c[None], (3, 3)).all()]
-    found = dict(zip(*np.unique(z @ 2.0 ** np.arange(9), return_counts=True), strict=True))
-    assert len(found) == len(same)  # every one of the 51 codes is reached
+    n_by_code = dict(zip(*np.unique(z @ 2.0 ** np.arange(9), return_counts=True), strict=True))
+    assert len(n_by_code) == len(same)  # every one of the 51 codes is reached
     expected = np.full(len(same), 0.5 * n / len(same))
     expected[[np.array_equal(c, code) for c in same]] += 0.5 * n
-    counts = np.array([found[float(c @ 2.0 ** np.arange(9))] for c in same])
+    counts = np.array([n_by_code[float(c @ 2.0 ** np.arange(9))] for c in same])
     chi2 = ((counts - expected) ** 2 / expected).sum()
     assert chi2 < len(same) - 1 + 4 * np.sqrt(2 * (len(same) - 1))
 
@@ -222,13 +222,13 @@ def test_swaps_within_counts_are_uniform_among_the_codes_of_the_counts():
     code = np.array([1, 1, 0, 1, 0, 0, 0, 0, 1], dtype=np.uint8)
     n = 20000
     z = encode(model("swaps_within_counts"), data, "test", 0, np.tile(code, (n, 1)))["cls"]
-    wanted = _sums(code[None])
-    same = [c for c in all_codes(data) if (_sums(c[None]) == wanted).all()]
+    expected_sums = _sums(code[None])
+    same = [c for c in all_codes(data) if (_sums(c[None]) == expected_sums).all()]
     assert len(same) == 5
-    found = dict(zip(*np.unique(z @ 2.0 ** np.arange(9), return_counts=True), strict=True))
+    n_by_code = dict(zip(*np.unique(z @ 2.0 ** np.arange(9), return_counts=True), strict=True))
     expected = np.full(len(same), 0.5 * n / len(same))
     expected[[np.array_equal(c, code) for c in same]] += 0.5 * n
-    counts = np.array([found[float(c @ 2.0 ** np.arange(9))] for c in same])
+    counts = np.array([n_by_code[float(c @ 2.0 ** np.arange(9))] for c in same])
     chi2 = ((counts - expected) ** 2 / expected).sum()
     assert chi2 < len(same) - 1 + 4 * np.sqrt(2 * (len(same) - 1))
 

@@ -44,17 +44,17 @@ def listed(data):
     return codes, feature_code(codes, build_space(data.space).sizes)
 
 
-def assert_truth(found, channel, codes, data, unknown=()):
+def assert_truth(parts, channel, codes, data, unknown=()):
     """Hold a truth, all parts of it but the unknown ones, against a sum over everything."""
     sizes = build_space(data.space).sizes
     expected = brute_force(channel, feature_code(codes, sizes), occurrences(codes, sizes))
     if len(sizes) != 2:
         unknown = {*unknown, "counts", "pairing"}
-    for name, value, wanted in zip(NAMES, found, expected, strict=True):
+    for name, value, expected_bits in zip(NAMES, parts, expected, strict=True):
         if name in unknown:
-            assert value is None or value == pytest.approx(wanted, abs=1e-9), name
+            assert value is None or value == pytest.approx(expected_bits, abs=1e-9), name
         else:
-            assert value == pytest.approx(wanted, abs=1e-9), name
+            assert value == pytest.approx(expected_bits, abs=1e-9), name
 
 
 def swapping(groups, s):
@@ -86,9 +86,9 @@ def space(request):
 def test_functions_of_the_code(space, encoder):
     codes, _ = listed(space)
     z = encode(model(encoder), space, "test", 0, codes)["cls"].astype(float)
-    found = truth(model(encoder), space)
+    parts = truth(model(encoder), space)
     unknown = NAMES if encoder == "counts" and len(build_space(space.space).sizes) != 2 else ()
-    assert_truth(found, function_channel(np.round(z, 4)), codes, space, unknown)
+    assert_truth(parts, function_channel(np.round(z, 4)), codes, space, unknown)
 
 
 def test_superposition():
@@ -117,16 +117,16 @@ def test_erasure(space, p):
 def test_cell_erasure(name, p):
     data = SPACES["uniform"] if name == "uniform" else dataset((2, 2, 2), (2, 3))
     codes, _ = listed(data)
-    found = truth(model("cell_erasure", probability=p), data)
-    assert_truth(found, erasing(codes, p), codes, data, unknown=NAMES[1:])
-    assert found[1:] == (None,) * 4
+    parts = truth(model("cell_erasure", probability=p), data)
+    assert_truth(parts, erasing(codes, p), codes, data, unknown=NAMES[1:])
+    assert parts[1:] == (None,) * 4
 
 
 @pytest.mark.parametrize("s", [0.0, 0.4, 1.0])
 def test_swaps(space, s):
     codes, features = listed(space)
-    found = truth(model("swaps", probability=s), space)
-    assert_truth(found, swapping(features, s), codes, space)
+    parts = truth(model("swaps", probability=s), space)
+    assert_truth(parts, swapping(features, s), codes, space)
 
 
 @pytest.mark.parametrize("s", [0.0, 0.4, 1.0])
@@ -211,10 +211,12 @@ def test_token_grid(name):
         channel = function_channel(np.round(z.astype(float), 4))
         assert_truth(truth(model("token_grid"), data, tokens=tokens), channel, codes, data)
     kinds = ("cls", "mean", "cls_mean", "patches")
-    found = {tokens: truth(model("token_grid"), data, tokens=tokens) for tokens in kinds}
-    assert found["patches"] == truth(model("identity"), data)
-    assert found["cls_mean"] == found["mean"]
-    assert (found["mean"][0] < found["patches"][0]) == (name != "balanced")  # margins suffice there
+    by_tokens = {tokens: truth(model("token_grid"), data, tokens=tokens) for tokens in kinds}
+    assert by_tokens["patches"] == truth(model("identity"), data)
+    assert by_tokens["cls_mean"] == by_tokens["mean"]
+    assert (by_tokens["mean"][0] < by_tokens["patches"][0]) == (
+        name != "balanced"
+    )  # margins suffice there
 
 
 def test_token_grid_mean_has_no_closed_form_for_three_groups():
@@ -274,8 +276,8 @@ def test_tokens_that_an_encoder_lacks_are_refused():
 )
 def test_values_of_the_calibration_setting(encoder, options, expected):
     # Spec 1, sections 6b and 8: 6 x 6, 9 objects; the parts of `half` and `swaps` are ours.
-    found = truth(model(encoder, **options), dataset((6, 6), (9, 9)))
-    assert found == pytest.approx(expected, abs=1e-3)
+    parts = truth(model(encoder, **options), dataset((6, 6), (9, 9)))
+    assert parts == pytest.approx(expected, abs=1e-3)
 
 
 # What is held of the scenes at hand ---------------------------------------------------------------
@@ -303,8 +305,8 @@ def realised_by_hand(channel, z, codes, sizes):
 @pytest.mark.parametrize("encoder", ["zero", "features", "counts", "identity", "hadamard"])
 def test_functions_say_the_same_of_all_scenes_as_on_average(name, encoder):
     codes, _ = listed(SPACES[name])  # each code once, as its law has it
-    found = realised_truth(model(encoder), SPACES[name], codes)
-    assert found == pytest.approx(truth(model(encoder), SPACES[name]), abs=1e-9)
+    realised = realised_truth(model(encoder), SPACES[name], codes)
+    assert realised == pytest.approx(truth(model(encoder), SPACES[name]), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["uniform", "fixed", "balanced", "hashed"])
@@ -313,12 +315,12 @@ def test_swaps_of_the_scenes_at_hand(name, encoder):
     data, config = SPACES[name], model(encoder, probability=0.4)
     codes, features = listed(data)
     sizes = build_space(data.space).sizes
-    shown = encode(config, data, "test", 0, codes)["cls"].astype(np.uint8)
+    swapped = encode(config, data, "test", 0, codes)["cls"].astype(np.uint8)
     index = {code.tobytes(): i for i, code in enumerate(codes)}
-    z = np.array([index[code.tobytes()] for code in shown])
+    z = np.array([index[code.tobytes()] for code in swapped])
     channel = swapping(features if encoder == "swaps" else occurrences(codes, sizes), 0.4)
-    found = realised_truth(config, data, codes)
-    assert found == pytest.approx(realised_by_hand(channel, z, codes, sizes), abs=1e-9)
+    realised = realised_truth(config, data, codes)
+    assert realised == pytest.approx(realised_by_hand(channel, z, codes, sizes), abs=1e-9)
 
 
 @pytest.mark.parametrize("data", [dataset((2, 3), (1, 4)), dataset((3, 3), (4, 4))])
@@ -327,11 +329,11 @@ def test_erasures_of_the_scenes_at_hand(data, encoder):
     config = model(encoder)
     codes, features = listed(data)
     sizes = build_space(data.space).sizes
-    seen = shown(config, scenes_of(config, data, "test", 0, codes))
-    seen = np.broadcast_to(seen, codes.shape)
-    found = realised_truth(config, data, codes)
-    wanted = []
-    for i, cells in enumerate(seen):  # the law of what this scene shows, its erased cells given
+    visible = shown(config, scenes_of(config, data, "test", 0, codes))
+    visible = np.broadcast_to(visible, codes.shape)
+    realised = realised_truth(config, data, codes)
+    posterior_bits = []
+    for i, cells in enumerate(visible):  # the law of what this scene shows, its erased cells given
         view = np.hstack([codes * cells, features if encoder == "erasure" else codes * cells])
         channel = function_channel(view)
         z = channel.argmax(axis=1)
@@ -339,24 +341,24 @@ def test_erasures_of_the_scenes_at_hand(data, encoder):
             np.log2(_share(groups[z == z[i]], groups[i]) / _share(groups, groups[i]))
             for groups in (codes, features, occurrences(codes, sizes))
         ]
-        wanted.append(by_group)
-    bits, feature, counted = np.mean(wanted, axis=0)
+        posterior_bits.append(by_group)
+    bits, feature, counted = np.mean(posterior_bits, axis=0)
     expected = (bits, bits - feature, feature, counted - feature, bits - counted)
-    assert found == pytest.approx(expected, abs=1e-9)
+    assert realised == pytest.approx(expected, abs=1e-9)
 
 
-def _share(groups, one):
-    return (groups == one).all(axis=1).mean()
+def _share(groups, group):
+    return (groups == group).all(axis=1).mean()
 
 
 def test_what_is_held_of_many_scenes_is_what_is_expected():
     data = dataset((3, 4), (4, 4))
     objects = sample_codes(data, "test", 0, 4000)
     for encoder in ("erasure", "cell_erasure", "swaps", "swaps_within_counts", "half"):
-        found = realised_truth(model(encoder), data, objects)
+        realised = realised_truth(model(encoder), data, objects)
         expected = truth(model(encoder), data)
-        for bits, wanted in zip(found, expected, strict=True):
-            assert wanted is None or bits == pytest.approx(wanted, abs=0.15)
+        for bits, expected_bits in zip(realised, expected, strict=True):
+            assert expected_bits is None or bits == pytest.approx(expected_bits, abs=0.15)
             assert bits is not None
 
 

@@ -45,9 +45,9 @@ def problem(encoder="cell_erasure", n=800):
     splits = {}
     for split, count in (("train", n), ("val", 200), ("test", 300)):
         objects = sample_codes(data, split, 0, count)
-        found = anchors(data, objects)
+        prior_odds = anchors(data, objects)
         z = encode(model(encoder), data, split, 0, objects)["cls"]
-        splits[split] = SplitData(z, objects, feature_code(objects, sizes), found)
+        splits[split] = SplitData(z, objects, feature_code(objects, sizes), prior_odds)
     prior = next(row for row in entropies(data) if row["split"] == "test")
     return ProbeData(**splits, sizes=sizes), prior
 
@@ -99,14 +99,14 @@ def test_a_stage_sees_the_first_scenes_and_sends_the_next_ones():
     scenes = [100, 200, 800]
     sent = [(0, 200), (200, 800), (800, 800)]
     for stage, (first, end) in enumerate(sent):
-        found = stage_data(data, scenes, stage)
-        assert found.train.n_scenes == scenes[stage]
-        assert found.val is data.val
+        staged = stage_data(data, scenes, stage)
+        assert staged.train.n_scenes == scenes[stage]
+        assert staged.val is data.val
         for name, train in data.train.labels.items():
-            np.testing.assert_array_equal(whole(found.train.labels[name]), train[: scenes[stage]])
+            np.testing.assert_array_equal(whole(staged.train.labels[name]), train[: scenes[stage]])
             expected = np.concatenate([data.test.labels[name], train[first:end]])
-            np.testing.assert_array_equal(whole(found.test.labels[name]), expected)
-        np.testing.assert_array_equal(whole(found.train.z), data.train.z[: scenes[stage]])
+            np.testing.assert_array_equal(whole(staged.test.labels[name]), expected)
+        np.testing.assert_array_equal(whole(staged.train.z), data.train.z[: scenes[stage]])
 
 
 def test_patches_keep_their_cls():
@@ -115,9 +115,9 @@ def test_patches_keep_their_cls():
         name: replace(split, z=ArrayPatches(np.repeat(split.z[:, None], 2, axis=1), split.z))
         for name, split in data.splits.items()
     }
-    found = stage_data(ProbeData(**tokens, sizes=data.sizes), [100, 200], 0)
-    assert found.patches
-    np.testing.assert_array_equal(whole(found.train.z.cls()), data.train.z[:100])
+    staged = stage_data(ProbeData(**tokens, sizes=data.sizes), [100, 200], 0)
+    assert staged.patches
+    np.testing.assert_array_equal(whole(staged.train.z.cls()), data.train.z[:100])
     without = {name: replace(s, z=ArrayPatches(s.z.values)) for name, s in tokens.items()}
     assert stage_data(ProbeData(**without, sizes=data.sizes), [100, 200], 0).train.z.cls() is None
 
@@ -151,7 +151,7 @@ def test_the_prequential_code_sends_every_scene_once():
     scenes = [200, 400, 800]
     results = [fit(PROBE, stage_data(data, scenes, stage), [0])[0] for stage in range(3)]
     part, train = "chained_feature", data.train
-    found = code_lengths(results, scenes, data.test.n_scenes, [part])
+    lengths = code_lengths(results, scenes, data.test.n_scenes, [part])
     alone = paid(train.features, train.anchors["feature"])
     by_hand = alone[:200].sum()
     for stage, (first, end) in enumerate([(200, 400), (400, 800)]):
@@ -162,10 +162,10 @@ def test_the_prequential_code_sends_every_scene_once():
         )  # fmt: skip
         (sent,) = fit(PROBE, replace(stage_data(data, scenes, stage), test=block), [0])
         by_hand += sent.losses[part].sum()
-    assert found["prior_code_bits"] == pytest.approx(alone.mean(), abs=1e-4)
-    assert found["prequential_bits"] == pytest.approx(by_hand / 800, abs=1e-3)
-    assert found["prequential_bits"] < found["prior_code_bits"]
-    assert prior["h_feature_bits"] == pytest.approx(found["prior_code_bits"], abs=0.2)
+    assert lengths["prior_code_bits"] == pytest.approx(alone.mean(), abs=1e-4)
+    assert lengths["prequential_bits"] == pytest.approx(by_hand / 800, abs=1e-3)
+    assert lengths["prequential_bits"] < lengths["prior_code_bits"]
+    assert prior["h_feature_bits"] == pytest.approx(lengths["prior_code_bits"], abs=0.2)
 
 
 def test_counts_that_follow_from_the_features_are_no_quantity():

@@ -196,7 +196,7 @@ def test_views_show_the_patch_under_their_centres(
     task = evaluation(trainings, "self_distillation").objective
     greys = torch.linspace(-1, 1, 16).view(1, 1, 4, 4)
     pixels = functional.interpolate(greys, scale_factor=8).expand(64, 3, 32, 32)
-    shown = task.shown(pixels, torch.Generator().manual_seed(3))
+    shown = task.visible_tokens(pixels, torch.Generator().manual_seed(3))
     generator = torch.Generator().manual_seed(3)
     views = torch.cat([self_distillation.view(pixels, generator) for _ in range(2)])
     assert shown.scenes.tolist() == [*range(64), *range(64)]

@@ -253,7 +253,7 @@ def accuracy(weight: float) -> float:
 def of_split(vit: ViT, split: Any, n: int) -> PairData:
     """Return labelled patches of `n` scenes with their tokens of the layer."""
     drawn = render_scenes(PAIRS, split, 0, sample_codes(PAIRS, split, 0, n))
-    labels = things(Masks.of(drawn), vit.rows, split)
+    labels = things(Masks.from_arrays(drawn), vit.rows, split)
     patches = np.tile(np.arange(labels.shape[1]), (n, 1))
     with torch.no_grad():
         tokens = vit.tokens(transform(32)(drawn["images"], torch.device("cpu"), split))

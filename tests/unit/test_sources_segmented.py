@@ -263,7 +263,7 @@ def test_image_and_mask_are_brought_into_the_square_alike(tmp_path: Path) -> Non
             source = coco(write_coco(root, [photo, *COCO]))
             arrays = stored(tmp_path, root, records_of(source)[:1], size_px=64, fit=fit)
             (pixels,), (mask,) = arrays["images"], arrays["masks"]
-            rows, columns = Placed.of(size, 64, fit).window()
+            rows, columns = Placed.fit_into(size, 64, fit).window()
             inside = np.zeros((64, 64), bool)
             inside[rows, columns] = True
             assert (pixels[~inside] == PADDING).all()
@@ -273,10 +273,10 @@ def test_image_and_mask_are_brought_into_the_square_alike(tmp_path: Path) -> Non
 
 
 def test_letterbox_keeps_the_shape() -> None:
-    placed = Placed.of((200, 100), 50, "letterbox")
+    placed = Placed.fit_into((200, 100), 50, "letterbox")
     assert (placed.size, placed.corner) == ((50, 25), (0, 12))
     assert placed.boxes(np.array([[0.0, 0.0, 200.0, 100.0]])).tolist() == [[0, 12, 50, 37]]
-    assert Placed.of((1, 500), 50, "letterbox").size == (1, 50)
+    assert Placed.fit_into((1, 500), 50, "letterbox").size == (1, 50)
 
 
 def test_patch_labels_of_the_stored_mask_are_those_of_the_full_one() -> None:

@@ -50,7 +50,7 @@ def scenes(job: "Job") -> Scenes:
         images[split] = np.concatenate([open_store(path).read("images") for path in shards])
         objects[split] = open_store(manifest).read("objects")
         if config.training.same_object:
-            masks[split] = Masks.of(mask_arrays(shards))
+            masks[split] = Masks.from_arrays(mask_arrays(shards))
     return StoredScenes(images, objects, size, seed, masks)
 
 

@@ -481,10 +481,10 @@ class Objective(Protocol):
     def before_step(self) -> None:
         """Do what follows from the step before, once before each step."""
 
-    def kept(self) -> dict[str, Tensor]:
+    def saved_tensors(self) -> dict[str, Tensor]:
         """Return the weights that are kept, by name: all that `loss_bits` needs."""
         ...
 
-    def shown(self, pixels: Tensor, generator: Any) -> Any:
+    def visible_tokens(self, pixels: Tensor, generator: Any) -> Any:
         """Return what tokens `loss_bits` makes of a batch (`models.objectives.base.Shown`)."""
         ...

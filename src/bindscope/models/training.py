@@ -110,7 +110,9 @@ def train(
     masks = scenes.validation_masks(VAL_SCENES) if added else None
     task = _Task(evaluation, config, scenes, scenes.validation(VAL_SCENES), masks, added)
     Descent([run], task, _plan(config), checkpoint).fit()
-    weights = {name: value.detach().cpu().contiguous() for name, value in objective.kept().items()}
+    weights = {
+        name: value.detach().cpu().contiguous() for name, value in objective.saved_tensors().items()
+    }
     return Trained(weights, [entry._asdict() for entry in run.history], input_px)
 
 

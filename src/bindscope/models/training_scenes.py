@@ -32,11 +32,11 @@ class Masks(NamedTuple):
     stuff: NDArray[Any]
 
     @classmethod
-    def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Masks:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Masks:
         """Return those of drawn or stored scenes; without `stuff`, all objects are things."""
         return cls(arrays["masks"], arrays.get("stuff", np.zeros_like(arrays["cells"], np.uint8)))
 
-    def at(self, which: slice | NDArray[np.intp]) -> Masks:
+    def take(self, which: slice | NDArray[np.intp]) -> Masks:
         """Return those of some of the scenes."""
         return Masks(self.ids[which], self.stuff[which])
 
@@ -88,7 +88,7 @@ class FreshScenes:
             for step in range(max(first, block * steps), (block + 1) * steps):
                 start = step % steps * self.batch_size
                 part = slice(start, start + self.batch_size)
-                yield Batch(step, images[part], objects[part], masks.at(part))
+                yield Batch(step, images[part], objects[part], masks.take(part))
             block += 1
 
     def sample(self) -> UInt8:
@@ -103,7 +103,7 @@ class FreshScenes:
     def validation_masks(self, n: int) -> Masks:
         """Return the masks of these scenes, which are drawn once more."""
         objects = sample_codes(self.dataset, "val", FIRST, FIRST + n)
-        return Masks.of(render_scenes(self.dataset, "val", FIRST, objects))
+        return Masks.from_arrays(render_scenes(self.dataset, "val", FIRST, objects))
 
     def _codes(self, split: SplitName, start: int, n: int) -> UInt8:
         start += FIRST * (1 + self.seed)
@@ -113,7 +113,7 @@ class FreshScenes:
         objects = self._codes(split, start, n)
         start += FIRST * (1 + self.seed)
         scenes = render_scenes(self.dataset, split, start, objects)
-        return scenes["images"], objects, Masks.of(scenes)
+        return scenes["images"], objects, Masks.from_arrays(scenes)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class StoredScenes:
         """Yield the scenes of one step after the other; see `Scenes`."""
         for step, which in enumerate(self._order()):
             if step >= first:
-                masks = self.masks["train"].at(which) if self.masks else None
+                masks = self.masks["train"].take(which) if self.masks else None
                 yield Batch(step, self.images["train"][which], self.objects["train"][which], masks)
 
     def sample(self) -> UInt8:
@@ -147,7 +147,7 @@ class StoredScenes:
 
     def validation_masks(self, n: int) -> Masks | None:
         """Return their masks."""
-        return self.masks["val"].at(slice(n)) if self.masks else None
+        return self.masks["val"].take(slice(n)) if self.masks else None
 
     def _order(self) -> Iterator[NDArray[np.intp]]:
         rng = np.random.default_rng(np.random.SeedSequence([self.seed, ORDER]))

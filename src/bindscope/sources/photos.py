@@ -47,7 +47,9 @@ class Placed:
     side: int
 
     @classmethod
-    def of(cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]) -> Self:
+    def fit_into(
+        cls, original: tuple[int, int], side: int, fit: Literal["squash", "letterbox"]
+    ) -> Self:
         """Place an image; see `PhotosRenderer.fit`."""
         if fit == "squash":
             return cls(original, (side, side), (0, 0), side)
@@ -168,7 +170,7 @@ def load_image(
             where, f"does not decode as an image ({first_line(error)})",
             f"replace the file, or {LEAVE_OUT}",
         ) from error  # fmt: skip
-    placed = Placed.of(original, render.size_px, render.fit)
+    placed = Placed.fit_into(original, render.size_px, render.fit)
     if image.size != placed.size:
         image = image.resize(placed.size, Image.Resampling.BICUBIC)
     square = np.full((render.size_px, render.size_px, 3), PADDING, np.uint8)

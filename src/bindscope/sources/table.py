@@ -184,13 +184,13 @@ class TableReader:
         try:
             names = pq.read_schema(self.path).names
             self._require(names)
-            rows = pq.read_table(self.path, columns=self._wanted()).to_pylist()
+            rows = pq.read_table(self.path, columns=self._columns()).to_pylist()
         except (OSError, pa.ArrowException, ValueError, OverflowError, MemoryError) as error:
             raise self._unreadable(error) from error
         for number, row in enumerate(rows):
             yield number, {name: "" if v is None else str(v).strip() for name, v in row.items()}
 
-    def _wanted(self) -> list[str]:
+    def _columns(self) -> list[str]:
         source = self.source
         split = [self.split_column] if self.split_column else []
         values = list(source.values)
@@ -201,7 +201,7 @@ class TableReader:
         return [source.image, *values, *boxes, *masks, *split]
 
     def _require(self, columns: Sequence[str]) -> None:
-        for name in self._wanted():
+        for name in self._columns():
             if columns.count(name) > 1:
                 raise InputError(
                     str(self.path), f"has {columns.count(name)} columns {name!r}",

@@ -62,13 +62,13 @@ class Objective(nn.Module, ABC):
     def before_step(self) -> None:
         """Do what follows from the step before, such as letting a teacher follow; once a step."""
 
-    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
         """Return which tokens `loss_bits` makes of a batch, the generator in the same state."""
         every = torch.arange(-1, self.vit.rows**2, device=pixels.device)
         scenes = torch.arange(len(pixels), device=pixels.device)
         return Shown(scenes, every.expand(len(pixels), -1))
 
-    def kept(self) -> dict[str, Tensor]:
+    def saved_tensors(self) -> dict[str, Tensor]:
         """Return all weights: the transformer's under their names in it, others after `BESIDE`."""
         return {_kept_name(name): value for name, value in self.state_dict().items()}
 
@@ -85,7 +85,7 @@ def _kept_name(name: str) -> str:
     return name.removeprefix("vit.") if name.startswith("vit.") else BESIDE + name
 
 
-def made(module: AnyModule, generator: torch.Generator) -> AnyModule:
+def materialise(module: AnyModule, generator: torch.Generator) -> AnyModule:
     """Return a module that was made on torch's meta device, on the CPU and initialised."""
     module.to_empty(device="cpu")
     initialise(module, generator)

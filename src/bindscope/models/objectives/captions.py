@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, made
+from bindscope.models.objectives.base import Objective, Setting, materialise
 from bindscope.models.vit import ViT
 
 WORD, SHARED = 64, 64  # widths of a word, and of the space where images and texts meet
@@ -30,8 +30,8 @@ class Captions(Objective):
         with torch.device("meta"):
             tower = _Text(setting.sizes, self.pairs)
             image = nn.Linear(vit.width, SHARED, bias=False)
-        self.text = made(tower, setting.generator)
-        self.image = made(image, setting.generator)
+        self.text = materialise(tower, setting.generator)
+        self.image = materialise(image, setting.generator)
         self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
         values = torch.cartesian_prod(*(torch.arange(size) for size in setting.sizes))
         self.register_buffer("values", values, persistent=False)

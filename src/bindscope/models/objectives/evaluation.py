@@ -99,7 +99,7 @@ class Evaluation:
         batch's first scene, for `edits`.
         """
         twin = torch.Generator().set_state(generator.get_state())
-        inputs = self.objective.shown(pixels, twin)
+        inputs = self.objective.visible_tokens(pixels, twin)
         layer_edits = edits(Shown(inputs.scenes + start, inputs.patches))
         check_edits(layer_edits, 0, self.n_layers, self.where)
         with ExitStack() as stack:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, Shown, made
+from bindscope.models.objectives.base import Objective, Setting, Shown, materialise
 from bindscope.models.vit import Block, ViT
 
 HIDDEN = 0.5  # share of the patches
@@ -27,7 +27,7 @@ class Masked(Objective):
         super().__init__(vit)
         with torch.device("meta"):
             decoder = _Decoder(vit)
-        self.decoder = made(decoder, setting.generator)
+        self.decoder = materialise(decoder, setting.generator)
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the loss in bits per hidden value."""
@@ -41,7 +41,7 @@ class Masked(Objective):
         loss: Tensor = error.square().mean() / (2 * SPREAD**2 * log(2))
         return loss
 
-    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
         """Return the patches that are not hidden, in the order of their tokens."""
         visible, _ = self._halves(pixels, generator)
         scenes = torch.arange(len(pixels), device=pixels.device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, Shown, made
+from bindscope.models.objectives.base import Objective, Setting, Shown, materialise
 from bindscope.models.vit import ViT
 
 HIDDEN_WIDTH, BOTTLENECK, ANSWERS = 256, 64, 128
@@ -32,7 +32,7 @@ class SelfDistillation(Objective):
         super().__init__(vit)
         with torch.device("meta"):
             head = _Head(vit.width)
-        self.head = made(head, setting.generator)
+        self.head = materialise(head, setting.generator)
         self.teacher = nn.ModuleList([deepcopy(vit), deepcopy(self.head)]).requires_grad_(False)
 
     def before_step(self) -> None:
@@ -52,7 +52,7 @@ class SelfDistillation(Objective):
         loss: Tensor = -(swapped_teacher * student).sum(-1).mean() / log(2)
         return loss
 
-    def shown(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
         """Return the patches of the scenes under the centres of the two views' patches."""
         rows, views = self.vit.rows, []
         for _ in range(2):

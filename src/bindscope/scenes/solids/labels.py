@@ -45,13 +45,13 @@ def cast(scene: Scene) -> PixelLabels:
         mask=mask,
         depth=np.where(steps <= DEEPEST, steps, 0).astype(np.uint16),
         boxes=np.array([_box(outline) for outline in object_outlines], np.int16).reshape(-1, 4),
-        alone=np.array([outline.shown.sum() for outline in object_outlines], np.int64),
+        alone=np.array([outline.visible.sum() for outline in object_outlines], np.int64),
         visible=np.bincount(mask.ravel(), minlength=len(object_outlines) + 1)[1:],
     )
 
 
 def _box(outline: Outline) -> tuple[int, int, int, int]:
-    y, x = (np.flatnonzero(outline.shown.any(axis=axis)) for axis in (1, 0))
+    y, x = (np.flatnonzero(outline.visible.any(axis=axis)) for axis in (1, 0))
     if not len(y):
         return -1, -1, -1, -1
     first_row, first_column = outline.rows.start, outline.columns.start

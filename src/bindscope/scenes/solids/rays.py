@@ -64,7 +64,7 @@ class Outline:
     depth: Floats
 
     @property
-    def shown(self) -> NDArray[np.bool_]:
+    def visible(self) -> NDArray[np.bool_]:
         """Pixels that it covers, bool (rows, columns)."""
         return np.isfinite(self.depth)
 

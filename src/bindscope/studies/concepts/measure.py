@@ -75,7 +75,7 @@ class _Plan:
         Names with all options.
     queries
         By name of their modality.
-    other
+    other_modality
         Full scenes in the other modality, (n, d').
     parts, split_by
         Which full scenes estimate, fit and score.
@@ -85,7 +85,7 @@ class _Plan:
 
     analyses: Sequence[tuple[str, Mapping[str, Any]]]
     queries: Mapping[str, Readout]
-    other: Floats | None
+    other_modality: Floats | None
     parts: Parts
     split_by: SplitBy
     random_state: int
@@ -196,7 +196,11 @@ def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan
             for row in run(embedded, *how):
                 yield {"analysis_kind": name, "variant": option["name"], **row}
         return
-    arguments: dict[str, Any] = {"recognition": plan.queries, "alignment": plan.other, **options}
+    arguments: dict[str, Any] = {
+        "recognition": plan.queries,
+        "alignment": plan.other_modality,
+        **options,
+    }
     if "estimators" in options and options["estimators"] is None:
         single = ("single",) if embedded.single else ()
         arguments["estimators"] = (*ESTIMATORS, *single)

@@ -118,10 +118,6 @@ class ObjectVectors:
     table: Doubles
     mean: Doubles
 
-    def of(self, scenes: Scenes) -> Doubles:
-        """Return the vector of each slot's object, (n, m, d)."""
-        return self.table[np.arange(scenes.n_slots), scenes.slots]
-
     def reconstruct(self, scenes: Scenes) -> Doubles:
         """Return mu plus the vectors of the scene's objects, (n, d)."""
         embeddings = np.repeat(self.mean[None], len(scenes), axis=0)
