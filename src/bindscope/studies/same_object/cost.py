@@ -255,18 +255,10 @@ def same_object_effects(product: Product) -> Work:
     depths += refits * (n["train"] + n["val"]) * read
     readers = 1 + (content["later"] is not None)
     counted = [
-        pairs_work(
-            probe,
-            n,
-            width,
-            shape.width,
-            fits=refits * readers,
-            layers=1,
-            seeds=(0,),
-            name=probe["name"],
-        )
+        pairs_work(probe, n, width, shape.width, fits=refits * readers, layers=1, seeds=(0,),
+                   name=probe["name"])
         for probe in again["probes"]
-    ]
+    ]  # fmt: skip
     batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
     # Of the patches' rows, and of a head: scores, weights, and the sum over heads.
     attended = 4.0 * batch * (4 * width * shape.tokens + 3 * shape.tokens**2)
