@@ -40,22 +40,25 @@ def _path(arguments: argparse.Namespace) -> int:
     for pair in arguments.names:
         if "=" not in pair:
             raise BindscopeError(pair, "is not NAME=VALUE", "write split=test, for example")
-    wanted = dict(pair.split("=", 1) for pair in arguments.names)
-    found = [
+    values = dict(pair.split("=", 1) for pair in arguments.names)
+    of_rule = load_graph(arguments.configfile).of(arguments.rule)
+    products = [
         product
-        for product in load_graph(arguments.configfile).of(arguments.rule)
-        if all(product.wildcards.get(name) == value for name, value in wanted.items())
+        for product in of_rule
+        if all(product.wildcards.get(name) == value for name, value in values.items())
     ]
-    for product in found:
+    for product in products:
         for output in [arguments.output] if arguments.output else outputs:
             print(product.path(output))
-    if not found:
+    if not products:
         raise BindscopeError(
             arguments.configfile,
             f"no {arguments.rule} with {' '.join(arguments.names) or 'any name'} is configured",
             f"`bindscope path {arguments.rule} --configfile {arguments.configfile}` lists those "
+            "that are" if of_rule else
+            f"`bindscope plan --all --cost --configfile {arguments.configfile}` counts the jobs "
             "that are",
-        )
+        )  # fmt: skip
     return 0
 
 
@@ -188,8 +191,8 @@ def _add_new(command: Callable[..., argparse.ArgumentParser]) -> None:
         "--model", nargs="+", help="hf:<repo>@<commit>, timm:<model>, path:<folder>, python:..."
     )
     new.add_argument(
-        "--study", choices=["binding_information", "same_object", "concepts", "binding_id"],
-        default="binding_information", help="what is measured (binding_information)",
+        "--study", default="binding_information",
+        help="what is measured (binding_information); or same_object, concepts, binding_id",
     )  # fmt: skip
     new.add_argument(
         "--images", type=Path, metavar="FOLDER", help="your own images (default: rendered scenes)"

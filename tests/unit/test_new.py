@@ -130,6 +130,7 @@ def test_images_of_ones_own_are_read_with_boxes_and_masks(
         (lambda text: text.replace("color,", "Color,"), [], "'Color': is no name"),
         (lambda text: text.replace("photos/003.jpg", "photos/0.jpg"), [], "there is no image"),
         (lambda text: text, ["--study", "concepts"], "is not written for images of your own"),
+        (lambda text: text, ["--study", "conceps"], "conceps: is no study that is written"),
     ],
 )  # fmt: skip
 def test_labels_that_cannot_be_used_are_one_message(

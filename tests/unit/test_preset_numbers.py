@@ -36,8 +36,8 @@ def products(name: str) -> list[Product]:
 
 def amount(cell: str) -> float:
     """Return hours, or gigabytes, of the first number of a cell; 0 where there is none."""
-    found = re.match(r"([\d.]+) (s|min|h|GB)", cell)
-    return float(found[1]) * HOURS.get(found[2], 1) if found else 0.0
+    match = re.match(r"([\d.]+) (s|min|h|GB)", cell)
+    return float(match[1]) * HOURS.get(match[2], 1) if match else 0.0
 
 
 def hours(name: str, machine: Machine) -> tuple[float, float]:
@@ -46,11 +46,11 @@ def hours(name: str, machine: Machine) -> tuple[float, float]:
 
 
 def gpu_gb(name: str) -> float:
-    return max(made.work.device_mb for made in products(name)) * 2**20 / 1e9
+    return max(product.work.device_mb for product in products(name)) * 2**20 / 1e9
 
 
 def disk_gb(name: str) -> float:
-    works = [made.work for made in products(name)]
+    works = [product.work for product in products(name)]
     return sum(work.bytes_disk for work in works if not work.elsewhere) / 1e9
 
 
@@ -63,7 +63,7 @@ def test_the_page_has_rows_and_headers_have_times() -> None:
 def test_rows_of_the_page_are_forecasts(row: tuple[str, ...]) -> None:
     name, jobs, *cells = row
     cpu, gpu = hours(name, DEVICES["a100"])
-    memory = max(made.work.memory_mb for made in products(name)) * 2**20 / 1e9
+    memory = max(product.work.memory_mb for product in products(name)) * 2**20 / 1e9
     assert int(jobs.replace(",", "")) == len(products(name))
     forecast = [gpu, cpu, memory, disk_gb(name), gpu_gb(name)]
     assert [amount(cell) for cell in cells] == pytest.approx(forecast, rel=0.1)
@@ -96,6 +96,6 @@ def test_sizes_of_headers_are_forecasts(name: str, kind: str, number: float) -> 
     elif kind == "disk":
         assert number == pytest.approx(disk_gb(name), rel=0.1)
     else:
-        files = {made.key: made for made in products(name) if made.rule == "download"}
-        total = sum(made.work.bytes_disk for made in files.values())
+        files = {product.key: product for product in products(name) if product.rule == "download"}
+        total = sum(product.work.bytes_disk for product in files.values())
         assert number == pytest.approx(total / 1e9, rel=0.1)

@@ -52,6 +52,16 @@ def sleeper(clone: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+def test_a_target_after_the_configuration_is_not_taken_for_a_second_one(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(clone)
+    assert command.main(["--configfile", "a.yaml", "results/report.html"]) == 1
+    assert "remedy: --configfile=a.yaml results/report.html" in capsys.readouterr().err
+    assert command.configfiles(["--configfile=a.yaml", "results/report.html"]) == ["a.yaml"]
+    assert command.configfiles(["--configfile", "a.yaml", "b.yml"]) == ["a.yaml", "b.yml"]
+
+
 @pytest.mark.parametrize(
     ("given", "added"),
     [

@@ -85,7 +85,7 @@ def test_path_prints_files_that_are_there(
     [
         (["codes", "split=tset"], "no codes with split=tset is configured\n  remedy: `bindscope "),
         (["codes", "splt=test"], "no codes with splt=test is configured"),
-        (["weights"], "no weights with any name is configured"),
+        (["weights"], "no weights with any name is configured\n  remedy: `bindscope plan "),
         (["cods"], "cods: is no rule\n  remedy: choose codes, "),
         (["codes", "test"], "test: is not NAME=VALUE\n  remedy: "),
         (["codes", "--output", "rows"], "codes: has no output 'rows'\n  remedy: choose manifest, "),

@@ -57,8 +57,11 @@ def write_new(
     Raises
     ------
     BindscopeError
-        If a model, an image or a label cannot be used, or `path` holds something else.
+        If there is no such study, a model, an image or a label cannot be used, or `path` holds
+        something else.
     """
+    if study not in STUDIES:
+        raise _no_study(study)
     dataset = _images(study, images, labels)
     entries: list[Entry] = []
     for source in models:
@@ -258,11 +261,14 @@ def ask() -> tuple[Path, list[str], str, Path | None, Path | None]:
         "Models, separated by spaces (hf:<repo>@<commit>, timm:<model>, path:<folder>, ...): "
     ).split()
     study = input(f"Study ({', '.join(STUDIES)}) [{STUDIES[0]}]: ").strip() or STUDIES[0]
-    if study not in STUDIES or not models:
-        raise InputError(
-            "bindscope new", f"{study!r} is no study" if models else "no model was named",
-            f"choose {', '.join(STUDIES)}; and name a model",
-        )  # fmt: skip
+    if study not in STUDIES:
+        raise _no_study(study)
+    if not models:
+        raise InputError("bindscope new", "no model was named", "name one, such as timm:<model>")
     labels = input("Labels of your own images, a CSV or Parquet file [rendered scenes]: ").strip()
     path = Path(input("File to write [my-run.yaml]: ").strip() or "my-run.yaml")
     return path, models, study, None, Path(labels).expanduser() if labels else None
+
+
+def _no_study(name: str) -> InputError:
+    return InputError(name, "is no study that is written", f"choose {', '.join(STUDIES)}")

@@ -158,11 +158,20 @@ def say_cost(arguments: Sequence[str]) -> None:
 
 
 def configfiles(arguments: Sequence[str]) -> list[str]:
-    """Return the configuration files among the user's arguments."""
+    """Return the configuration files among the user's arguments.
+
+    Snakemake takes all that follows `--configfile` for files; a target there is a `BindscopeError`.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
-    known, _ = parser.parse_known_args(list(arguments))
-    return list(known.configfile)
+    files = list(parser.parse_known_args(list(arguments))[0].configfile)
+    for file in files[1:]:
+        if Path(file).suffix not in (".yaml", ".yml", ".json"):
+            raise BindscopeError(
+                file, "follows --configfile, so it is taken for a second configuration",
+                f"--configfile={files[0]} {file}",
+            )  # fmt: skip
+    return files
 
 
 def total_mb(cgroup: Path = CGROUP) -> int:
