@@ -129,21 +129,6 @@ def test_both_engines_read_the_same_contexts(name):
         np.testing.assert_array_equal(*places)
 
 
-def test_what_cancels_out_has_no_effect():
-    (engine, _), ((base, _), _), asked = setting("llava")
-    nothing = [CONTROL]
-    for group in GROUPS:
-        add = vectors(engine, base, group, 0)
-        nothing += [
-            Condition("itself", (Replace(group, 0, context="base"),)),
-            Condition("there and back", (Add(group, 0, add), Add(group, 0, add, -1.0))),
-            Condition("turned back", (Rotate(group, 0, 9), Rotate(group, 0, -9))),
-            Condition("not at all", (Add(group, 1, add, 0.0), Rotate(group, 1, 0))),
-        ]
-    found = engine.answers(base, None, nothing, asked, ITEMS)
-    np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape), atol=TOLERANCE)
-
-
 def test_parts_inside_and_outside_are_the_whole():
     """What both parts of a subspace come from is what was replaced; nothing of itself changes."""
     (engine, _), ((base, source), _), asked = setting("llava")
