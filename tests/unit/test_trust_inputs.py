@@ -188,7 +188,7 @@ def test_an_archive_with_another_byte(
 @pytest.mark.parametrize("entry", ["[" * 100_000, "9" * 5000, '{"a": ' * 100_000])
 def test_json_that_python_does_not_read(entry: str) -> None:
     with pytest.raises(InputError, match=r"a\.json, element 0: is no such entry"):
-        list(entries(io.StringIO(f"[{entry}]"), "a.json", other="other", damaged="damaged"))
+        list(entries(io.StringIO(f"[{entry}]"), "a.json", remedy="another", damaged="damaged"))
 
 
 def table(path: Path) -> TableReader:
