@@ -239,6 +239,7 @@ def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
         "no boxes": ((*tiny, boxless), {}, "no `box`"),
         "one image": ((*tiny, records[:1]), {}, "holds 1"),
         "one scene": ((oracle, None), {"n": 1}, "two scenes"),
+        "a number of scenes": ((oracle, None, 3), {}, "of type 'int'"),
         "unknown experiment": ((oracle, None), {"experiments": ["means"]}, "did you mean 'mean'"),
         "twice": ((oracle, None), {"experiments": ["mean", "mean"]}, "2 times"),
         "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),

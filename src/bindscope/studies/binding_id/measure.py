@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -159,6 +159,11 @@ def _of_records(
 def _records(scenes: Any) -> list[Record]:
     if isinstance(scenes, str | Path):
         records = read_records(scenes)
+    elif not isinstance(scenes, Iterable):
+        raise InputError(
+            WHERE, f"`scenes` is of type {type(scenes).__name__!r}",
+            "give options of the task, records or their file; `n` is how many are drawn",
+        )  # fmt: skip
     else:
         records = [
             parse_record(content, f"{WHERE}: scenes[{i}]") for i, content in enumerate(scenes)
