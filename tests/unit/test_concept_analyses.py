@@ -197,6 +197,11 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
     concepts_chapter = chapter({"concepts": ran[2]}, Inputs())
     points = dict(concepts_chapter.findings[0].points)
     assert points[READ.sentence].startswith("holds: lookup on pairs")
+    assert concepts_chapter.lead == ()  # planted encoders validate the measures
+    of_a_model = ran[2].assign(vectors=ran[2]["vectors"].replace("planted", "cls"))
+    (lead,) = chapter({"concepts": of_a_model}, Inputs()).lead
+    assert "embeddings of models; the largest effect is 50.0 points" in lead
+    assert "; lookup cls on pairs)" in lead
     assert "does not hold: " in points[READ.sentence]
     assert {section.name for section in concepts_chapter.sections} == {
         "claims", "geometry", "edits", "approximators",

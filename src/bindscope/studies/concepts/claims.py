@@ -26,6 +26,7 @@ ESTIMATOR: Estimator = (
 )
 FEWEST = 8  # objects: resamples of fewer are few, and their percentiles no interval
 FEWEST_GROUPS = 20  # of encoders: means of coverage and kind take degrees of freedom
+CONTROLS = ("planted", "dual")  # in column `vectors`: embeddings of no model of images
 _GUESS = "more often than the best guess from the values alone"
 _PAIR = "both objects of a pair that shares no value"
 
@@ -81,31 +82,31 @@ def _geometry(table: pd.DataFrame) -> Iterator[Effect]:
     apart = rows_with(table, measure="object", stratum="none")
     for row in rows_with(apart, analysis_kind="recognition").to_dict("records"):
         if row["variant"] == "probes":
-            yield _gain(READ, row, _name(row))
+            yield _gain(READ, row, place(row))
         else:
-            yield _gain(ACROSS, row, f"{_name(row)}, by {row['variant']}")
+            yield _gain(ACROSS, row, f"{place(row)}, by {row['variant']}")
     sums = rows_with(apart, analysis_kind="decomposition", level=1, variant=ESTIMATOR)
     for row in sums.to_dict("records"):
-        yield _gain(SUMS, row, _name(row))
+        yield _gain(SUMS, row, place(row))
     maps = rows_with(table, analysis_kind="alignment", measure="cosine", variant="orthogonal")
     for row in rows_with(maps, level=1).to_dict("records"):
-        yield _gain(ALIGNED, row, _name(row), scale=1)
+        yield _gain(ALIGNED, row, place(row), scale=1)
 
 
 def _edits(table: pd.DataFrame) -> Iterator[Effect]:
     rows = rows_with(table, analysis_kind="editing", variant=ESTIMATOR, measure="object",
                      stratum="none", strength=1.0)  # fmt: skip
     for row in rows.to_dict("records"):
-        yield _gain(EDITS, row, f"{_name(row)}, values of type {row['concept_type']} exchanged")
+        yield _gain(EDITS, row, f"{place(row)}, values of type {row['concept_type']} exchanged")
 
 
 def _rules(table: pd.DataFrame) -> Iterator[Effect]:
     for row in _at_most(approximated(table, "object", "none"), "coverage"):
-        where = f"{_name(row)}, {row['variant']} fitted to {row['fitted_share']:.2f} of objects"
+        where = f"{place(row)}, {row['variant']} fitted to {row['fitted_share']:.2f} of objects"
         yield _gain(RULE, row, where)
     for row in _at_most(approximated(table, "object", "none", dual=True), "trained_coverage"):
         seeds = row["n"] if row["n"] > 1 else None
-        where = f"{_name(row)} trained at coverage {row['trained_coverage']:g}, {row['variant']}"
+        where = f"{place(row)} trained at coverage {row['trained_coverage']:g}, {row['variant']}"
         yield _gain(RULE, row, where, seeds=seeds)
 
 
@@ -140,6 +141,7 @@ def _gain(
     return Effect(claim.name, where, value, low, high, n, units, reason)
 
 
-def _name(row: Mapping[Any, Any]) -> str:
-    vectors = "" if row["vectors"] in ("planted", "dual") else f" {row['vectors']}"
+def place(row: Mapping[Any, Any]) -> str:
+    """Return the name of an embedding as effects have it."""
+    vectors = "" if row["vectors"] in CONTROLS else f" {row['vectors']}"
     return f"{row['embedding']}{vectors} on {row['dataset']}"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, Finding, PageTable, Section, page_table
 from bindscope.report.claims import claims_findings, claims_section, read_rates
-from bindscope.statistics.claims import judge
-from bindscope.studies.concepts.claims import CLAIMS, effects
+from bindscope.statistics.claims import Judgment, judge
+from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
 from bindscope.studies.concepts.views import (
     EMBEDDING,
     MEASURES,
@@ -156,9 +156,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         sections = (claims_section(judgments, rates, "concepts"), *sections)
     if "binding_generalization" not in tables:
         return Chapter(
-            headline=("concept_geometry",), caveats=_CAVEATS[:1], findings=findings,
+            lead=_lead_of_embeddings(judgments, tables.get("concepts")),
+            headline=("concept_geometry",),
+            caveats=_CAVEATS[:1],
+            findings=findings,
             sections=sections,
-        )  # fmt: skip
+        )
     coverages = _by_coverage(tables["binding_generalization"])
     encoders = Section(
         "dual-encoders",
@@ -198,6 +201,29 @@ def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
     )
     return over_seeds(recognized(table)).merge(more.reset_index(), on=keys)
+
+
+def _lead_of_embeddings(
+    judgments: Sequence[Judgment], table: pd.DataFrame | None
+) -> tuple[str, ...]:
+    """Say of how many models probes recognize pairs beyond their values, and the largest effect."""
+    if table is None:
+        return ()
+    of_models = table.loc[~table["vectors"].isin(CONTROLS), ["embedding", "vectors", "dataset"]]
+    places = {place(row) for row in of_models.drop_duplicates().to_dict("records")}
+    read = [
+        each
+        for each in judgments
+        if each.claim is READ and each.effect.where in places and each.verdict != "not testable"
+    ]
+    if not read:
+        return ()
+    n_hold = sum(each.verdict == "holds" for each in read)
+    best = max((each.effect for each in read), key=lambda effect: effect.value)
+    return (
+        f"{READ.sentence.rstrip('.')} in {n_hold} of {len(read)} embeddings of models; the largest "
+        f"effect is {best.value:.1f} points ({best.low:.1f} to {best.high:.1f}; {best.where}).",
+    )
 
 
 def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
