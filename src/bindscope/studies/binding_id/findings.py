@@ -45,8 +45,8 @@ _NOT_REAL = {
     "toy": "toys trained on this task only, with planted attention heads in their first two layers",
     "interchange_toy": "toys made to bind and trained by interchange, which bind by slot by "
     "construction",
-    "local": "models of a local folder, of unknown origin",
 }
+_REAL = {"pretrained": "pretrained", "local": "of a local folder, whose training is not known"}
 _NO_PAPER = (
     "Table 1 of the binding ID paper could not be obtained, so no published value is shown. For "
     "text alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers unchanged without "
@@ -186,13 +186,13 @@ def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:
 def _origins(rows: pd.Series[str]) -> str:
     """Say what kinds of models were read, before any number of theirs."""
     origins = set(rows)
-    kinds = [kind for kind in _NOT_REAL if kind in origins]
-    real = "pretrained" in origins
-    words = "; ".join(_NOT_REAL[kind] for kind in kinds)
-    if not kinds:
-        return "All models of this study are pretrained."
-    first = "Next to pretrained models" if real else "No pretrained model is measured here; models"
-    return f"{first} are {words}."
+    words = "; ".join(text for kind, text in _NOT_REAL.items() if kind in origins)
+    real = [text for kind, text in _REAL.items() if kind in origins]
+    if not words:
+        return f"All models of this study are {' or '.join(real)}."
+    if not real:
+        return f"No pretrained model is measured here; models are {words}."
+    return f"The measured models are {' or '.join(real)}; next to them are {words}."
 
 
 def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
