@@ -275,9 +275,7 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
     assert "by construction" not in chapter({"binding_id": free}, RATES).lead[0]
     local = found["binding_id"].assign(origin="local")
     (lead,) = chapter({"binding_id": pd.concat([free, local])}, RATES).lead
-    assert lead.startswith(
-        "Models that are of a local folder, whose training is not known, are measured"
-    )
+    assert lead.startswith("The measured models are of a local folder, whose training is not known")
 
 
 def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:
