@@ -118,6 +118,19 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
 # --- Arithmetic against arrays -----------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("source", "vision", "tokens"),
+    [
+        # A slot of 66 px of 384 takes 5 of 27 cells, in the whole image and in a crop.
+        ("hf:llava-hf/llava-onevision-qwen2-7b-ov-hf@x", {"image_size": 384, "patch_size": 14}, 50),
+        ("hf:Qwen/Qwen2-VL-2B-Instruct@x", {"patch_size": 14, "spatial_merge_size": 2}, 9),
+        ("hf:Qwen/Qwen2-VL-2B-Instruct@x", {}, 9),
+    ],
+)
+def test_tokens_of_an_object(source: str, vision: dict[str, int], tokens: int) -> None:
+    assert vlm._object_tokens({"source": source}, vision) == tokens
+
+
 @pytest.mark.parametrize("shape", [(3, 700, 96), (2, 40_000, 24), (1, 10, 7)])
 def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     store, manifest = tmp_path / "a.zarr", tmp_path / "a.json"

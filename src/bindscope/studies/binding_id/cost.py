@@ -21,6 +21,7 @@ _SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 8
 _IMAGE_TOKENS = 2900  # of the views of one image
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
+_DESCRIBED = 9  # tokens of an object in words, of a suite without images
 _ORACLE_WIDTH = 152  # `oracles.oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
@@ -55,9 +56,15 @@ def _engine(model: Content, product: Product) -> _Engine:
         for weights_key in product.inputs.get("weights", ()):
             toy = weights_key.content.get("toy", toy)
         width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
-        seen = (_SPRITE_PX // int(toy.get("patch_px", _SPRITE_PX))) ** 2
+        sprite_tokens = (_SPRITE_PX // int(toy.get("patch_px", _SPRITE_PX))) ** 2
         return _Engine(
-            layers, width, 60, 14.0 * layers * width**2, kind="toy", question=8, object_tokens=seen
+            layers,
+            width,
+            60,
+            14.0 * layers * width**2,
+            kind="toy",
+            question=8,
+            object_tokens=sprite_tokens,
         )
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
@@ -71,16 +78,19 @@ def _engine(model: Content, product: Product) -> _Engine:
         + 4e8 * (not known)
     )
     size = 2 if model.get("precision") == "bfloat16" else 4
+    object_tokens = _object_tokens(model, known.get("vision_config", {}))
+    if product.content.get("text_only"):
+        object_tokens = _DESCRIBED
     return _Engine(
-        layers, width, _IMAGE_TOKENS, weights, size,
-        object_tokens=_object_tokens(model, known.get("vision_config", {})), word_tokens=2,
-    )  # fmt: skip
+        layers, width, _IMAGE_TOKENS, weights, size, object_tokens=object_tokens, word_tokens=2
+    )
 
 
 def _object_tokens(model: Content, vision: Content) -> int:
     """Return how many cells cover a slot's region and its padding, in all views of an image."""
     patch = int(vision.get("patch_size", 14))
-    if "qwen" in str(model["source"]).lower() or "spatial_merge_size" in vision:
+    # Names of LLaVA-OneVision have "qwen2" in them, too.
+    if "qwen2-vl" in str(model["source"]).lower() or "spatial_merge_size" in vision:
         views, cells = 1, round(_IMAGE_PX / (patch * int(vision.get("spatial_merge_size", 2))))
     else:  # the whole image, and a crop of it that is as large
         views, cells = 2, int(vision.get("image_size", 384)) // patch
