@@ -21,7 +21,8 @@ _REMEMBER_BYTES = 1_000_000  # hashes of files from here on are remembered
 def content_key(path: Path | str) -> str:
     """Return the SHA-256 over the names and contents of a file, or of a folder's files.
 
-    Where the folder lies does not enter it; hidden files do not either. InputError if there is no such path.
+    Where the folder lies does not enter it; hidden files do not either. InputError if there
+    is no such path.
     """
     path = Path(path).expanduser()
     if not path.exists():
