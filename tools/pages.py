@@ -116,15 +116,8 @@ def gallery_page() -> str:
             lines += [f"### `{entry.name}`: {entry.title}\n"]
             if (ROOT / "docs" / "images" / f"{entry.name}.png").exists():
                 lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
-            lines += [_caption(entry.name), ""]
+            lines += [entry.caption.replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
-
-
-def _caption(name: str) -> str:
-    path = ROOT / "workflow" / "report" / f"{name}.rst"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    text = re.sub(r"(?s)\{%.*?%\}|\{\{.*?\}\}|\.\. _[^\n]*", "", text).replace("``", "`")
-    return text.strip().replace("<", "&lt;")
 
 
 def published_tables() -> str:

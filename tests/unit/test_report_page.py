@@ -1,6 +1,7 @@
 """The page stands alone, is the same for the same input, and knows no study."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from bindscope.report.chapter import (
     page_table,
 )
 from bindscope.report.job import make_parts
-from bindscope.report.page import Drawing, Part, build_page, caption_html
+from bindscope.report.page import Drawing, Part, build_page
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS
@@ -232,11 +233,10 @@ def test_large_vector_figures_are_embedded_as_pixels(tmp_path):
     assert "x" * 100 not in page
 
 
-def test_captions_are_escaped_and_marked_up():
-    markup = caption_html("One *two*\nthree ``<b>`` B*.\n\nB* of H(O|F)*2.\n")
-    assert markup == (
-        "<p>One <em>two</em> three <code>&lt;b&gt;</code> B*.</p>\n<p>B* of H(O|F)*2.</p>"
-    )
+def test_captions_are_escaped(tmp_path):
+    figure = replace(drawing(tmp_path, "bars"), caption="B* < B of H(O|F)*2. More.")
+    page = page_of(Part("toy", "Toy", Chapter(), (figure,)))
+    assert "<figcaption><p>B* &lt; B of H(O|F)*2. More.</p></figcaption>" in page
 
 
 def test_numbers_have_a_real_minus_sign_and_no_negative_zero():
@@ -257,9 +257,7 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
     for name in ("tokens", "natural", "calibration"):  # an order of their own
         made = drawing(tmp_path, name)
         figures.append(Given({"figure": name}, {"": made.png, "svg": made.svg}))
-    captions = ROOT / "workflow" / "report"
     resources = {
-        **{f.names["figure"]: str(captions / f"{f.names['figure']}.rst") for f in figures},
         "binding_information": str(ROOT / "resources/published/binding_information.csv"),
         "trends": str(ROOT / "resources/published/trends.csv"),
         "histograms": str(ROOT / "resources/published/histograms.csv"),
@@ -267,13 +265,13 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
         "claims": str(ROOT / "resources/reference/claims.csv"),
     }
     inputs = Inputs({"tables": tables, "figures": figures}, {"config": CONFIG}, resources)
-    titles = {entry.name: entry.title for entry in STUDY.figures}
+    about = {entry.name: [entry.title, entry.caption] for entry in STUDY.figures}
     chapters = [
         {
             "study": "binding_information",
             "title": "Binding information",
             "findings": STUDY.findings,
-            "figures": {name: titles[name] for name in ("calibration", "natural", "tokens")},
+            "figures": {name: about[name] for name in ("calibration", "natural", "tokens")},
         },
         {
             "study": "datasets",
@@ -297,10 +295,8 @@ def test_captions_have_at_most_60_words_and_say_what_their_intervals_cover():
     assert len(declared) > 35
     covered = re.compile(r"intervals? over|[Nn]o intervals|without intervals|Intervals are in")
     for name, entry in declared.items():
-        caption = (ROOT / "workflow" / "report" / f"{name}.rst").read_text(encoding="utf-8")
-        text = " ".join(caption.split())
-        assert 20 <= len(text.split()) <= 60, name
-        assert covered.search(text) or name == "scenes", name
+        assert 20 <= len(entry.caption.split()) <= 60, name
+        assert covered.search(entry.caption) or name == "scenes", name
         assert len(entry.title) > 5
 
 

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import ROOT, Clone
+from harness import Clone
+
+from bindscope.studies.build import captions
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -27,9 +29,8 @@ def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path)
     clone = finished.copy(tmp_path / "clone")
     clone.snakemake("--report", "results/snakemake-report.html")
     page = (clone.path / "results/snakemake-report.html").read_text()
-    for name in ("tokens", "table_priors"):
-        first_words = (ROOT / f"workflow/report/{name}.rst").read_text()[:40]
-        assert first_words in page
+    assert captions()["tokens"][:40] in page
+    assert "The table priors; docs/tables.md describes" in page
 
 
 def test_two_ways_of_starting_are_one_for_snakemake(finished: Clone, tmp_path: Path) -> None:

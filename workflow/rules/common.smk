@@ -13,7 +13,7 @@ from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher
-from bindscope.studies.build import all_steps, read_graph, stem, studies, wildcards
+from bindscope.studies.build import all_steps, captions, read_graph, stem, studies, wildcards
 from snakemake.exceptions import WorkflowError
 
 
@@ -36,6 +36,7 @@ give_jobs_path(SOURCE)
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
+config["captions"] = captions()  # of Snakemake's own report, whose templates read the configuration
 show_run(workflow.logger_manager.get_log_handlers(), graph)
 
 

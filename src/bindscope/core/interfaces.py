@@ -140,7 +140,7 @@ class TableEntry:
     Attributes
     ----------
     name
-        Name of the table; its caption is ``workflow/report/table_<name>.rst``.
+        Name of the table.
     implementation
         ``"module:object"`` of a `Table`.
     request
@@ -161,9 +161,11 @@ class FigureEntry:
     Attributes
     ----------
     name
-        Name of the figure; its caption is ``workflow/report/<name>.rst``.
+        Name of the figure.
     title
         Its heading in the report.
+    caption
+        At most 60 words: what is plotted, what intervals cover, how to read it.
     implementation
         The `figures.figure.Figure`, ``"module:object"``.
     request
@@ -175,17 +177,18 @@ class FigureEntry:
 
     name: str
     title: str
+    caption: str
     implementation: str
     request: Callable[[Any, Any, Any], Request | None]
     resources: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, study: str, reference: str, title: str, request: Any, *resources: str
+        cls, study: str, reference: str, title: str, caption: str, request: Any, *resources: str
     ) -> FigureEntry:
         """Return the entry of ``"module:figure"`` in a study, under the figure's own name."""
         name = reference.partition(":")[2]
-        return cls(name, title, f"{study}.{reference}", request, resources)
+        return cls(name, title, caption, f"{study}.{reference}", request, resources)
 
 
 @dataclass(frozen=True)

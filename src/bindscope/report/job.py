@@ -27,8 +27,8 @@ def make_report(job: Job) -> str:
     ----------
     job
         Its spec lists the chapters: `study`, `title`, `findings` (``"module:function"``) and the
-        titles of the `figures` that were drawn, by name. Its inputs are the tables, the figures,
-        a caption per figure, and the studies' own files.
+        title and caption of the `figures` that were drawn, by name. Its inputs are the tables, the
+        figures, and the studies' own files.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
             chapter["title"],
             resolve(chapter["findings"])(tables, about),
             tuple(
-                _drawing(product, chapter["figures"][name], inputs.resources)
+                _drawing(product, *chapter["figures"][name])
                 for name, product in drawn.items()
                 if name in chapter["figures"] and not _is_empty(product)
             ),
@@ -98,7 +98,5 @@ def _is_empty(figure: Given) -> bool:
     return f'id="{EMPTY}"' in Path(figure.files["svg"]).read_text(encoding="utf-8")
 
 
-def _drawing(figure: Given, title: str, resources: Mapping[str, str]) -> Drawing:
-    name = figure.names["figure"]
-    caption = Path(resources[name]).read_text(encoding="utf-8")
-    return Drawing(name, title, figure.path, figure.files["svg"], caption)
+def _drawing(figure: Given, title: str, caption: str) -> Drawing:
+    return Drawing(figure.names["figure"], title, figure.path, figure.files["svg"], caption)

@@ -136,17 +136,6 @@ def _without_keys(section: Any) -> Any:
     return [_without_keys(value) for value in section] if isinstance(section, list) else section
 
 
-def caption_html(text: str) -> Markup:
-    """Turn a caption into paragraphs; only ``code`` and *emphasis* are marked up."""
-    paragraphs = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        line = html.escape(" ".join(block.split()))
-        line = re.sub(r"``(.+?)``", r"<code>\1</code>", line)
-        line = re.sub(r"(?<![\w*])\*(?!\s)([^*]+?)\*(?![\w*])", r"<em>\1</em>", line)
-        paragraphs.append(f"<p>{line}</p>")
-    return Markup("\n".join(paragraphs))
-
-
 def _template() -> Template:
     environment = Environment(
         loader=PackageLoader("bindscope.report", "."),
@@ -211,12 +200,11 @@ def _has_content(section: Mapping[str, Any]) -> bool:
 
 def _embedded(figure: Drawing) -> dict[str, Any]:
     """Embed a figure: the SVG, or the PNG where the SVG is large (many images in it)."""
-    text = " ".join(figure.caption.split())
-    first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+    first = re.split(r"(?<=\.)\s", figure.caption, maxsplit=1)[0]
     embedded: dict[str, Any] = {
         "title": figure.title,
-        "alt": f"{figure.title}. {first.replace('``', '')} The text below the figure explains it.",
-        "caption": caption_html(figure.caption),
+        "alt": f"{figure.title}. {first} The text below the figure explains it.",
+        "caption": figure.caption,
         "svg": "",
         "source": "",
     }

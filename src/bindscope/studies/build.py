@@ -51,6 +51,11 @@ def wildcards() -> dict[str, str]:
     }
 
 
+def captions() -> dict[str, str]:
+    """Return the captions of all figures, by name."""
+    return {figure.name: figure.caption for study in studies().values() for figure in study.figures}
+
+
 def stem(rule: str) -> str:
     """Return the pattern of a rule's log and benchmark files, in results/logs and /benchmarks."""
     first = next(iter(all_steps()[rule].outputs.values()))
@@ -177,12 +182,11 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
             "study": study.name,
             "title": study.title,
             "findings": study.findings,
-            "figures": {f.name: f.title for f in study.figures if f.name in drawn},
+            "figures": {f.name: [f.title, f.caption] for f in study.figures if f.name in drawn},
         }
         for study in taking_part
         if study.findings
     ]
-    captions = [f"workflow/report/{name}.rst" for name in sorted(drawn)]
     resources = [path for study in taking_part for path in study.resources]
     graph.add(
         "report",
@@ -194,5 +198,5 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
             {"config": _reported(config)},
             {"figures": ("svg",)},
         ),
-        resources=[TEMPLATE, CLAIM_RATES, *captions, *resources],
+        resources=[TEMPLATE, CLAIM_RATES, *resources],
     )

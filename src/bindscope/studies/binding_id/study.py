@@ -67,7 +67,10 @@ STUDY = Study(
     products=add_products,
     steps=STEPS,
     wildcards={
-        "suite": NAME, "task": NAME, "subject": NAME, "toy": NAME,
+        "suite": NAME,
+        "task": NAME,
+        "subject": NAME,
+        "toy": NAME,
         "experiment": "|".join((*EXPERIMENTS, "records")),
     },
     tables=(
@@ -77,24 +80,77 @@ STUDY = Study(
         TableEntry("binding_id_heads", f"{_HERE}.schemas:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
-        _figure("figures.heat_maps:binding_id", "Answers after replacing activations",
-                       _table_of("binding_id", "factorizability")),
-        _figure("figures.heat_maps:binding_id_mean", "Answers after adding mean differences",
-                       _table_of("binding_id", "mean", "nulls", "signatures")),
-        _figure("figures.curves:binding_id_sweeps", "Answers by layer and by dose",
-                       _table_of("binding_id", "layers", "doses")),
-        _figure("figures.curves:binding_id_subspaces", "Answers by dimension of the subspace",
-                       _table_of("binding_id", "subspaces")),
-        _figure("figures.curves:binding_id_positions", "Answers by shift of key positions",
-                       _table_of("binding_id", "positions")),
-        _figure("figures.heat_maps:binding_id_heads", "Lost lead and attention by head",
-                       _table_of("binding_id_heads", "heads")),
-        _figure("figures.curves:binding_id_mixture", "Fractions of answers by mechanism",
-                       _table_of("binding_id_mixture", "mixture")),
+        _figure(
+            "figures.heat_maps:binding_id",
+            "Answers after replacing activations",
+            "Answers after activations of one context replace those of another, as fractions of "
+            "rows. Rows of a map: questions (O0, O1 about this context, O0', O1' about the other); "
+            "columns: answers; frames: answers that binding by slot predicts. Dark frames support "
+            "binding by slot. The context is frozen; oracles have a planted mechanism. No "
+            "intervals are drawn.",
+            _table_of("binding_id", "factorizability"),
+        ),
+        _figure(
+            "figures.heat_maps:binding_id_mean",
+            "Answers after adding mean differences",
+            "Left: fraction of unchanged answers after mean differences between roles or slots are "
+            "added to objects (O), items (I) or colors (C). Binding IDs predict 0 for O or I "
+            "alone, 1 for both together, and 1 for random vectors. Right: controls, and "
+            "replacements on which mechanisms disagree. No intervals are drawn; the table has "
+            "them.",
+            _table_of("binding_id", "mean", "nulls", "signatures"),
+        ),
+        _figure(
+            "figures.curves:binding_id_sweeps",
+            "Answers by layer and by dose",
+            "Fraction of answers that binding by slot predicts. Above: activations replaced at "
+            "some layers only; solid, with the context frozen (where binding is used); dashed, "
+            "with later layers computed again (where it is written). Below: multiples of the mean "
+            "difference added to objects or items. No intervals are drawn.",
+            _table_of("binding_id", "layers", "doses"),
+        ),
+        _figure(
+            "figures.curves:binding_id_subspaces",
+            "Answers by dimension of the subspace",
+            "Above: fraction of answers that binding by slot predicts, by dimension of the "
+            "subspace of mean differences. Solid: two objects swap their parts in it; dashed: all "
+            "but these parts is replaced; dotted: random subspace. No intervals are drawn. Below: "
+            "answers after steps toward the second (across) and third object (up); frames: "
+            "predicted.",
+            _table_of("binding_id", "subspaces"),
+        ),
+        _figure(
+            "figures.curves:binding_id_positions",
+            "Answers by shift of key positions",
+            "Fraction of unchanged answers when the keys of two objects are rotated to other "
+            "positions: toward each other (below 1), exchanged (1) or beyond. Bands: 95 % Wilson "
+            "intervals over rows. If prompt positions carried the binding, answers would change at "
+            "1, and the line would fall to 0.",
+            _table_of("binding_id", "positions"),
+        ),
+        _figure(
+            "figures.heat_maps:binding_id_heads",
+            "Lost lead and attention by head",
+            "Orange: fraction of the correct answer's log-probability lead lost when a head of a "
+            "layer cannot attend from the question to a group of tokens; 1: as with all heads. "
+            "Blue: that head's attention to the correct object minus another's. Gray: no effect, "
+            "or not tested. Orange heads carry the group; heads can replace each other. No "
+            "intervals are drawn.",
+            _table_of("binding_id_heads", "heads"),
+        ),
+        _figure(
+            "figures.curves:binding_id_mixture",
+            "Fractions of answers by mechanism",
+            "Fractions of a model's answers that follow each mechanism (slot, color, content), "
+            "fitted by maximum likelihood to answers on which mechanisms disagree; the rest are "
+            "guesses. Lines: 95 % bootstrap intervals over rows, from the left end of each part. A "
+            "bar with one color follows one mechanism.",
+            _table_of("binding_id_mixture", "mixture"),
+        ),
     ),
     trains={"toy": add_named_toy},
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
     examples={"two-things": f"{_HERE}.examples:two_things"},
-)  # fmt: skip
+)

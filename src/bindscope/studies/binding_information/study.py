@@ -260,51 +260,155 @@ STUDY = Study(
         TableEntry("learning_curve", f"{_HERE}.tables:LEARNING_CURVE", _curves_table),
     ),
     figures=(
-        _figure("figures.parts:parts", "Features, counts and pairing by model", _parts),
         _figure(
-            "figures.parts:parts_layers", "Features, counts and pairing by layer", _parts_layers
+            "figures.parts:parts",
+            "Features, counts and pairing by model",
+            "Bits per scene in the last layer, by part. Box: entropy; bar: what the best probe "
+            'decodes, a lower bound ("≥"), rounded down; hatched: scene distribution unknown, no '
+            "bound. Dots: training seeds; line: 95 % t interval over them (pairing only). A model "
+            "that only counts fills every box but the last. Flagged fits are left empty.",
+            _parts,
+        ),
+        _figure(
+            "figures.parts:parts_layers",
+            "Features, counts and pairing by layer",
+            "Fraction of each part (features, counts, pairing) that the best probe decodes from "
+            "each layer, a lower bound. Dots: training seeds; bands: 95 % intervals over them. "
+            "Layer 0 is the input of the first block; the last point follows the last norm. Where "
+            "the lines separate, features are decodable and their pairing is not.",
+            _parts_layers,
         ),
         _figure(
             "figures.truth:histogram",
             "Binding information that counting alone reaches",
+            "Fraction beta* of binding information (counts and pairing). Orange line: what "
+            "counting alone reaches, H(M|F) / H(O|F), computed exactly. Stars: published values of "
+            "the binding problem paper; circles: comparable values of this run. Values left of the "
+            "line may come from counting alone; values right of it cannot. No intervals are drawn.",
             _histogram,
             *_PAPERS,
         ),
         _figure(
             "figures.bars:tokens",
             "Object information by token input and probe",
+            "Bits per scene about the objects (features, counts and pairing together) in the last "
+            "layer, by token input and probe. Bars: lower bounds; lines: 95 % intervals over "
+            "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
+            "problem paper's estimate; crosses: without a representation; stars: published values. "
+            "Longer is more.",
             _tokens,
             _PUBLISHED,
         ),
-        _figure("figures.curves:layers", "Binding information by layer", _layers),
-        _figure("figures.attention:attention", "Attention of the probe by object", _attention),
+        _figure(
+            "figures.curves:layers",
+            "Binding information by layer",
+            "Fraction of binding information (counts and pairing) decoded from each layer. Solid: "
+            "lower bounds; dashed: the binding problem paper's estimate, no bound. Bands: 95 % "
+            "intervals over training seeds for groups, else over test scenes. Open markers: after "
+            "the last norm. The layer where a solid line rises is where the probe can decode it.",
+            _layers,
+        ),
+        _figure(
+            "figures.attention:attention",
+            "Attention of the probe by object",
+            "Left: a scene with five objects outlined. Then: the attention weights of the probe's "
+            "query for each of them, darker for more. Below: the fraction of a query's weight on "
+            "patches of its own object, mean, median and quartiles over objects of the stored test "
+            "scenes (no intervals); crosses: uniform. Weights show what the probe uses, not the "
+            "model.",
+            _attention,
+        ),
         _figure(
             "figures.structure:structure",
             "Test loss by probe family",
+            "Test loss of the objects by probe family, last layer, from the simplest to the most "
+            "general. Lines: 95 % intervals over test scenes; dots: probe seeds; circles: the "
+            "family without a representation; dashed: H(O). Compare distances from circle to "
+            "marker. What a quadratic probe gains over a linear one is stored as products of "
+            "features.",
             _structure,
             _PUBLISHED,
         ),
-        _figure("figures.training:training", "Training and validation losses", _training),
+        _figure(
+            "figures.training:training",
+            "Training and validation losses",
+            "Losses during training. First row: each trained model's own objective, on training "
+            "(thin) and validation scenes (thick). Other rows: validation loss of probes on the "
+            "last layer, in bits per scene; the linear family's ridge strengths follow one "
+            "another. A curve that still falls at its end has not converged. Single fits, without "
+            "intervals.",
+            _training,
+        ),
         _figure(
             "figures.training:learning_curve",
             "Decoded bits by number of training scenes",
+            "Bits decoded from the test scenes by the same probe, fitted to more and more training "
+            "scenes: features, counts, pairing. Solid: lower bounds, 95 % intervals over test "
+            "scenes; dotted: entropy; dashed: fitted asymptote, no bound; cross: prequential code. "
+            "A line that still rises means that more training scenes would decode more.",
             _learning_curve,
         ),
-        _figure("figures.breakdown:breakdown", "Decoded bits by object and by feature", _breakdown),
-        _figure("figures.truth:calibration", "Estimates against known truth", _calibration),
+        _figure(
+            "figures.breakdown:breakdown",
+            "Decoded bits by object and by feature",
+            "Bits per scene that each head of the probe saves over the scene distribution: "
+            "features (bars) and objects beyond the features (map). Means over test scenes, "
+            "without intervals. Later heads receive earlier ones as input, so compare models cell "
+            "by cell, not cells with one another. Negative: worse than the distribution alone.",
+            _breakdown,
+        ),
+        _figure(
+            "figures.truth:calibration",
+            "Estimates against known truth",
+            "Planted encoders whose binding information is known exactly. Above: estimate against "
+            "truth; below: error (estimate minus truth) by encoder. Filled: lower bounds, which "
+            "may lie below the truth but not above it beyond sampling error; open: the binding "
+            "problem paper's estimate, no bound. Means over probe seeds, without intervals.",
+            _calibration,
+        ),
         _figure(
             "figures.curves:complexity",
             "Binding information by number of possible objects",
+            "Binding information (counts and pairing) against the number of possible objects, as a "
+            "fraction of H(O|F) (left) and in bits (right; dotted: H(O|F)). Solid: lower bounds "
+            "with 95 % intervals over test scenes; dashed: the binding problem paper's estimate; "
+            "dash-dotted: counting only. Values at or below the dash-dotted line need no pairing.",
             _complexity,
             _TRENDS,
         ),
         _figure(
-            "figures.curves:resolution", "Binding information by image size", _resolution, _TRENDS
+            "figures.curves:resolution",
+            "Binding information by image size",
+            "Binding information (counts and pairing) against the side of the input image, as a "
+            "fraction of H(O|F) (left) and in bits (right; dotted: H(O|F)). Solid: lower bounds "
+            "with 95 % intervals over test scenes; dashed: the binding problem paper's estimate; "
+            "stars: its published values; dash-dotted: counting only. Other sizes use interpolated "
+            "position embeddings.",
+            _resolution,
+            _TRENDS,
         ),
         _figure(
-            "figures.curves:occlusion", "Binding information by occlusion", _occlusion, _TRENDS
+            "figures.curves:occlusion",
+            "Binding information by occlusion",
+            "Binding information (counts and pairing) as a fraction of H(O|F), against the "
+            "camera's height (left) and the hidden fraction of an object's pixels (right). Solid: "
+            "lower bounds with 95 % intervals over test scenes; dashed: the binding problem "
+            "paper's estimate. Each point has its own scenes. Falling lines mean that occlusion "
+            "costs binding.",
+            _occlusion,
+            _TRENDS,
         ),
-        _figure("figures.bars:natural", "Binding information in natural images", _natural, _TRENDS),
+        _figure(
+            "figures.bars:natural",
+            "Binding information in natural images",
+            "Binding information (counts and pairing) in imported images, last layer. Bars: lower "
+            "bounds with 95 % intervals over test scenes; diamonds: the binding problem paper's "
+            "estimate; squares: the same with that paper's prior. Hatched: the scene distribution "
+            "is unknown, so that entropies are estimated from the training split and bars are no "
+            "bounds.",
+            _natural,
+            _TRENDS,
+        ),
     ),
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",

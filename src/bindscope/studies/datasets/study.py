@@ -54,6 +54,16 @@ STUDY = Study(
         TableEntry("priors", f"{_HERE}.tables:PRIORS", _priors),
         TableEntry("scene_statistics", f"{_HERE}.tables:SCENE_STATISTICS", _scene_statistics),
     ),
-    figures=(FigureEntry.of(_HERE, "figures:scenes", "Example scenes by dataset", _scenes),),
+    figures=(
+        FigureEntry.of(
+            _HERE,
+            "figures:scenes",
+            "Example scenes by dataset",
+            "The first scenes of each dataset, as the models receive them (test split where "
+            "available). Boxes: objects, where known. Below each scene: the objects in its labels, "
+            "in the order of the labels. Pictures and labels that disagree would be visible here.",
+            _scenes,
+        ),
+    ),
     findings=f"{_HERE}.findings:chapter",
 )

@@ -103,40 +103,98 @@ STUDY = Study(
         ),
     ),
     figures=(
-        _figure("figures.probes:same_object_layers", "Same-object accuracy by layer", _measured),
-        _figure("figures.probes:same_object_models", "Same-object accuracy by model", _measured),
+        _figure(
+            "figures.probes:same_object_layers",
+            "Same-object accuracy by layer",
+            "Accuracy, and area under the ROC curve, of probes that classify whether two patches "
+            "belong to one object, by layer. Bands: 95 % intervals over training seeds for groups, "
+            "else over test images. Horizontal lines use no token: majority class, majority of "
+            "each image, positions, true classes. A probe above all of them decodes more than "
+            "these.",
+            _measured,
+        ),
+        _figure(
+            "figures.probes:same_object_models",
+            "Same-object accuracy by model",
+            "Accuracy of probes on test pairs of patches (same object or not), at the layer that "
+            "the validation split selects. Bars: 95 % intervals over training seeds for groups, "
+            'else over test images. Vertical lines use no token. A probe left of "majority of each '
+            'image" does no better than a constant per image.',
+            _measured,
+        ),
         _figure(
             "figures.probes:same_object_strata",
             "Same-object AUC within a class, by distance",
+            "Pairs of patches of one class: of one object, or of two objects of that class. Area "
+            "under the ROC curve within images, by distance; 0.5 is chance. Bands: 95 % intervals "
+            "over test images. Dashed: positions only. Bins under 200 pairs are omitted. A point "
+            "above the dashed line separates objects of one class.",
             _by_stratum,
         ),
-        _figure("figures.probes:same_object_ranks", "Same-object accuracy by rank", _ranks),
+        _figure(
+            "figures.probes:same_object_ranks",
+            "Same-object accuracy by rank",
+            "Left: accuracy on test pairs of the fitted quadratic form, truncated to its largest "
+            "eigenvalues without refitting; dashed: full rank. Right: eigenvalues in the tokens' "
+            "scale; crosses: negative. No intervals are drawn. The rank at which the left line "
+            "reaches the dashed one is the number of directions in use.",
+            _ranks,
+        ),
         _figure(
             "figures.score_maps:same_object_maps",
             "Same-object probability maps by layer",
+            "Probability, by the quadratic probe of each layer, that the outlined query patch and "
+            "every other patch belong to one object. Two queries per scene, from its two largest "
+            "objects; background patches may be outside the probe's training pairs. A map that "
+            "matches one object's outline groups its patches. Examples, without intervals.",
             _maps,
         ),
         _figure(
             "figures.geometry:same_object_geometry",
             "Position, copies and same-object probability by layer",
+            "By layer: position decoded by ridge regression, residuals of exact copies classified "
+            "by a linear discriminant, and probability for identical objects. Bands: 95 % "
+            "intervals over training seeds for groups, else over test images (copies: groups of "
+            "scenes). Copies differ in position, so compare with layer 0 and with shuffled "
+            "patches.",
             _geometry,
         ),
         _figure(
             "figures.geometry:same_object_distance",
             "Same-object probability by distance",
+            "Decoded probability that two patches belong to one object, for pairs that do, against "
+            "their distance; one color per layer. Dashed: all pairs; dotted: fraction of pairs of "
+            "one object by the labels. A line above the dotted one uses more than distance. "
+            "Intervals are in the table same_object_geometry.",
             _geometry,
         ),
         _figure(
-            "figures.geometry:same_object_cross_layers", "Same-object AUC across layers", _geometry
+            "figures.geometry:same_object_cross_layers",
+            "Same-object AUC across layers",
+            "Area under the ROC curve of quadratic probes of one layer on tokens of another layer, "
+            "on test pairs; colors start at chance, 0.5. First row: tokens unchanged; second row: "
+            "scaled by mean and deviation of their layer. Dark cells off the diagonal mean that "
+            "layers share the code. No intervals are drawn.",
+            _geometry,
         ),
         _figure(
             "figures.effects:same_object_attention",
             "Attention and same-object probability by layer",
+            "Above: correlation of the next block's attention with the probe's same-object "
+            "probability (blue), and with the labels at equal class, distance and similarity "
+            "(orange); dots: heads. Below: fraction of attention on a patch's own object, compared "
+            "with uniform attention. Bands: 95 % intervals over test images. Above 0, or above "
+            "uniform: attention follows objects.",
             _edits,
         ),
         _figure(
             "figures.effects:same_object_edits",
             "Effects of editing the probe subspace",
+            "Effect of editing the subspace of a quadratic probe (shuffle, inject, remove, out of "
+            "weights) on probes within images, next block's attention and the model's loss. Blue: "
+            "the part outside class and position directions; black: all; others: controls. Filled: "
+            "probes as fitted; hollow: fitted again. Bars: 95 % intervals over test images (loss: "
+            "batches).",
             _edits,
         ),
     ),

@@ -41,6 +41,14 @@ STUDY = Study(
         ),
     ),
     tables=(TableEntry("lengths", f"{_HERE}.tables:LENGTHS", _table),),
-    figures=(FigureEntry.of(_HERE, "figures:lengths", "Length by layer", _figure),),
+    figures=(
+        FigureEntry.of(
+            _HERE,
+            "figures:lengths",
+            "Length by layer",
+            "How long the [CLS] token is, layer by layer: a mean over test scenes.",
+            _figure,
+        ),
+    ),
     findings=f"{_HERE}.findings:chapter",
 )
