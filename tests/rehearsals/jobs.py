@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -110,13 +111,21 @@ def measure_alone(config: Path, report: list[dict[str, Any]]) -> None:
     # Readers first: a shard that is made again is newer than its index, which they refuse.
     for entry in sorted(largest.values(), key=report.index, reverse=True):
         command = [sys.executable, __file__, str(config), "", entry["path"]]
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as job:
-            _, status, used = os.wait4(job.pid, 0)
-            job.returncode = status
-        if status:
-            raise SystemExit(f"{entry['path']} failed in an interpreter of its own ({status})")
-        entry["alone_gb"] = used.ru_maxrss * 1024 / 1e9
+        job = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if job.returncode:
+            raise SystemExit(f"{entry['path']} failed in an interpreter of its own")
+        entry["alone_gb"] = float(job.stdout.split()[-1])
         print(f"alone: {entry['alone_gb']:5.2f} GB {entry['path']}", flush=True)
+
+
+def peak_gb() -> float:
+    """Return the most memory that this process has taken since its program began.
+
+    What `wait4` says of a process counts what its parent had before the program began, too.
+    """
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return int(match[1]) * 1024 / 1e9
 
 
 def _files(product: Product) -> list[str]:
@@ -149,6 +158,7 @@ def main(config: str, report: str, alone: str = "") -> None:
         if product.work.libraries == "hub" and any(name.startswith("timm:") for name in names):
             _narrow(names)
         forked.run(product)
+        print(peak_gb())
         return
     for name in forked.LIBRARIES:
         importlib.import_module(name)

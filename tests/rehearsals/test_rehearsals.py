@@ -85,6 +85,13 @@ def test_photos_are_of_every_kind(tmp_path: Path) -> None:
         image.load()
 
 
+def test_memory_of_a_job_is_not_that_of_who_started_it() -> None:
+    numbers = np.ones(100_000_000)
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import jobs; print(jobs.peak_gb())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0.02 < float(done.stdout) < numbers.nbytes / 1e9
+
+
 @pytest.mark.slow
 @pytest.mark.workflow
 @pytest.mark.timeout(1200)

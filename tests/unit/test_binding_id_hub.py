@@ -10,6 +10,7 @@ import json
 import logging
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
-from bindscope.studies.binding_id import suite
+from bindscope.studies.binding_id import cost, suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
-from bindscope.studies.binding_id.experiments.estimates import estimate
+from bindscope.studies.binding_id.experiments.estimates import estimate, read
 from bindscope.studies.binding_id.experiments.interventions import Add
 from bindscope.studies.binding_id.experiments.mean_interventions import doses
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
@@ -38,6 +39,7 @@ from bindscope.studies.binding_id.tasks.task import question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
 from bindscope.studies.binding_id.vlm.edits import resolve
 from bindscope.studies.binding_id.vlm.loading import load
+from bindscope.studies.binding_id.vlm.state import Frozen
 from bindscope.studies.build import build
 
 FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
@@ -249,6 +251,41 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
 
 def test_code_of_experiments_that_tell_accounts_apart_is_in_each_others_key() -> None:
     assert set(ACCOUNTED) == set(DECIDING)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: str) -> None:
+    engine, pictures = loaded(hub[family])
+    state = read(engine, draw_pairs(Rule(), "test", 2, 0).base, pictures)
+    tensors = [*state.residual, *state.inputs.tensors.values(), state.embedded.hidden,
+               state.embedded.mask, *(part for layer in state.cache for part in layer)]  # fmt: skip
+    product = SimpleNamespace(content={"task": {"things": 2}}, inputs={})
+    counted = cost._engine({"kind": "published", "source": f"hf:path:{hub[family]}"}, product)
+    assert (counted.layers, counted.width) == (engine.layers, engine.width)
+    assert counted.tokens == pytest.approx(state.length, rel=0.02, abs=20)
+    n_tokens = state.residual[0].shape[1]
+    memory = [counted.memory(contexts, 2, 2, n_tokens, 0) for contexts in (1, 2)]
+    assert memory[1] - memory[0] == pytest.approx(sum(tensor.nbytes for tensor in tensors), rel=0.1)
+
+
+def test_the_forecast_counts_the_contexts_of_an_experiment(
+    hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[Batch] = []
+    make = suite._batch
+
+    def recorded(*arguments: Any) -> Batch:
+        batches.append(make(*arguments))
+        return batches[-1]
+
+    monkeypatch.setattr(suite, "_batch", recorded)
+    graph = graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2)
+    for job in jobs_of(graph):
+        batches.clear()
+        script(job.rule).main(job_by_hand(job, tmp_path))
+        if job.rule == "binding_id_interventions":
+            states = [isinstance(value, Frozen) for value in vars(batches[0]).values()]
+            assert sum(states) == cost._CONTEXTS.get(job.content["experiment"], 1), job.path()
 
 
 def test_a_failed_experiment_leaves_the_others(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.registries import resolve
 from bindscope.core.store.writer import write_arrays
 from bindscope.core.work import LIBRARIES_MB, MARGIN, REFERENCE, Work, refuse, stored
+from bindscope.fitting import lbfgs, regressions
 from bindscope.graph import cost as shared_cost
 from bindscope.graph.towers import Tower
 from bindscope.models.vit import build as build_vit
@@ -36,8 +39,8 @@ from bindscope.studies.binding_id.oracles import oracle
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probes import batches
-from bindscope.studies.binding_information.probes.base import Target
+from bindscope.studies.binding_information.probes import batches, convex
+from bindscope.studies.binding_information.probes.base import GROUPS, TARGETS, Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
@@ -102,6 +105,8 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
         passes.MASKS,
     )
     assert fits._HELD_BY_CONVEX == batches.WORK
+    assert (len(convex.STRENGTHS), regressions.REFRESH) == (fits._STRENGTHS, fits._REFRESH)
+    assert (4 * lbfgs.MEMORY + 10) / 4 == fits._MOVED
     assert (vlm._ORACLE_WIDTH, vlm._SPRITE_PX) == (oracle.WIDTH, sprite_palette.SLOT_PX)
     for name, layout in LAYOUTS.items():
         assert vlm._SLOTS.get(name, 9) == len(layout.regions)
@@ -138,6 +143,28 @@ def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     files = [manifest, *(path for path in store.rglob("*") if path.is_file())]
     size = sum(path.stat().st_size for path in files)
     assert stored("float32", shape) == pytest.approx(size, rel=0.01, abs=1500)
+
+
+@pytest.mark.parametrize("conditioned", [True, False])
+@pytest.mark.parametrize("n_counts", [0, 5])
+def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int, conditioned: bool) -> None:
+    """Together where they read the same bits, with a row for each bit that one of them reads."""
+    probe = {"family": "linear", "targets": list(GROUPS), "conditioned": conditioned}
+    content = {"probe": probe, "sizes": (4, 3)}
+    fitted: Counter[tuple[int, int, str]] = Counter()
+    for name in TARGETS:
+        for heads in Target(name, (4, 3), n_counts).parts:
+            fitted[convex._read_by(SimpleNamespace(heads=heads))] += heads.count  # type: ignore[arg-type]
+    expected = [(8 + 1 + length * conditioned, n) for (_, length, _), n in fitted.items()]
+    heads_of = list(fits._heads(content, n_counts))
+    assert sorted(fits._problems(heads_of, 8, fits.probe_of(content))) == sorted(expected)
+
+
+def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
+    """Preconditioners grow with the square of what a head reads, their factors with its cube."""
+    assert fits._descent(800, 10, 8, 60) > 3 * fits._descent(400, 10, 8, 60)
+    products = 60 * 100 * 4.0 * 100_000 * 20
+    assert products < fits._descent(20, 100, 100_000, 60) < 1.2 * products
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -16,9 +16,15 @@ from bindscope.graph.towers import settings
 Content = Mapping[str, Any]
 
 _GROUPS = 3  # things, colors, items
-# Width and layers of language models by the number of their parameters in a name.
-_SIZES = {"0.5b": (896, 24), "2b": (1536, 28), "7b": (3584, 28), "72b": (8192, 80)}
-_IMAGE_TOKENS = 2900  # of the views of one image
+# Of Qwen2 by the number of parameters in a name: width, layers, numbers of a token's keys and
+# values in a layer, and hidden units of a block.
+_SIZES = {
+    "0.5b": (896, 24, 256, 4864),
+    "2b": (1536, 28, 512, 8960),
+    "7b": (3584, 28, 1024, 18944),
+    "72b": (8192, 80, 2048, 29568),
+}
+_TEXT = 50  # tokens of a context besides those of its image (stand-ins with released templates)
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _DESCRIBED = 9  # tokens of an object in words, of a suite without images
@@ -31,9 +37,22 @@ _ROW, _ROWS = (
 )
 
 
+# Contexts of a row that are in memory at a time: the base, and those that replacements are taken
+# from. Of estimates the base, and two runs that it is compared with.
+_CONTEXTS = {
+    "factorizability": 2, "layers": 2, "tokens": 2, "pairing": 2, "signatures": 4, "subspaces": 3,
+    "estimates": 3,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class _Engine:
-    """Layers, width, tokens of contexts and questions, and weights of a model that answers."""
+    """Layers, width, tokens of contexts and questions, and weights of a model that answers.
+
+    `cached` are numbers of a token's keys and values in a layer, `hidden` those of a block's inner
+    layer, `vocabulary` answers that are told apart, `pixels` numbers of an image as the model reads
+    it, `vision` the operations of its tower.
+    """
 
     layers: int
     width: int
@@ -44,6 +63,36 @@ class _Engine:
     question: int = 90
     object_tokens: int = 2
     word_tokens: int = 1  # of a color, and of an item
+    cached: int = 0
+    hidden: int = 0
+    vocabulary: int = 0
+    pixels: int = 0
+    vision: float = 0.0
+
+    def flops(self, contexts: float, answers: float) -> float:
+        """Return the operations of contexts that are read, and of answers to questions behind them.
+
+        A token takes part in two operations of each weight, and in four of a layer's width with
+        each token that it may see.
+        """
+        attention = 4.0 * self.layers * self.width * self.tokens
+        context = self.tokens * (2.0 * self.weights + attention) + self.vision
+        return contexts * context + answers * self.question * (2.0 * self.weights + attention)
+
+    def memory(self, contexts: int, batch: int, at_once: int, n_tokens: int, queries: int) -> float:
+        """Return the bytes of what is held of a batch of rows beside the weights.
+
+        Of each context keys and values, embeddings, the residual of `n_tokens`, pixels and a
+        mask; and either what a block makes of a context, or edited keys and values, which are put
+        side by side, and logits of all questions, turned into float64 and probabilities.
+        """
+        cache = self.tokens * self.cached * self.layers
+        context = cache + self.tokens * self.width + n_tokens * self.layers * self.width
+        each = batch * (self.bytes_each * context + 4 * self.pixels)
+        each += self.bytes_each * self.tokens**2
+        read = self.bytes_each * batch * self.tokens * (3 * self.hidden + 4 * self.width)
+        answered = at_once * (2 * self.bytes_each * cache + 20 * queries * self.vocabulary)
+        return float(contexts * each + max(read, answered))
 
 
 def _engine(model: Content, product: Product) -> _Engine:
@@ -65,35 +114,66 @@ def _engine(model: Content, product: Product) -> _Engine:
             kind="toy",
             question=8,
             object_tokens=sprite_tokens,
+            cached=2 * width,
+            hidden=4 * width,
         )
+    return _published(model, product)
+
+
+def _published(model: Content, product: Product) -> _Engine:
+    """Return a released model, as its configuration and its name say it."""
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
     word = re.search(r"(\d+(?:\.\d+)?b)\b", str(model["source"]).lower())
-    width, layers = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
-    width = int(text.get("hidden_size", width))
-    layers = int(text.get("num_hidden_layers", layers))
-    weights = (
-        12.0 * layers * width**2
-        + 2.0 * int(text.get("vocab_size", 152_000)) * width
-        + 4e8 * (not known)
+    width, layers, cached, hidden = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
+    if known:
+        width, layers = int(text["hidden_size"]), int(text["num_hidden_layers"])
+        heads = int(text["num_attention_heads"])
+        cached = 2 * int(text.get("num_key_value_heads", heads)) * width // heads
+        hidden = int(text["intermediate_size"])
+    vocabulary = int(text.get("vocab_size", 152_000))
+    vision = known.get("vision_config", {})
+    views, cells = _views(model, vision)
+    engine = _Engine(
+        layers,
+        width,
+        _TEXT + cells**2 + (views > 1) * cells * (cells + 1),  # of a crop rows have an end
+        12.0 * layers * width**2 + 2.0 * vocabulary * width + 4e8 * (not known),
+        2 if model.get("precision") == "bfloat16" else 4,
+        object_tokens=_object_tokens(model, vision),
+        word_tokens=2,
+        cached=cached,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        pixels=2 * 3 * _IMAGE_PX**2,  # of two views, or of an image that is read as two frames
+        vision=views * _tower(vision),
     )
-    size = 2 if model.get("precision") == "bfloat16" else 4
-    object_tokens = _object_tokens(model, known.get("vision_config", {}))
-    if product.content.get("text_only"):
-        object_tokens = _DESCRIBED
-    return _Engine(
-        layers, width, _IMAGE_TOKENS, weights, size, object_tokens=object_tokens, word_tokens=2
-    )
+    if not product.content.get("text_only"):
+        return engine
+    described = product.content["task"]["things"] * _DESCRIBED
+    return replace(engine, tokens=_TEXT + described, object_tokens=_DESCRIBED, pixels=0, vision=0.0)
+
+
+def _tower(vision: Content) -> float:
+    """Return the operations of a vision tower that reads a view: 400 million weights, or known."""
+    width = int(vision.get("embed_dim", vision.get("hidden_size", 1152)))
+    layers = int(vision.get("depth", vision.get("num_hidden_layers", 27)))
+    patches = (_IMAGE_PX // int(vision.get("patch_size", 14))) ** 2
+    return float(layers * patches * width * (24 * width + 4 * patches))
+
+
+def _views(model: Content, vision: Content) -> tuple[int, int]:
+    """Return how often a model sees an image, and cells of a side."""
+    patch = int(vision.get("patch_size", 14))
+    # Names of LLaVA-OneVision have "qwen2" in them, too.
+    if "qwen2-vl" in str(model["source"]).lower() or "spatial_merge_size" in vision:
+        return 1, round(_IMAGE_PX / (patch * int(vision.get("spatial_merge_size", 2))))
+    return 2, int(vision.get("image_size", 384)) // patch  # whole, and a crop that is as large
 
 
 def _object_tokens(model: Content, vision: Content) -> int:
     """Return how many cells cover a slot's region and its padding, in all views of an image."""
-    patch = int(vision.get("patch_size", 14))
-    # Names of LLaVA-OneVision have "qwen2" in them, too.
-    if "qwen2-vl" in str(model["source"]).lower() or "spatial_merge_size" in vision:
-        views, cells = 1, round(_IMAGE_PX / (patch * int(vision.get("spatial_merge_size", 2))))
-    else:  # the whole image, and a crop of it that is as large
-        views, cells = 2, int(vision.get("image_size", 384)) // patch
+    views, cells = _views(model, vision)
     pad = 3 if model.get("compat") == "paper" else int(model.get("pad", 0))
     return int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2)
 
@@ -115,34 +195,35 @@ def _trials(content: Content, layers: int) -> tuple[int, int]:
     return trials, things * (1 + every) + bool(content.get("null_query"))
 
 
-def _asked(product: Product, contexts: float, answers: float, arrays: float, rows: float) -> Work:
-    """Count contexts that are read, and answers to questions about them."""
+def _asked(
+    product: Product, contexts: float, answers: float, arrays: float, rows: float,
+    queries: int = 1, sums: float = 0.0,
+) -> Work:  # fmt: skip
+    """Count contexts that are read, and answers to questions about them.
+
+    `queries` are those of a row, `sums` bytes of what is estimated over rows.
+    """
     content = product.content
+    n_contexts = _CONTEXTS.get(content.get("experiment", "estimates" if sums else ""), 1)
+    things = int(content.get("task", {}).get("things", 2))
     device = content.get("device", "cpu")
     flops = elements = weights = state = 0.0
     kinds = set()
     for model in content["models"]:
         engine = _engine(model, product)
         kinds.add(engine.kind)
-        flops += 2.0 * engine.weights * (contexts * engine.tokens + answers * engine.question)
+        flops += engine.flops(contexts, answers)
         elements += answers * (
             _ORACLE if engine.kind == "oracle" else engine.layers * engine.width * 200.0
         )
         weights = max(weights, engine.weights * engine.bytes_each)
-        at_once = int(model.get("batch_size", content.get("batch_size", 100)))
         batch = min(
             int(content.get("batch_size", 100)), int(content.get("task", {}).get("rows", 100))
         )
-        # Keys and values of the contexts of a batch, twice (base and source), and hidden states.
-        per_token = (
-            engine.bytes_each
-            * engine.width
-            * (engine.layers / 2 if engine.kind == "published" else 2.0 * engine.layers)
-        )
-        state = max(
-            state,
-            2 * batch * engine.tokens * per_token + 8.0 * at_once * engine.tokens * engine.width,
-        )
+        limit = int(model.get("batch_size", content.get("batch_size", 100)))
+        at_once = max(batch, limit // batch * batch)  # all conditions of a row are answered
+        n_tokens = things * (engine.object_tokens + 2 * engine.word_tokens)
+        state = max(state, engine.memory(n_contexts, batch, at_once, n_tokens, queries) + sums)
     on_gpu = device == "cuda"
     libraries: Libraries = "plain" if kinds == {"oracle"} else "hub"
     return Work(
@@ -178,7 +259,9 @@ def binding_id_estimates(product: Product) -> Work:
     contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
     engines = [_engine(model, product) for model in content["models"]]
     numbers = sum(numbers_of_effects(engine, task) for engine in engines)
-    return _asked(product, contexts, 0, 4.0 * numbers / len(engines), 9400)
+    arrays = 4.0 * numbers / len(engines)
+    # Of both halves of the rows sums in float64, and what is solved of them and of all.
+    return _asked(product, contexts, 0, arrays, 9400, sums=7 * arrays)
 
 
 def binding_id_interventions(product: Product) -> Work:
@@ -197,6 +280,7 @@ def binding_id_interventions(product: Product) -> Work:
         float(rows * trials * queries),
         4.0 * rows * trials * queries * candidates,
         1.0 * _ROWS.get(name, _ROW) * trials * queries,
+        queries,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,10 +25,15 @@ _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (defau
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
 _SHOWN = 8  # scenes whose maps are kept
-# Numbers of a weight that an iteration of L-BFGS makes, and bytes: of its last ten steps and
-# changes of the gradient 80, of what it works with 40, of the path and three averages 20, of the
-# weights, the best of them and two copies when they are written 16.
-_MOVED, _HISTORY = 3, 156.0
+# Of a weight in an iteration of L-BFGS: of each of the ten steps and changes of the gradient that
+# it remembers a product and a sum, both twice, and ten more operations. They are sums and products,
+# of which four take as long as a function such as exp.
+_MOVED = (4 * 10 + 10) / 4
+# Bytes of a weight: of the last ten steps and changes of the gradient 80, of what it works with 40,
+# of the path and three averages 20, of the weights, the best of them and two copies when they are
+# written 16.
+_HISTORY = 156.0
+_STRENGTHS = 10  # of `probes.convex.STRENGTHS`
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
 
@@ -126,10 +132,14 @@ def fit(product: Product) -> Work:
     flops = elements = steps = 0.0
     if convex:
         path = _PATH if "index" in product.inputs else _NULL_PATH
+        # Descents in the space of n scenes end after about n steps, as conjugate gradients do.
+        path = min(path, _STRENGTHS * read.n["train"])
         path *= seeds if content["control"] != "none" else 1
-        curvature = len(heads) * (vector + bits) ** 2 / _REFRESH
-        flops += path * read.n["train"] * (4 * linear + 2 * curvature)
-        elements += path * (_TRIED * read.n["train"] * n_heads + _MOVED * linear)
+        # Vectors that are wider than there are scenes are turned into the space of these.
+        space = vector if read.patches else min(vector, read.n["train"])
+        for n_weights, n_columns in _problems(heads, space, probe):
+            flops += _descent(n_weights, n_columns, read.n["train"], path)
+            elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
     if not alone:
         steps, batch = _steps(probe, read.n["train"])
         flops += seeds * steps * 6 * batch * used / _SMALL
@@ -158,6 +168,31 @@ def fit(product: Product) -> Work:
 
 
 null = fit
+
+
+def _problems(heads: Sequence[_Heads], dim: int, probe: AnyProbe) -> Iterator[tuple[int, int]]:
+    """Yield rows and columns of the weights of linear parts that are fitted together.
+
+    Heads that read the same bits are one problem (`probes.convex`); each column has rows for all
+    bits of it, those that it may not read masked.
+    """
+    columns: Counter[tuple[int, int, bool]] = Counter()
+    for part in heads:
+        columns[part.first, part.first + part.number, part.objects] += part.number
+    for (_, bits, _), number in columns.items():
+        yield dim + 1 + bits * probe.conditioned, number
+
+
+def _descent(rows: int, columns: int, n: int, path: float) -> float:
+    """Return the operations of a path of ridge strengths down some iterations.
+
+    An iteration takes a product with the scenes for the line and one for the gradient, and two
+    applications of the preconditioner, of two triangular products each. The curvature and its
+    Cholesky factor, which is inverted in float64, are made for each strength and then anew.
+    """
+    factors = _STRENGTHS + path / _REFRESH
+    factor = 2.0 * n * rows * (rows + columns) + 2 * (1 + 1 / 3) * rows**3
+    return path * columns * (4.0 * n * rows + 8.0 * rows**2) + factors * factor
 
 
 def _steps(probe: AnyProbe, n_train: int) -> tuple[float, int]:
