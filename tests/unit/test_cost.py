@@ -49,6 +49,7 @@ from bindscope.studies.concepts.dual import encoders, evaluation
 from bindscope.studies.concepts.dual.geometry import MOST_SCENES
 from bindscope.studies.concepts.dual.training import EVALUATIONS
 from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
+from bindscope.studies.datasets import figures as sheets
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
 from bindscope.studies.same_object.effects import passes
@@ -118,6 +119,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert (concepts._BLOCK, concepts._GROUP) == (evaluation.BLOCK, evaluation.SAMPLED_SCENES)
     assert (concepts._ROWS, concepts._SPECIAL) == (encoders.ROWS, encoders.SPECIAL)
     assert concepts._EVALUATIONS == EVALUATIONS
+    assert (shared_cost._SHOWN, shared_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------
@@ -298,6 +300,24 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert {made.rule for made in made_again} <= {"fit", "attention", "table", "figure", "report"}
     with pytest.raises(ConfigError, match=re.escape(fit.path())):
         refuse([fit], 1, "config.yaml")
+
+
+def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> None:
+    def more(content: dict[str, Any]) -> None:
+        fits = content["studies"]["binding_information"]["fits"]
+        fits[0]["seed_blocks"] = [[seed] for seed in range(40)]
+        content["datasets"][0]["render"]["object_px"] *= 2
+
+    small, large = planned(), planned(more)
+    sizes = [
+        {made.wildcards["figure"]: made.work.bytes_disk for made in graph.of("figure")}
+        for graph in (small, large)
+    ]
+    assert sizes[0]["scenes"] < sizes[1]["scenes"]
+    assert sizes[0]["training"] < sizes[1]["training"]
+    (page,), (longer,) = small.of("report"), large.of("report")
+    grown = sum(sizes[1].values()) - sum(sizes[0].values())
+    assert longer.work.bytes_disk - page.work.bytes_disk == pytest.approx(0.55 * grown)
 
 
 def test_the_key_is_what_decides() -> None:

@@ -51,8 +51,13 @@ _CHECKS, _DRAWN_WEIGHT = 2, 10
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
 # Bytes of a table for each of the rows that jobs left: CSV with Parquet, and a page, which has no
-# more than `tables.write.HTML_ROWS` rows (default run, `same_object`).
-_TABLE, _PAGE, _LONGEST_PAGE = 0.5, 0.6, 7e5
+# more than `tables.write.HTML_ROWS` rows (default run, `same_object`, `binding_id`).
+_TABLE, _PAGE, _LONGEST_PAGE = 0.55, 0.7, 8e5
+# Bytes of a figure without marks, of the marks of each byte of its table's rows, and of one that
+# shows as many models and panels as it may; the share of them that the page holds (SVG); and of a
+# pixel of a scene in PNG and in base64, compressed as in its store.
+_CANVAS, _MARKS, _FULLEST, _ON_PAGE, _PICTURES = 1.2e5, 0.5, 5.5e5, 0.55, 1.1 + 4 / 3
+_SHOWN, _SHOWN_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
@@ -320,9 +325,12 @@ def truth(product: Product) -> Work:
 
 def image_px(product: Product) -> int:
     """Return the side of the scenes that a job reads."""
-    made = next(iter(product.inputs["scenes"]))
-    render = made.content.get("render") or made.content["dataset"]["render"]
-    return side_of(render)
+    return image_side(next(iter(product.inputs["scenes"])))
+
+
+def image_side(scenes: Product) -> int:
+    """Return the side of the images of a shard."""
+    return side_of(scenes.content.get("render") or scenes.content["dataset"]["render"])
 
 
 def extraction(product: Product, deepest: int | str, written: int, held: float) -> Work:
@@ -476,13 +484,26 @@ def table(product: Product) -> Work:
 
 
 def figure(product: Product) -> Work:
-    """Count a figure."""
-    return Work("pandas", bytes_disk=2e5, bytes_peak=8e7, python=1.4e7)
+    """Count a figure by the rows of the tables that it reads, and by the scenes that it shows."""
+    pictures, rows = 0.0, 0.0
+    for made in (made for role in product.inputs.values() for made in role):
+        if made.rule in ("scenes", "record_scenes"):
+            side = image_side(made)
+            n = made.content["stop"] - made.content["start"]
+            smaller = min(1.0, _SHOWN_PX / side) ** 2
+            pictures += _PICTURES * min(n, _SHOWN) * smaller * made.work.bytes_disk / n
+        jobs = [job for role in made.inputs.values() for job in role]
+        rows += sum(job.work.bytes_rows for job in (jobs if made.rule == "table" else [made]))
+    size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
+    return Work("pandas", bytes_disk=size, bytes_peak=8e7 + 6 * rows, python=1.4e7)
 
 
 def report(product: Product) -> Work:
     """Count the page, which holds all figures and tables."""
-    figures = len(product.inputs.get("figures", ()))
+    figures = product.inputs.get("figures", ())
     return Work(
-        "pandas", bytes_disk=2e5 + 1.5e5 * figures, bytes_peak=5e7 + 5e6 * figures, python=1.5e7
+        "pandas",
+        bytes_disk=2e5 + _ON_PAGE * sum(made.work.bytes_disk for made in figures),
+        bytes_peak=5e7 + 5e6 * len(figures),
+        python=1.5e7,
     )
