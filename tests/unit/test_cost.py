@@ -302,6 +302,23 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         refuse([fit], 1, "config.yaml")
 
 
+@pytest.mark.parametrize(("rule", "power"), [("scenes", 1), ("record_scenes", 2)])
+def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power: int) -> None:
+    def picture(side: int) -> float:
+        content = {"start": 0, "stop": 10, "render": {"size_px": side}}
+        work = Work(bytes_disk=1e7)
+        shard = SimpleNamespace(rule=rule, content=content, work=work, inputs={})
+        empty, full = ({"scenes": shards} for shards in ([], [shard]))
+        sizes = [
+            shared_cost.figure(SimpleNamespace(inputs=inputs)).bytes_disk  # type: ignore[arg-type]
+            for inputs in (empty, full)
+        ]
+        return sizes[1] - sizes[0]
+
+    assert picture(160) / picture(320) == pytest.approx(2**power)
+    assert picture(100) == picture(160)
+
+
 def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> None:
     def more(content: dict[str, Any]) -> None:
         fits = content["studies"]["binding_information"]["fits"]

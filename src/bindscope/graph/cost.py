@@ -16,12 +16,12 @@ Content = Mapping[str, Any]
 
 # Bytes of a pixel's colors and mask that are left of 4, by what draws them (default run and small
 # presets). Photographs are noise to zstd; path-traced scenes are mostly a smooth background: 0.5 to
-# 1.1 bytes at 336 px, by objects and height of the camera, and hardly less of more samples.
+# 1.2 bytes at 336 px, by objects and height of the camera, and little less of more samples.
 _COMPRESSED = {
     "clutter": 0.2,
     "sprites": 0.1,
     "clevr_2d": 0.02,
-    "mitsuba": 0.8,
+    "mitsuba": 0.9,
     "photos": 2.5,
 }
 # Of a solid's image what is not smooth, the contours, grows as its side: bytes of a pixel of that
@@ -41,6 +41,7 @@ _DRAWN = {
 # Steps that the start of Mitsuba and the compiling of its kernels take (`occlusion`), and those of
 # an image besides its samples (the table of `docs/three_d_scenes.md`).
 _MITSUBA, _MITSUBA_IMAGE = 3.4e7, 6.6e6
+_MITSUBA_BYTES = 8e7  # of its libraries (`occlusion`)
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
@@ -173,7 +174,11 @@ def scenes(product: Product) -> Work:
     work = _drawn(content, kind, side_of(render), samples)
     if kind == "mitsuba":
         n = content["stop"] - content["start"]
-        return replace(work, python=work.python + _MITSUBA + _MITSUBA_IMAGE * n)
+        return replace(
+            work,
+            python=work.python + _MITSUBA + _MITSUBA_IMAGE * n,
+            bytes_peak=work.bytes_peak + _MITSUBA_BYTES,
+        )
     if kind != "shapes":
         return work
     space = content["dataset"]["space"]
@@ -490,7 +495,8 @@ def figure(product: Product) -> Work:
         if made.rule in ("scenes", "record_scenes"):
             side = image_side(made)
             n = made.content["stop"] - made.content["start"]
-            smaller = min(1.0, _SHOWN_PX / side) ** 2
+            # Of a photograph that is made smaller as many pixels go, of contours as long ones.
+            smaller = min(1.0, _SHOWN_PX / side) ** (1 + (made.rule == "record_scenes"))
             pictures += _PICTURES * min(n, _SHOWN) * smaller * made.work.bytes_disk / n
         jobs = [job for role in made.inputs.values() for job in role]
         rows += sum(job.work.bytes_rows for job in (jobs if made.rule == "table" else [made]))
