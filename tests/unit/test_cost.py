@@ -162,6 +162,15 @@ def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int, conditioned:
     assert sorted(fits._problems(heads_of, 8, fits.probe_of(content))) == sorted(expected)
 
 
+def test_small_fits_take_the_calls_of_their_iterations_and_steps() -> None:
+    """However few scenes and weights there are."""
+    probes = {job.wildcards["probe"]: job.work.python for job in planned().of("fit")}
+    assert probes["quadratic"] - probes["linear"] > fits._BACKWARD
+    n_problems = 4  # both plain ones, counts and objects of the chain
+    least = fits._CALL * fits._ITERATION * fits._PATH * n_problems
+    assert least < probes["linear"] < 3 * least
+
+
 def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
     """Preconditioners grow with the square of what a head reads, their factors with its cube."""
     assert fits._descent(800, 10, 8, 60) > 3 * fits._descent(400, 10, 8, 60)
@@ -327,7 +336,7 @@ def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> N
 
     small, large = planned(), planned(more)
     sizes = [
-        {made.wildcards["figure"]: made.work.bytes_disk for made in graph.of("figure")}
+        {product.wildcards["figure"]: product.work.bytes_disk for product in graph.of("figure")}
         for graph in (small, large)
     ]
     assert sizes[0]["scenes"] < sizes[1]["scenes"]

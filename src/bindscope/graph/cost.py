@@ -491,15 +491,15 @@ def table(product: Product) -> Work:
 def figure(product: Product) -> Work:
     """Count a figure by the rows of the tables that it reads, and by the scenes that it shows."""
     pictures, rows = 0.0, 0.0
-    for made in (made for role in product.inputs.values() for made in role):
-        if made.rule in ("scenes", "record_scenes"):
-            side = image_side(made)
-            n = made.content["stop"] - made.content["start"]
+    for item in (item for role in product.inputs.values() for item in role):
+        if item.rule in ("scenes", "record_scenes"):
+            side = image_side(item)
+            n = item.content["stop"] - item.content["start"]
             # Of a photograph that is made smaller as many pixels go, of contours as long ones.
-            smaller = min(1.0, _SHOWN_PX / side) ** (1 + (made.rule == "record_scenes"))
-            pictures += _PICTURES * min(n, _SHOWN) * smaller * made.work.bytes_disk / n
-        jobs = [job for role in made.inputs.values() for job in role]
-        rows += sum(job.work.bytes_rows for job in (jobs if made.rule == "table" else [made]))
+            smaller = min(1.0, _SHOWN_PX / side) ** (1 + (item.rule == "record_scenes"))
+            pictures += _PICTURES * min(n, _SHOWN) * smaller * item.work.bytes_disk / n
+        jobs = [job for role in item.inputs.values() for job in role]
+        rows += sum(job.work.bytes_rows for job in (jobs if item.rule == "table" else [item]))
     size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
     return Work("pandas", bytes_disk=size, bytes_peak=8e7 + 6 * rows, python=1.4e7)
 
@@ -509,7 +509,7 @@ def report(product: Product) -> Work:
     figures = product.inputs.get("figures", ())
     return Work(
         "pandas",
-        bytes_disk=2e5 + _ON_PAGE * sum(made.work.bytes_disk for made in figures),
+        bytes_disk=2e5 + _ON_PAGE * sum(item.work.bytes_disk for item in figures),
         bytes_peak=5e7 + 5e6 * len(figures),
         python=1.5e7,
     )

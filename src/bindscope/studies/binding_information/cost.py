@@ -34,6 +34,11 @@ _MOVED = (4 * 10 + 10) / 4
 # written 16.
 _HISTORY = 156.0
 _STRENGTHS = 10  # of `probes.convex.STRENGTHS`
+# Steps of the interpreter for a call of torch on a small tensor, 2 microseconds; such calls of an
+# iteration of L-BFGS (110 for its memory, 50 for the line), and of a step of a descent with its
+# evaluation; by how much the slowest column of a path, which decides their number, is slower than
+# the mean; and the modules that torch imports when it first goes backward from a gradient.
+_CALL, _ITERATION, _STEP, _SLOWEST, _BACKWARD = 40, 220, 300, 1.5, 7.5e6
 _TRIED = 4  # functions of a margin in an iteration or a step
 _SMALL = 0.7  # share of the rate of large products that batches of 128 and 256 scenes reach
 
@@ -129,7 +134,8 @@ def fit(product: Product) -> Work:
     free, used = (sum(column) for column in zip(*numbers, strict=True))
     convex = probe.protocol == "converged"
     alone = probe.convex and convex
-    flops = elements = steps = 0.0
+    flops = elements = 0.0
+    python = 7e6
     if convex:
         path = _PATH if "index" in product.inputs else _NULL_PATH
         # Descents in the space of n scenes end after about n steps, as conjugate gradients do.
@@ -140,11 +146,13 @@ def fit(product: Product) -> Work:
         for n_weights, n_columns in _problems(heads, space, probe):
             flops += _descent(n_weights, n_columns, read.n["train"], path)
             elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
+            python += _CALL * _ITERATION * _SLOWEST * path
     if not alone:
         steps, batch = _steps(probe, read.n["train"])
         flops += seeds * steps * 6 * batch * used / _SMALL
         each = batch * (n_heads * _TRIED + 512 * read.tokens) + 6 * free
         elements += seeds * steps * each
+        python += _BACKWARD + _CALL * _STEP * seeds * steps * len(heads)
     # The linear parts are fitted first, and what their descent holds goes before the next one.
     in_memory, history = _held(probe, content, read, bits), _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
@@ -157,7 +165,7 @@ def fit(product: Product) -> Work:
     history = seeds * (6e3 + 4000 * len(heads) * (1 - alone / 3))
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
-        python=7e6 + 500 * (seeds * steps + _PATH * convex) * len(heads),
+        python=python,
         bytes_peak=in_memory + (8.0 * free * seeds if on_gpu else fitting) + 8 * n_test * bits,
         bytes_rows=rows,
         bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
