@@ -54,15 +54,15 @@ def entries(options: Options) -> list[Entry]:
     from reference_engine import ReferenceEngine
 
     torch.set_num_threads(options.threads)
-    found = []
+    timed = []
     for name, adapter, side in (("toy", toy(), 36), ("larger", larger(options), 384)):
         settings = EngineOptions(batch_size=SCENES["toy"])
         template = partial(prompts, form=Form("short")) if name == "toy" else tiny_vlms.template
         engines = [
             kind(adapter, template, settings) for kind in (VisionLanguageEngine, ReferenceEngine)
         ]
-        found.append(entry(name, engines, batches(name, side), options))
-    return found
+        timed.append(entry(name, engines, batches(name, side), options))
+    return timed
 
 
 def toy() -> ToyAdapter:
@@ -77,14 +77,14 @@ def toy() -> ToyAdapter:
     def see(images: NDArray[np.uint8]) -> torch.Tensor:
         pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
         model = network.model
-        seen: torch.Tensor = model.multi_modal_projector(
+        features: torch.Tensor = model.multi_modal_projector(
             model.vision_tower(pixels).last_hidden_state
         )
-        return seen
+        return features
 
     words = SimpleNamespace(tokens=tiny_vlms.WORDS)
-    made = SimpleNamespace(network=network, vocabulary=words, patch_px=6, see=see)
-    return ToyAdapter("a toy", made)
+    toy_model = SimpleNamespace(network=network, vocabulary=words, patch_px=6, see=see)
+    return ToyAdapter("a toy", toy_model)
 
 
 def larger(options: Options) -> Any:
@@ -106,12 +106,12 @@ def batches(name: str, side: int) -> list[Batch]:
     import tiny_vlms
 
     n = SCENES[name]
-    base, source, other, moved = (tiny_vlms.scenes(n, seed, side) for seed in (0, 1, 2, 3))
-    alike = (moved[0].with_(slot=other[0].slot, boxes=other[0].boxes), moved[1])
+    base, source, second, moved = (tiny_vlms.scenes(n, seed, side) for seed in (0, 1, 2, 3))
+    alike = (moved[0].with_(slot=second[0].slot, boxes=second[0].boxes), moved[1])
     return [
         base,
         (source[0].with_(slot=base[0].slot, boxes=base[0].boxes), source[1]),
-        other,
+        second,
         alike,
     ]
 
@@ -141,9 +141,10 @@ class Core:
     def experiments(self) -> list[tuple[list[Condition], list[Question]]]:
         """Return conditions and questions; mean differences are estimated first."""
         (base, _), (source, _) = self.data[:2]
-        own = [question(base, role) for role in (0, 1)]
-        everyone = [*own, *(question(source, role) for role in (0, 1))]
-        return [(replacements(), everyone), (moves(), own), (means(self.estimated()), own)]
+        of_base = [question(base, role) for role in (0, 1)]
+        of_both = [*of_base, *(question(source, role) for role in (0, 1))]
+        return [(replacements(), of_both), (moves(), of_base),
+                (means(self.estimated()), of_base)]  # fmt: skip
 
     def estimated(self) -> dict[Group, NDArray[np.float32]]:
         """Return mean differences from four contexts of each scene."""
@@ -151,13 +152,13 @@ class Core:
         order, items = scenes.mentioned(np.array([1, 0])), scenes.with_(item=scenes.item[:, ::-1])
         first = self.engine.contexts(scenes, images)
         second = {"object": (moved, others), "item": (items, images), "color": (order, images)}
-        found = {}
+        differences = {}
         for group in GROUPS:
             state = self.engine.contexts(*second[group])
-            found[group] = np.mean(
+            differences[group] = np.mean(
                 self.engine.residual(state, group, 1) - self.engine.residual(first, group, 0), 0
             )
-        return found
+        return differences
 
 
 def replacements() -> list[Condition]:
@@ -182,7 +183,7 @@ def means(vectors: dict[Group, NDArray[np.float32]]) -> list[Condition]:
     def added(group: Group, value: NDArray[np.float32]) -> list[Intervention]:
         return [Add(group, 0, value), Add(group, 1, value, -1.0)]
 
-    rng, found = np.random.default_rng(0), [CONTROL]
+    rng, conditions = np.random.default_rng(0), [CONTROL]
     noise = {}
     for group, value in vectors.items():
         drawn = rng.normal(size=value.shape)
@@ -190,12 +191,12 @@ def means(vectors: dict[Group, NDArray[np.float32]]) -> list[Condition]:
             drawn * np.linalg.norm(value, axis=-1, keepdims=True)
             / np.linalg.norm(drawn, axis=-1, keepdims=True)
         )  # fmt: skip
-    wanted: list[tuple[Group, ...]] = [("object",), ("item",), ("color",), ("object", "item")]
+    edited: list[tuple[Group, ...]] = [("object",), ("item",), ("color",), ("object", "item")]
     for chosen in (vectors, noise):
-        for groups in wanted if chosen is vectors else wanted[:2] + wanted[3:]:
+        for groups in edited if chosen is vectors else edited[:2] + edited[3:]:
             edits = [edit for group in groups for edit in added(group, chosen[group])]
-            found.append(Condition("+".join(groups), tuple(edits)))
-    return found
+            conditions.append(Condition("+".join(groups), tuple(edits)))
+    return conditions
 
 
 def flops(run: Any) -> int:
@@ -213,16 +214,16 @@ def entry(
     fast, naive = (Core(engine, data) for engine in engines)
     counted = flops(fast.run)
     passes, contexts, tokens = _naive_flops(naive)
-    asked = sum(len(c) * len(q) for c, q in fast.experiments())
+    n_questions = sum(len(c) * len(q) for c, q in fast.experiments())
     conditions = [len(c) for c, _ in fast.experiments()]
-    plain = asked * passes + 6 * contexts
+    plain = n_questions * passes + 6 * contexts
     # Base and source for a replacement, the base alone for other interventions.
-    published = asked * passes + (2 * conditions[0] + sum(conditions[1:]) + 6) * contexts
+    published = n_questions * passes + (2 * conditions[0] + sum(conditions[1:]) + 6) * contexts
     seconds = _times(fast, naive, name, options)
     return Entry(
         f"{name}: {SCENES[name]} scenes of {tokens} tokens, {sum(conditions)} conditions, "
-        f"{asked} questions, {plain / counted:.3g} times fewer FLOPs ({published / counted:.3g} "
-        "with contexts read anew)", seconds["fast"],
+        f"{n_questions} questions, {plain / counted:.3g} times fewer FLOPs "
+        f"({published / counted:.3g} with contexts read again)", seconds["fast"],
         [Other("a pass each", seconds["naive"], FASTER)],
         {"share of the naive FLOPs": (counted / plain, 1 / FEWER_FLOPS[name])},
         {
@@ -247,10 +248,10 @@ def _naive_flops(core: Core) -> tuple[int, int, int]:
 
 def _times(fast: Core, naive: Core, name: str, options: Options) -> dict[str, float]:
     """Return seconds of both; the larger model's naive run is long and is made once."""
-    found: dict[str, list[NDArray[np.float64]]] = {}
+    results: dict[str, list[NDArray[np.float64]]] = {}
 
     def keep(which: str, core: Core) -> None:
-        found[which] = core.run()
+        results[which] = core.run()
 
     runs = {"fast": lambda: keep("fast", fast), "naive": lambda: keep("naive", naive)}
     if name == "toy":
@@ -260,6 +261,6 @@ def _times(fast: Core, naive: Core, name: str, options: Options) -> dict[str, fl
         start = time.perf_counter()
         runs["naive"]()
         seconds["naive"] = time.perf_counter() - start
-    for one, other in zip(found["fast"], found["naive"], strict=True):
-        np.testing.assert_allclose(one, other, atol=2e-4)
+    for result, naive_result in zip(results["fast"], results["naive"], strict=True):
+        np.testing.assert_allclose(result, naive_result, atol=2e-4)
     return seconds

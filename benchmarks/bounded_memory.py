@@ -58,13 +58,13 @@ def entries(options: Options) -> list[Entry]:
     """Write the stores, run the fits."""
     counts = SCENES[options.size]
     with _stores(options) as folder:
-        found = [_memory(folder, options, "patches", n, "attention") for n in counts["patches"]]
-        found += [
+        timed = [_memory(folder, options, "patches", n, "attention") for n in counts["patches"]]
+        timed += [
             _memory(folder, options, "cls", n, probe)
             for n in counts["cls"]
             for probe in ("quadratic", "linear")
         ]
-        return [*found, _streaming(folder, options)]
+        return [*timed, _streaming(folder, options)]
 
 
 def _memory(folder: Path, options: Options, kind: str, n: int, probe: str) -> Entry:
@@ -116,9 +116,9 @@ def _fits(
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{task['probe']} on {n} scenes failed\n{done.stderr[-4000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    print(kind, n, fields, found, file=sys.stderr, flush=True)
-    return found["seconds"], found["peak_gb"]
+    measured = json.loads(done.stdout.splitlines()[-1])
+    print(kind, n, fields, measured, file=sys.stderr, flush=True)
+    return measured["seconds"], measured["peak_gb"]
 
 
 def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:

@@ -37,12 +37,12 @@ def entries(options: Options) -> list[Entry]:
     try:
         wall_s, peak_gb, _ = watched(command, folder, environment)
         disk_gb = size_gb(folder / "results") + size_gb(folder / ".snakemake")
-        again_s, _, said = watched(command, folder, environment)
+        again_s, _, text = watched(command, folder, environment)
         version = (sys.executable, "-m", "snakemake", "--version")
         version_s, _, _ = watched(version, folder, environment)
     finally:
         shutil.rmtree(folder)
-    if "Nothing to be done" not in said:
+    if "Nothing to be done" not in text:
         raise RuntimeError("the second run found something to do")
     name = "default run" if full else "ci preset"
     limits = {"peak PSS GB": (peak_gb, PEAK_PSS_GB), "disk GB": (disk_gb, DISK_GB)}
@@ -80,10 +80,10 @@ def watched(
             peak = max(peak, tree_pss(process.pid))
             time.sleep(0.5 if time.monotonic() - started > 5 else 0.05)
     wall_s = time.monotonic() - started
-    said = log.read_text()
+    text = log.read_text()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{said[-4000:]}")
-    return wall_s, peak / 1e9, said
+        raise RuntimeError(f"{' '.join(command)} failed:\n{text[-4000:]}")
+    return wall_s, peak / 1e9, text
 
 
 def tree_pss(pid: int) -> int:

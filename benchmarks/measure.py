@@ -93,13 +93,13 @@ class Entry:
 
     def ratios(self) -> list[tuple[str, bool]]:
         """Return each comparison in words, and whether its promise is kept."""
-        found = []
-        for other in self.others:
-            ratio = other.seconds / self.seconds
-            promise = "" if other.promised is None else f" (promised {other.promised:g})"
-            kept = other.promised is None or ratio >= other.promised
-            found.append((f"{other.name} {_ms(other.seconds)} ms: {ratio:.2g}{promise}", kept))
-        return found
+        compared = []
+        for rival in self.others:
+            ratio = rival.seconds / self.seconds
+            promise = "" if rival.promised is None else f" (promised {rival.promised:g})"
+            holds = rival.promised is None or ratio >= rival.promised
+            compared.append((f"{rival.name} {_ms(rival.seconds)} ms: {ratio:.2g}{promise}", holds))
+        return compared
 
     def bounds(self) -> list[tuple[str, bool]]:
         """Return each limit in words, and whether it is kept; NaN is not."""
@@ -111,7 +111,9 @@ class Entry:
     @property
     def broken(self) -> list[str]:
         """The promises that this entry does not keep."""
-        return [f"{self.what}: {text}" for text, kept in self.ratios() + self.bounds() if not kept]
+        return [
+            f"{self.what}: {text}" for text, holds in self.ratios() + self.bounds() if not holds
+        ]
 
 
 def side_by_side(
@@ -188,7 +190,7 @@ def machine() -> dict[str, Any]:
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
         check=False,
     ).stdout.strip()  # fmt: skip
-    found: dict[str, Any] = {
+    about: dict[str, Any] = {
         "commit": commit or "unknown",
         "processor": names[0] if names else platform.processor(),
         "cores": os.cpu_count(),
@@ -196,30 +198,30 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
     }
     if (torch := sys.modules.get("torch")) is not None:
-        found["torch"] = torch.__version__
+        about["torch"] = torch.__version__
         if torch.cuda.is_available():
-            found["gpu"] = torch.cuda.get_device_name(0)
-    return found
+            about["gpu"] = torch.cuda.get_device_name(0)
+    return about
 
 
-def write_record(name: str, title: str, found: Sequence[Entry], options: Options) -> Path:
+def write_record(name: str, title: str, entries: Sequence[Entry], options: Options) -> Path:
     """Write entries, options and the machine as JSON; return the path."""
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{name}.json"
     record = {
         "title": title, "options": asdict(options) | {"folder": str(options.folder or "")},
-        "machine": machine(), "entries": [asdict(entry) for entry in found],
+        "machine": machine(), "entries": [asdict(entry) for entry in entries],
     }  # fmt: skip
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
     return path
 
 
-def table(found: Sequence[Entry]) -> str:
+def table(entries: Sequence[Entry]) -> str:
     """Return entries as a Markdown table; promises that are not kept are in bold."""
     lines = ["| what | ms | beside it, and how many times our time | limits |", "|---|---|---|---|"]
-    for entry in found:
+    for entry in entries:
         cells = [
-            "; ".join(text if kept else f"**{text}**" for text, kept in texts)
+            "; ".join(text if holds else f"**{text}**" for text, holds in texts)
             for texts in (entry.ratios(), entry.bounds())
         ]
         lines.append(f"| {entry.what} | {_ms(entry.seconds)} | {' | '.join(cells)} |")

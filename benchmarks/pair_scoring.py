@@ -98,13 +98,13 @@ class DrawnTokens:
         """Return images [start, stop): noise, and a vector of each of four objects."""
         _, patches, dim = self.shape
         draw = np.random.default_rng(start)
-        own = draw.standard_normal((stop - start, 4, dim), dtype=np.float32)
-        found = own[:, np.arange(patches) % 4] + draw.standard_normal(
+        object_vectors = draw.standard_normal((stop - start, 4, dim), dtype=np.float32)
+        patches_of_images = object_vectors[:, np.arange(patches) % 4] + draw.standard_normal(
             (stop - start, patches, dim), dtype=np.float32
         )
         if out is None:
-            return found.astype(self.dtype)
-        out[...] = found
+            return patches_of_images.astype(self.dtype)
+        out[...] = patches_of_images
         return out
 
 
@@ -128,8 +128,8 @@ def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, lis
         _ = block.left, block.right  # as in every pass after the first
     form = Quadratic(Covariance(torch.eye(size.dim, dtype=torch.float64)))
     theta = torch.randn(form.size, generator=torch.Generator().manual_seed(0)) / size.dim**1.5
-    own = form.matrix(theta)
-    own.copy_((own + own.t()) / 2)
+    matrix = form.matrix(theta)
+    matrix.copy_((matrix + matrix.t()) / 2)
     theta = theta.to(options.device)
     return PairObjective(form, pairs, theta, 0.0), torch.zeros_like(theta)[:, None], blocks
 
@@ -188,8 +188,8 @@ def memory_entry(options: Options) -> Entry:
         )  # fmt: skip
         if done.returncode:
             raise SystemExit(f"a fit to {images} images failed\n{done.stderr[-4000:]}")
-        found = json.loads(done.stdout.splitlines()[-1])
-        peaks[images], seconds = found["peak_gb"], found["seconds"]
+        measured = json.loads(done.stdout.splitlines()[-1])
+        peaks[images], seconds = measured["peak_gb"], measured["seconds"]
     name = f"two steps of a quadratic fit, {Size(many, patches, dim)}, memory_mb {MEMORY_MB}"
     limits = {f"peak GB, times that of {few} images": (peaks[many] / peaks[few], GROWTH)}
     return Entry(name, seconds, limits=limits, notes={"peak_gb": peaks})

@@ -103,7 +103,7 @@ def entries(options: Options) -> list[Entry]:
     last = f"dry run, {n_jobs(models[-1]):,} jobs"
     most = times[f"counted {models[-1]}"]
     floor = Other("Snakemake alone, same jobs and files", times["plain"], PROMISED)
-    found = [
+    timed = [
         Entry(f"{last}, counted by rule", most, [floor]),
         Entry(f"{last}, every job listed", times["listed"]),
     ]
@@ -111,8 +111,8 @@ def entries(options: Options) -> list[Entry]:
         few = times[f"counted {models[0]}"]
         exponent = log(most / few) / log(n_jobs(models[-1]) / n_jobs(models[0]))
         what = f"dry run, {n_jobs(models[0]):,} jobs: time grows with jobs^{exponent:.2f}"
-        found.append(Entry(what, few, notes={"exponent": exponent}))
-    return found
+        timed.append(Entry(what, few, notes={"exponent": exponent}))
+    return timed
 
 
 def dry_run(folder: Path, *arguments: str) -> None:

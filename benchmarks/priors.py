@@ -39,11 +39,11 @@ def entries(options: Options) -> list[Entry]:
     fresh = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     with fresh:
         runs = [list(fresh.map(time_preset, PRESETS)) for _ in range(options.repetitions)]
-    found = []
+    timed = []
     for path, times in zip(PRESETS, zip(*runs, strict=True), strict=True):
         if seconds := statistics.median(times):
-            found.append(Entry(path.stem, seconds, limits={"s": (seconds, PROMISED_S)}))
-    return found + [time_corpus(corpus, options) for corpus in CORPORA]
+            timed.append(Entry(path.stem, seconds, limits={"s": (seconds, PROMISED_S)}))
+    return timed + [time_corpus(corpus, options) for corpus in CORPORA]
 
 
 def time_preset(path: Path) -> float:
@@ -73,18 +73,18 @@ def time_corpus(corpus: str, options: Options) -> Entry:
     scenes = draw(corpus, IMAGES[options.size])
     log_weights = corpus_log_weights(scenes, *CORPORA[corpus][:2])
     start = time.perf_counter()
-    found = assignment_entropies(scenes, log_weights)
+    entropies = assignment_entropies(scenes, log_weights)
     ours = time.perf_counter() - start
     some = scenes[:PLAIN_IMAGES]
     start = time.perf_counter()
     plain = [assignment_bits_by_supply(scene, log_weights) for scene in some]
     theirs = (time.perf_counter() - start) * len(scenes) / len(some)
-    if not np.allclose(plain, found.assignment_bits[: len(some)], rtol=0, atol=1e-6):
+    if not np.allclose(plain, entropies.assignment_bits[: len(some)], rtol=0, atol=1e-6):
         raise SystemExit(f"{corpus}: the plain program finds other entropies")
     return Entry(
         f"re-assigned attributes, {len(scenes):,} images, {corpus}", ours,
         [Other(f"plain program (from {len(some)} images)", theirs)],
-        notes={"assignment_bits": float(found.assignment_bits.mean())},
+        notes={"assignment_bits": float(entropies.assignment_bits.mean())},
     )  # fmt: skip
 
 

@@ -96,31 +96,31 @@ LARGE = (
 
 def entries(options: Options) -> list[Entry]:
     """Time every case beside its twin, then blocks of seeds."""
-    found = []
+    timed = []
     for cases in (SMALL,) if options.size == "ci" else (LARGE, SMALL):
         torch.set_num_threads(cases[0].threads or options.threads)
         rate = gemm_rate(sorted({shape for case in cases for shape in shapes(case)}), options)
-        found += [step_entry(case, options, rate) for case in cases]
+        timed += [step_entry(case, options, rate) for case in cases]
     torch.set_num_threads(1)
-    return [*found, block_entry("quadratic", 0, options),
+    return [*timed, block_entry("quadratic", 0, options),
             block_entry("attention_quadratic", 36, options)]  # fmt: skip
 
 
 def flops(case: Case) -> float:
     """Return the floor's FLOPs of a case (see the module)."""
     k, d, b, h = case.side**2, case.dim, case.batch, case.hidden
-    seen = k * (k - 1) / 2
-    rows = d * k + seen
+    known_bits = k * (k - 1) / 2
+    rows = d * k + known_bits
     if case.family == "linear":
         return 4 * b * rows
     if case.family == "quadratic":
         return 4 * b * 2 * RANK * rows
     if case.family.endswith("_reuse"):
-        return 4 * b * RANK * (d * 2 * case.side + 2 * seen)
+        return 4 * b * RANK * (d * 2 * case.side + 2 * known_bits)
     if case.family == "dnn":
         return 2 * b * (2 * h * rows + 6 * k * h * h + 3 * k * h)
     readout = 2 * 2 * RANK * rows + 3 * 2 * RANK * k * d
-    return 2 * b * (readout + 2 * d * seen + 4 * k * case.tokens * d) + 3 * 2 * 2 * k * d * d
+    return 2 * b * (readout + 2 * d * known_bits + 4 * k * case.tokens * d) + 3 * 2 * 2 * k * d * d
 
 
 def shapes(case: Case) -> list[tuple[int, int, int]]:
@@ -159,10 +159,10 @@ def step_entry(case: Case, options: Options, rate: float) -> Entry:
     generator = torch.Generator().manual_seed(0)
     shape = InputShape(case.dim, bool(case.tokens))
     ours = type(config).load()(config, heads, shape, generator).to(options.device)
-    given, bits, _ = random_inputs(
+    drawn, bits, _ = random_inputs(
         generator, case.batch, case.dim, heads, case.tokens, dtype=torch.float32
     )
-    inputs, bits = on_device(given, options.device), bits.to(options.device)
+    inputs, bits = on_device(drawn, options.device), bits.to(options.device)
     steps = {"ours": Step(lambda: ours(inputs, bits, None), bits, list(ours.parameters()))}
     if options.device == "cpu":
         twin = twin_of(ours, config)

@@ -63,9 +63,9 @@ def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: floa
     dataset = _dataset(COLORS_AND_SHAPES, count, render)
     objects = _codes(N_SHAPES[options.size], 64, count)
     n = len(objects)
-    made = render_scenes(dataset, "train", 0, objects)
-    boxes, cells = made["boxes"], made["cells"]
-    equal = float((pillow_loop(size, boxes, cells) == made["images"]).all(axis=-1).mean())
+    shard = render_scenes(dataset, "train", 0, objects)
+    boxes, cells = shard["boxes"], shard["cells"]
+    equal = float((pillow_loop(size, boxes, cells) == shard["images"]).all(axis=-1).mean())
     if equal < 0.95:
         raise AssertionError(f"only {equal:.1%} of the pixels agree with the loop in Pillow")
     times = side_by_side(
@@ -75,7 +75,7 @@ def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: floa
         },
         options,
     )
-    floor = 2.0 * sum(values.nbytes for values in made.values()) / bytes_per_s
+    floor = 2.0 * sum(values.nbytes for values in shard.values()) / bytes_per_s
     # The promise is 1.5 times the loop, or half the copy floor if that is lower.
     lower = 2 * floor > times["pillow"] / 1.5
     return Entry(
@@ -123,11 +123,11 @@ def _solids(options: Options) -> Iterator[Entry]:
             assert isinstance(config, SolidsRenderer)
             objects = _codes(N_SOLIDS, 96, 6)
             try:
-                made = render_scenes(dataset, "train", 0, objects)
+                shard = render_scenes(dataset, "train", 0, objects)
             except ConfigError as error:
                 print(f"left out: {backend['kind']} ({error.problem})", flush=True)
                 break
-            scenes = [unpack(row) for row in made["descriptions"]]
+            scenes = [unpack(row) for row in shard["descriptions"]]
             runs: dict[str, Callable[[], object]] = {
                 "all": lambda d=dataset, o=objects: render_scenes(d, "train", 0, o),
                 "draw": lambda c=config, s=scenes: draw(c.backend, s),

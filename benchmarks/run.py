@@ -26,10 +26,10 @@ BENCHMARKS: tuple[str, ...] = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks asked for; return 1 where a promise is broken or one of them fails."""
-    given = _arguments(sys.argv[1:] if arguments is None else arguments)
-    options = Options(given.size, given.device, given.threads, given.repetitions, given.folder)
+    parsed = _arguments(sys.argv[1:] if arguments is None else arguments)
+    options = Options(parsed.size, parsed.device, parsed.threads, parsed.repetitions, parsed.folder)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)  # before a benchmark imports torch
-    names = given.names or list(BENCHMARKS)
+    names = parsed.names or list(BENCHMARKS)
     problems: list[str] = []
     started = time.monotonic()
     for name in names:
@@ -47,10 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
 def run(name: str, options: Options) -> list[str]:
     """Run one benchmark, write its record, print its table; return the promises it breaks."""
     module = importlib.import_module(name)
-    found = module.entries(options)
-    path = write_record(name, module.TITLE, found, options)
-    print(f"\n{module.TITLE} ({path})\n\n{_origin(name, options)}\n\n{table(found)}", flush=True)
-    return [f"{name}: {line}" for entry in found for line in entry.broken]
+    entries = module.entries(options)
+    path = write_record(name, module.TITLE, entries, options)
+    print(f"\n{module.TITLE} ({path})\n\n{_origin(name, options)}\n\n{table(entries)}", flush=True)
+    return [f"{name}: {line}" for entry in entries for line in entry.broken]
 
 
 def _origin(name: str, options: Options) -> str:
@@ -76,15 +76,15 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=_positive, default=2, help="CPU threads of torch")
     parser.add_argument("--repetitions", type=_positive, default=5, help="counted repetitions")
     parser.add_argument("--folder", type=Path, help="where large files lie; default: temporary")
-    given = parser.parse_args(arguments)
-    if unknown := set(given.names) - set(BENCHMARKS):
+    parsed = parser.parse_args(arguments)
+    if unknown := set(parsed.names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {BENCHMARKS}")
-    if given.device == "cuda":
+    if parsed.device == "cuda":
         import torch
 
         if not torch.cuda.is_available():
             parser.error("--device cuda: torch sees no CUDA device here")
-    return given
+    return parsed
 
 
 def _positive(text: str) -> int:

@@ -53,12 +53,12 @@ def loop_entry(sizes: tuple[int, ...], options: Options) -> Entry:
 
 def runs_entry(options: Options) -> Entry:
     """Time a batch of several runs beside as many batches of one."""
-    many, one, steps = batches((20, 20), RUNS), batches((20, 20), 1), count()
+    together, single, steps = batches((20, 20), RUNS), batches((20, 20), 1), count()
 
     def one_by_one() -> object:
-        return [one.batch(next(steps)) for _ in range(RUNS)]
+        return [single.batch(next(steps)) for _ in range(RUNS)]
 
-    runs = {"at once": lambda: many.batch(next(steps)), "one by one": one_by_one}
+    runs = {"at once": lambda: together.batch(next(steps)), "one by one": one_by_one}
     times = side_by_side(runs, options)
     return Entry(
         f"{SCENES} scenes of {RUNS} runs", times["at once"],

@@ -30,15 +30,15 @@ def scene_by_scene(
     number = {values: i for i, values in enumerate(objects)}
     pool = {objects[i] for i in train}
     scenes = [[objects[generator.choice(train)] for _ in range(n_objects)] for _ in range(n_scenes)]
-    asked = {values for scene in scenes for values in scene}
+    queried = {values for scene in scenes for values in scene}
     for scene in scenes:
         for _ in range(swaps):
             i, j = generator.sample(range(n_objects), 2)
             k = generator.randrange(len(sizes))
             swapped = tuple(scene[j][t] if t == k else scene[i][t] for t in range(len(sizes)))
             if swapped in pool:
-                asked.add(swapped)
-    queries = sorted(number[values] for values in asked)
+                queried.add(swapped)
+    queries = sorted(number[values] for values in queried)
     tokens = [(k, v) for k, size in enumerate(sizes) for v in range(size)]
     return Batch(
         np.array([[[number[values] for values in scene] for scene in scenes]]),
@@ -52,11 +52,11 @@ def scene_by_scene(
 def loss_of_one(logits: Tensor, positives: Tensor) -> float:
     """Return the mean over rows of the cross-entropy against equal shares of the positives."""
     lost = []
-    for row, wanted in zip(logits.tolist(), positives.tolist(), strict=True):
+    for row, hits in zip(logits.tolist(), positives.tolist(), strict=True):
         total = math.log(sum(math.exp(x) for x in row))
-        own = [total - x for x, there in zip(row, wanted, strict=True) if there]
-        if own:
-            lost.append(sum(own) / len(own))
+        losses = [total - x for x, there in zip(row, hits, strict=True) if there]
+        if losses:
+            lost.append(sum(losses) / len(losses))
     return sum(lost) / len(lost)
 
 

@@ -59,7 +59,7 @@ def run(graph: Graph, folder: Path, *rules: str) -> None:
             script(name).main(job_by_hand(product, folder))
 
 
-def given(product: Product, folder: Path) -> Given:
+def input_of(product: Product, folder: Path) -> Given:
     """Name a product for what collects it."""
     names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
     return Given(names, {"": str(folder / product.path())})
@@ -68,4 +68,4 @@ def given(product: Product, folder: Path) -> Given:
 def table(graph: Graph, folder: Path, *steps: str) -> pd.DataFrame:
     """Build the table of the rows that jobs of some steps (default: all) left."""
     products = graph.of(*(steps or EMBEDDING_STEPS))
-    return CONCEPTS.build(Inputs({"rows": [given(p, folder) for p in products]}))
+    return CONCEPTS.build(Inputs({"rows": [input_of(p, folder) for p in products]}))

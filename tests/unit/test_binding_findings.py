@@ -63,7 +63,7 @@ def text_of(found):
 
 def about(table, config=ZOO):
     """Gather what the sentences are made from."""
-    return sentences.told(table, config)
+    return sentences.gather(table, config)
 
 
 def everything_said(table, config=ZOO):

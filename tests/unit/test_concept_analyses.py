@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from drawing import reason
-from planted_analyses import alone, given, graph_of, pairs, run, table
+from planted_analyses import alone, graph_of, input_of, pairs, run, table
 
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph
@@ -41,7 +41,7 @@ PLANTED = [
     {"name": "no-order", "kind": "additive", "dim": 40, "slot_effect": 0},
     {"name": "lookup", "kind": "lookup", "dim": 96},
 ]
-NAMES = [one["name"] for one in PLANTED]
+NAMES = [entry["name"] for entry in PLANTED]
 SECTION: dict[str, Any] = {
     "planted": PLANTED,
     "analyses": [
@@ -87,7 +87,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, pd.DataF
     return graph, folder, table(graph, folder)
 
 
-def one(rows: pd.DataFrame, **conditions: Any) -> float:
+def value_of(rows: pd.DataFrame, **conditions: Any) -> float:
     """The value of one row."""
     (value,) = rows_with(rows, **{"stratum": "all", **conditions})["value"]
     return float(value)
@@ -111,15 +111,15 @@ def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
     rows = rows_with(ran[2], analysis_kind="decomposition", level=1)
     for estimator in ("ols", "single"):
         additive_rows = rows_with(rows, embedding="additive", variant=estimator)
-        assert one(additive_rows, measure="retrieval_strict") == 1
+        assert value_of(additive_rows, measure="retrieval_strict") == 1
     ols, single = (
-        one(rows, embedding="additive", variant=v, measure="r2") for v in ("ols", "single")
+        value_of(rows, embedding="additive", variant=v, measure="r2") for v in ("ols", "single")
     )
     assert ols == pytest.approx(1, abs=1e-6)
     assert 0.95 < single < 1  # about the mean of the part that is estimated from, not of all scenes
     # Means over a part of the scenes hold some of the other objects.
-    assert 0.8 < one(rows, embedding="additive", variant="avg_pos", measure="r2") < 0.999
-    assert one(rows, embedding="additive", variant="avg", measure="r2") < 0.9
+    assert 0.8 < value_of(rows, embedding="additive", variant="avg_pos", measure="r2") < 0.999
+    assert value_of(rows, embedding="additive", variant="avg", measure="r2") < 0.9
 
 
 def test_removal_takes_what_it_says(ran: Any) -> None:
@@ -130,10 +130,10 @@ def test_removal_takes_what_it_says(ran: Any) -> None:
         ("permuted_concept", True, True), ("permuted_object", True, True),
     ):  # fmt: skip
         part_rows = rows_with(rows, variant=part)
-        assert (one(part_rows, measure="concept") > 0.8) == values, part
-        assert (one(part_rows, measure="object") > 0.8) == objects, part
+        assert (value_of(part_rows, measure="concept") > 0.8) == values, part
+        assert (value_of(part_rows, measure="object") > 0.8) == objects, part
         if not objects:
-            assert one(part_rows, measure="object") < floor
+            assert value_of(part_rows, measure="object") < floor
 
 
 def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
@@ -141,21 +141,21 @@ def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> N
     for name in ("additive", "lookup"):
         for concept_type in (0, 1):
             edit_rows = rows_with(rows, embedding=name, concept_type=concept_type)
-            assert one(edit_rows, strength=1.0) == 1
-            assert one(edit_rows, strength=0.0) == 0
+            assert value_of(edit_rows, strength=1.0) == 1
+            assert value_of(edit_rows, strength=0.0) == 0
     objects = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="object",
                         concept_type=0, strength=1.0)  # fmt: skip
-    assert one(objects, embedding="lookup") == 1
+    assert value_of(objects, embedding="lookup") == 1
     # Values are read all the same: what the paper's code counts cannot see the difference.
     values = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="concept",
                        concept_type=0, strength=1.0)  # fmt: skip
-    assert one(values, embedding="additive") == 1
-    assert one(objects, embedding="additive", stratum="none") < 0.6
+    assert value_of(values, embedding="additive") == 1
+    assert value_of(objects, embedding="additive", stratum="none") < 0.6
 
 
 def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> None:
     probes = rows_with(ran[2], analysis_kind="recognition", embedding="lookup")
-    assert one(probes, measure="object") > 0.95
+    assert value_of(probes, measure="object") > 0.95
     rows = rows_with(ran[2], analysis_kind="approximators", embedding="lookup", split="test",
                      stratum="all")  # fmt: skip
     objects = rows_with(rows, measure="object")
@@ -210,8 +210,8 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
 
 def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
     graph, folder, _ = ran
-    made = graph.of("concept_geometry", embedding="no-order")
-    files = [Given({}, {"": "", "picture": str(folder / one.path("picture"))}) for one in made]
+    jobs = graph.of("concept_geometry", embedding="no-order")
+    files = [Given({}, {"": "", "picture": str(folder / job.path("picture"))}) for job in jobs]
     data = concept_picture.read(Inputs({"pictures": files}))
     assert concept_picture.draw(**data).axes
     (picture,) = data["pictures"]
@@ -230,20 +230,20 @@ def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> No
     before = (folder / product.path()).read_bytes()
     run(graph, folder, "concept_geometry")
     assert (folder / product.path()).read_bytes() == before
-    assert given(product, folder).path
+    assert input_of(product, folder).path
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"planted": ["nobody"]}, "nobody"),
         ({"planted": []}, "there is no embedding"),
         ({"datasets": ["nothing"]}, "nothing"),
     ],
 )
-def test_what_cannot_be_read_is_refused(change: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_read_is_refused(change: dict[str, Any], message: str) -> None:
     section = {**SECTION, "analyses": [{**SECTION["analyses"][0], **change}]}
-    with pytest.raises((ConfigError, ValueError), match=said):
+    with pytest.raises((ConfigError, ValueError), match=message):
         graph_of(section, datasets=[pairs(), alone()])
 
 
@@ -268,21 +268,21 @@ def test_scenes_that_differ_in_number_or_are_too_many_are_refused_before_a_run()
         "split": {"rule": "index", "sizes": few}, "slots": 10, **many,
     }  # fmt: skip
 
-    def said(**changes: Any) -> str:
+    def message(**changes: Any) -> str:
         with pytest.raises((ConfigError, ValueError)) as caught:
             graph_of(SECTION, datasets=[{**clevr, **changes}, alone()])
         return str(caught.value)
 
-    assert "those of clevr differ in number; make a `table`" in said(source={"kind": "clevr"})
+    assert "those of clevr differ in number; make a `table`" in message(source={"kind": "clevr"})
     table = {"kind": "table", "path": "x.csv", "values": {}}
     table["values"] = {g["name"]: [f"{g['name']}{i}" for i in range(g["size"])] for g in groups}
-    assert "10 slots of 96 objects make more scenes than can be numbered" in said(source=table)
-    assert "373,248,000 ways" in said(
+    assert "10 slots of 96 objects make more scenes than can be numbered" in message(source=table)
+    assert "373,248,000 ways" in message(
         source=table, slots=6, space={**clevr["space"], "max_objects": 6}
     )
-    assert "give space.max_objects: 12" in said(source=table, slots=12)
+    assert "give space.max_objects: 12" in message(source=table, slots=12)
     drawn = {"kind": "draws", "groups": groups, "n_objects": 6}
-    assert "373,248,000 ways" in said(space=drawn, split={"rule": "random"}, slots=6)
+    assert "373,248,000 ways" in message(space=drawn, split={"rule": "random"}, slots=6)
 
 
 def test_a_scene_of_the_user_that_leaves_a_slot_empty_is_refused(tmp_path: Path) -> None:

@@ -10,8 +10,11 @@ from planted_analyses import alone, graph_of, pairs
 
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.studies.concepts.approximators import approximator_rows
+from bindscope.studies.concepts.decomposition import decomposition_rows
+from bindscope.studies.concepts.editing import editing_rows
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
-from bindscope.studies.concepts.rows import Embedded, Row, decomposition_rows, editing_rows
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.vectors import SingleScenes
 
@@ -45,7 +48,7 @@ def test_an_incomplete_factorial_is_flagged_and_what_lacks_is_counted() -> None:
     assert decomposed(rows, "ols")["value"] == pytest.approx(1, abs=1e-6)
     assert decomposed(rows, "avg_pos")["value"] < 0.995
     edits = list(editing_rows(lacking, ["ols"], [1.0]))
-    assert {row["without_scene"] for row in edits if row["concept_type"] == 0} != {0}
+    assert {row["n_skipped"] for row in edits if row["concept_type"] == 0} != {0}
 
 
 def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
@@ -60,9 +63,9 @@ def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
     assert decomposed(rows, "single")["n_skipped"] == holds.sum() > 0
     assert decomposed(rows, "single")["n_scenes"] == (~holds).sum()
     edits = editing_rows(embedded(single=SingleScenes(z, objects, places)), ["single"], [1.0])
-    assert all(row["without_vector"] > 0 for row in edits)
+    assert all(row["n_skipped"] > 0 for row in edits)
     with pytest.raises(InputError, match="no embeddings of scenes with one object"):
-        embedded().vectors("single")
+        list(editing_rows(embedded(), ["single"], [1.0]))
 
 
 def test_values_that_no_training_object_has_are_counted() -> None:
@@ -84,7 +87,7 @@ DUAL = {"name": "d", "encoder": {"kind": "product"}, "spaces": [[4, 4]], "covera
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"estimators": ["single"]}, "`single` needs scenes of one object: give `singles`"),
         ({"singles": "nobody"}, "nobody"),
@@ -96,7 +99,7 @@ DUAL = {"name": "d", "encoder": {"kind": "product"}, "spaces": [[4, 4]], "covera
     ],
 )
 def test_what_an_entry_lacks_is_said_before_anything_runs(
-    change: dict[str, Any], said: str
+    change: dict[str, Any], message: str
 ) -> None:
     section = {
         "planted": [{"name": "sums", "kind": "additive"}], "dual_encoders": [DUAL],
@@ -105,5 +108,5 @@ def test_what_an_entry_lacks_is_said_before_anything_runs(
     fewer = {**alone("others"), "slots": 1, "n_scenes": {"train": 10, "val": 5, "test": 5}}
     fewer |= {"shard_size": fewer["n_scenes"],
               "split": {"rule": "enumerated", "sizes": fewer["n_scenes"]}}  # fmt: skip
-    with pytest.raises((ConfigError, ValueError), match=said):
+    with pytest.raises((ConfigError, ValueError), match=message):
         graph_of(section, datasets=[pairs(), alone(), fewer])

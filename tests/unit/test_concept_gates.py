@@ -45,7 +45,7 @@ def default_graph() -> Graph:
     return build(Config.model_validate(config))
 
 
-def given(product: Product, folder: Path) -> Given:
+def input_of(product: Product, folder: Path) -> Given:
     names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
     return Given(names, {"": str(folder / product.path())})
 
@@ -58,7 +58,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     for product in jobs:
         script("dual_encoder").main(job_by_hand(product, folder))
         assert not list(folder.rglob("*.checkpoint"))
-    return BINDING_GENERALIZATION.build(Inputs({"rows": [given(job, folder) for job in jobs]}))
+    return BINDING_GENERALIZATION.build(Inputs({"rows": [input_of(job, folder) for job in jobs]}))
 
 
 def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:

@@ -11,10 +11,11 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import approximators, learners, recognition
 from bindscope.studies.concepts import planted_encoders as planted
-from bindscope.studies.concepts.approximators import Approximator, approximate
+from bindscope.studies.concepts.approximators import approximate
+from bindscope.studies.concepts.config import Approximator
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.learners import Fitted, Perceptron, Structured, combined
 from bindscope.studies.concepts.recognition import fit_probes, hits_of, recognise
-from bindscope.studies.concepts.rows import Embedded
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.splits import split_objects, split_scenes
 from bindscope.studies.concepts.vectors import value_columns
@@ -144,9 +145,9 @@ def test_no_approximator_predicts_the_unseen_objects_of_a_lookup(options):
     z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
     parts = split_scenes(SQUARE)
     readout = fit_probes(z, SQUARE, parts.probed)
-    held_out = recognise(readout, z[parts.read], SQUARE.take(parts.read), resamples=0)
+    held_out = recognise(readout, z[parts.read], SQUARE.take(parts.read))
     [objects] = [
-        r.accuracy.value for r in held_out if (r.target, r.accuracy.stratum) == ("object", "all")
+        row["value"] for row in held_out if (row["measure"], row["stratum"]) == ("object", "all")
     ]
     assert objects >= 0.95  # probes recognize them
     r2, concepts, objects = on_test(z, SQUARE, 0.15, **options)
@@ -158,11 +159,11 @@ def test_no_approximator_predicts_the_unseen_objects_of_a_lookup(options):
 def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
     z = planted.lookup(CLEVR, planted.Planted(12, slot_effect=0.3)).astype(np.float32)
     split = split_objects(CLEVR, 0.8, 1, validation=0.2)
-    product = Approximator("per_object", starts=2)
+    product = Approximator(kind="per_object", starts=2)
     without = replace(split, validation=split.validation[:0])
-    final, validated = (fitted(product, z, CLEVR, [own]) for own in (without, split))
+    final, validated = (fitted(product, z, CLEVR, [each]) for each in (without, split))
     assert (final.selected, validated.selected) == ("final", "validation")
-    errors = [np.square(one.predicted[0] - z)[split.test].mean() for one in (final, validated)]
+    errors = [np.square(fit.predicted[0] - z)[split.test].mean() for fit in (final, validated)]
     assert errors[1] < errors[0]
 
 
@@ -172,10 +173,10 @@ def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
     z = planted.per_object(SQUARE, planted.Planted(4)) @ mix
     z = (z + planted.additive(SQUARE, planted.Planted(30))).astype(np.float32)
     split = split_objects(SQUARE, 0.8, 0)
-    low = Approximator("per_object", rank=6, steps=800)
+    low = Approximator(kind="per_object", rank=6, steps=800)
     fit = fitted(low, z, SQUARE, [split])
     error = np.square(fit.predicted[0] - z)[split.test].mean()
-    sums = fitted(Approximator("additive"), z, SQUARE, [split])
+    sums = fitted(Approximator(kind="additive"), z, SQUARE, [split])
     of_sums = np.square(sums.predicted[0] - z)[split.test].mean()
     assert error < 0.5 * of_sums
     assert fit.parameters == 28 * 30 + 28 * 6 + 6 * 30 + 30
@@ -184,13 +185,13 @@ def test_a_product_of_low_rank_behind_a_map_is_found_by_descent():
 def test_validation_objects_choose_the_state_that_is_judged():
     z = planted.additive(CLEVR, planted.Planted(12)).astype(np.float32)
     splits = [split_objects(CLEVR, 0.6, seed, validation=0.2) for seed in range(2)]
-    small = Approximator("mlp", widths=(8,), steps=40)
+    small = Approximator(kind="mlp", widths=(8,), steps=40)
     fit = fitted(small, z, CLEVR, splits)
     last = fitted(small, z, CLEVR, [replace(s, validation=s.validation[:0]) for s in splits])
     assert (fit.selected, last.selected) == ("validation", "final")
     for i, split in enumerate(splits):
         chosen, final = (
-            np.square(one.predicted[i] - z)[split.validation].mean() for one in (fit, last)
+            np.square(each.predicted[i] - z)[split.validation].mean() for each in (fit, last)
         )
         assert chosen <= final
     assert len(fit.ended) == 2
@@ -223,7 +224,7 @@ def test_learners_that_do_not_fit_in_memory_together_are_fitted_in_parts(monkeyp
 
 def test_the_paper_s_widest_perceptrons_take_a_gibibyte_at_a_time():
     """20 of width 4096 on CLEVR-2D took 5.9 GB."""
-    widest = Approximator("mlp", widths=(4096,))
+    widest = Approximator(kind="mlp", widths=(4096,))
 
     def build(copies, generator):
         return Perceptron((8, 3), 2, 512, copies, widest.widths, generator)
@@ -275,10 +276,10 @@ def test_a_job_that_was_killed_goes_on_after_the_last_coverage(tmp_path, monkeyp
 def test_a_fit_that_still_falls_is_flagged(monkeypatch):
     z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
     split = split_objects(CLEVR, 0.6, 0)
-    short = fitted(Approximator("mlp", steps=40), z, CLEVR, [split])
+    short = fitted(Approximator(kind="mlp", steps=40), z, CLEVR, [split])
     assert short.ended == [False]
     monkeypatch.setattr(learners, "ITERATIONS", 2)
-    stopped = Approximator("per_object", starts=1)
+    stopped = Approximator(kind="per_object", starts=1)
     assert fitted(stopped, z, CLEVR, [split]).ended == [False]
 
 
@@ -286,6 +287,6 @@ def test_a_fit_that_still_falls_is_flagged(monkeypatch):
 def test_trees_learn_what_they_saw(kind):
     z = planted.additive(CLEVR, planted.Planted(6)).astype(np.float32)
     split = split_objects(CLEVR, 0.9, 0)
-    fit = fitted(Approximator(kind, rounds=40, components=4), z, CLEVR, [split])
+    fit = fitted(Approximator(kind=kind, rounds=40, components=4), z, CLEVR, [split])
     assert fit.losses[0, 0] < 0.4
     assert fit.predicted.shape == (1, 576, 6)

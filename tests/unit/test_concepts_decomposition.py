@@ -5,7 +5,8 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted_encoders as planted
-from bindscope.studies.concepts.decomposition import decompositions, nearest, r_squared
+from bindscope.studies.concepts.decomposition import decomposition_rows, nearest, r_squared
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.recognition import fit_probes
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.splits import Parts
@@ -29,14 +30,21 @@ def embedded(encoder, slot_effect, dim=48):
     return planted.ENCODERS[encoder](CLEVR, planted.Planted(dim, slot_effect=slot_effect))
 
 
-def rows_of(z, scenes=CLEVR, **options):
-    readout = fit_probes(z, scenes, np.arange(len(scenes)))
-    every = np.arange(len(scenes))
-    fit, scored = options.pop("fit", every), options.pop("scored", every)
-    parts = Parts(fit, every, scored, every)
-    estimators = options.pop("estimators", ESTIMATORS)
-    decomposed = decompositions(z, scenes, readout, estimators, parts, resamples=0, **options)
-    return {(row.level, row.estimator): row for row in decomposed}
+def rows_of(z, fit=None, scored=None, estimators=ESTIMATORS, single=None):
+    """Return the rows of all scenes by measure, by level and estimator."""
+    every = np.arange(len(CLEVR))
+    parts = Parts(every if fit is None else fit, every, every if scored is None else scored, every)
+    embedded = Embedded(z, CLEVR, fit_probes(z, CLEVR, every), single, parts=parts)
+    rows = {}
+    for row in decomposition_rows(embedded, estimators):
+        if row["stratum"] in ("all", "none"):
+            by_measure = rows.setdefault((row["level"], row["variant"]), {})
+            by_measure[row["measure"], row["stratum"]] = row
+    return rows
+
+
+def value(rows, measure, stratum="all"):
+    return rows[measure, stratum]["value"]
 
 
 @pytest.mark.parametrize("columns", [object_columns, value_columns])
@@ -61,22 +69,23 @@ def test_additive_with_slots_of_their_own_is_put_together_exactly():
     for level in (1, 2):
         for estimator in ("avg_pos", "ols"):
             row = rows[level, estimator]
-            assert row.r2 == pytest.approx(1, abs=1e-9)
-            assert row.retrieval_strict == row.retrieval_unordered == 1
-    assert rows[1, "avg"].r2 < 0.95
-    assert rows[2, "ols"].r2_objects == pytest.approx(1, abs=1e-9)
+            assert value(row, "r2") == pytest.approx(1, abs=1e-9)
+            assert value(row, "retrieval_strict") == value(row, "retrieval_unordered") == 1
+    assert value(rows[1, "avg"], "r2") < 0.95
+    assert value(rows[2, "ols"], "r2_objects") == pytest.approx(1, abs=1e-9)
 
 
 def test_averages_over_slots_are_too_short_by_a_known_factor_where_slots_are_equal():
     # Scenes with o: 2U - 2 with another object, and one with o twice: its mean is
     # (2U - 2) / (2U - 1) times the vector, so that 1 / (2U - 1)^2 of the variance stays.
     rows = rows_of(embedded("lookup", 0))
-    assert rows[1, "avg"].r2 == pytest.approx(1 - 1 / (2 * U - 1) ** 2, abs=1e-9)
-    assert rows[1, "avg_pos"].r2 == pytest.approx(1, abs=1e-9)
+    assert value(rows[1, "avg"], "r2") == pytest.approx(1 - 1 / (2 * U - 1) ** 2, abs=1e-9)
+    assert value(rows[1, "avg_pos"], "r2") == pytest.approx(1, abs=1e-9)
     # Both orders have one embedding, and the first of them is found: 24 + 276 of 576.
     for estimator in ("avg", "avg_pos", "ols"):
-        assert rows[1, estimator].retrieval_strict == pytest.approx((U + U * (U - 1) / 2) / U**2)
-        assert rows[1, estimator].retrieval_unordered == 1
+        strict = value(rows[1, estimator], "retrieval_strict")
+        assert strict == pytest.approx((U + U * (U - 1) / 2) / U**2)
+        assert value(rows[1, estimator], "retrieval_unordered") == 1
 
 
 def test_on_all_pairs_averages_by_slot_are_the_main_effects():
@@ -105,13 +114,11 @@ def test_where_objects_depend_on_one_another_only_least_squares_is_right():
 
 def test_objects_of_a_lookup_are_not_sums_of_their_values():
     rows = rows_of(embedded("lookup", 0.3, dim=200))
-    assert rows[1, "ols"].r2 == pytest.approx(1, abs=1e-9)
+    assert value(rows[1, "ols"], "r2") == pytest.approx(1, abs=1e-9)
     # Of an object's variance, 2 is of values and 1 its own, of which values explain 9 of 23.
-    assert rows[2, "ols"].r2_objects == pytest.approx(1 - 14 / 23 / 3 * 1.05, abs=0.08)
-    by_target = {
-        r.target: r.accuracy for r in rows[2, "ols"].probed if r.accuracy.stratum == "none"
-    }
-    assert by_target["object"].value <= 0.55
+    of_values = rows[2, "ols"]
+    assert value(of_values, "r2_objects") == pytest.approx(1 - 14 / 23 / 3 * 1.05, abs=0.08)
+    assert value(of_values, "object", "none") <= 0.55
 
 
 def test_single_scenes_give_vectors_and_lacking_ones_are_counted():
@@ -122,11 +129,11 @@ def test_single_scenes_give_vectors_and_lacking_ones_are_counted():
     scene_of = np.stack([objects, objects], axis=1)
     parts = tables.concepts(Scenes(scene_of, (8, 3)), 1).sum(axis=2)
     single = SingleScenes(parts[both, slots], objects, slots)
-    assert rows_of(z, single=single, estimators=("single",))[1, "single"].r2 > 0.98
+    assert value(rows_of(z, single=single, estimators=("single",))[1, "single"], "r2") > 0.98
     fewer = SingleScenes(single.z[3:], objects[3:], slots[3:])
-    row = rows_of(z, single=fewer, estimators=("single",))[1, "single"]
-    assert row.n_skipped == 3 * U
-    assert row.n_scenes == 576 - 3 * U
+    row = rows_of(z, single=fewer, estimators=("single",))[1, "single"]["r2", "all"]
+    assert row["n_skipped"] == 3 * U
+    assert row["n_scenes"] == 576 - 3 * U
     table = object_vectors(z, CLEVR, "single", fewer).table
     assert np.isnan(table[:, :, 0]).any(axis=0).sum() == 3
     anywhere = SingleScenes(single.z, objects, np.full(2 * U, -1))
@@ -141,8 +148,8 @@ def test_out_of_sample_noise_is_not_explained():
     train, test = np.split(np.random.default_rng(5).permutation(576), 2)
     inside = rows_of(z, fit=train, scored=train, estimators=("ols",))[1, "ols"]
     outside = rows_of(z, fit=train, scored=test, estimators=("ols",))[1, "ols"]
-    assert inside.r2 > 0.1
-    assert outside.r2 < 0
+    assert value(inside, "r2") > 0.1
+    assert value(outside, "r2") < 0
 
 
 def test_r2_has_two_references():

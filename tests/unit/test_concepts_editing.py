@@ -8,28 +8,33 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.decomposition import nearest
 from bindscope.studies.concepts.editing import drawn_edits, edited, value_edits
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.recognition import fit_probes
-from bindscope.studies.concepts.removal import derangement, part_of, removals
+from bindscope.studies.concepts.removal import derangement, part_of, removal_rows
 from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.splits import split_scenes
+from bindscope.studies.concepts.splits import Parts
 from bindscope.studies.concepts.vectors import SingleScenes, object_vectors
 
 CLEVR = Scenes.all_of((8, 3))
 
 
-def edits_of(encoder, estimator="avg_pos", strengths=(0.0, 1.0), scenes=CLEVR):
+def embedded_whole(z, scenes=CLEVR):
+    """Fit probes to all scenes, as if none were held out."""
+    every = np.arange(len(scenes))
+    readout = fit_probes(z, scenes, every)
+    return Embedded(z, scenes, readout, split_by="scenes", parts=Parts(*(every,) * 4))
+
+
+def edits_of(encoder, scenes=CLEVR):
     z = planted.ENCODERS[encoder](scenes, planted.Planted(64, slot_effect=0.3))
-    readout = fit_probes(z, scenes, np.arange(len(scenes)))
-    vectors = object_vectors(z, scenes, estimator)
-    edits = value_edits(scenes, 0)
-    rows = edited(z, scenes, vectors, readout, edits, strengths, resamples=20)
-    return {(row.strength, row.measure, row.accuracy.stratum): row for row in rows}
+    vectors = object_vectors(z, scenes, "avg_pos")
+    rows = edited(embedded_whole(z, scenes), vectors, value_edits(scenes, 0), (0.0, 1.0))
+    return {(row["strength"], row["measure"], row["stratum"]): row for row in rows}
 
 
 def test_edits_change_one_value_to_one_that_the_scene_has_not():
     edits = value_edits(CLEVR, 0)
     assert len(edits.base) == 768
-    assert edits.without_value == 0
     for base, slot, old, new, target in zip(
         edits.base, edits.slots, edits.old, edits.new, edits.target, strict=True
     ):
@@ -64,20 +69,20 @@ def test_counts_of_edits_in_the_papers_scenes():
 def test_additive_edits_find_the_real_scene_and_no_edit_finds_none():
     rows = edits_of("lookup")
     for stratum in ("all", "shared", "none"):
-        assert rows[1.0, "retrieval_strict", stratum].accuracy.value == 1
-        assert rows[0.0, "retrieval_strict", stratum].accuracy.value == 0
-        assert rows[1.0, "object", stratum].accuracy.value >= 0.98
-        assert rows[0.0, "object", stratum].accuracy.value == 0
-    assert rows[1.0, "concept", "all"].accuracy.value == 1
-    assert rows[1.0, "object", "shared"].accuracy.n_scenes == 96
+        assert rows[1.0, "retrieval_strict", stratum]["value"] == 1
+        assert rows[0.0, "retrieval_strict", stratum]["value"] == 0
+        assert rows[1.0, "object", stratum]["value"] >= 0.98
+        assert rows[0.0, "object", stratum]["value"] == 0
+    assert rows[1.0, "concept", "all"]["value"] == 1
+    assert rows[1.0, "object", "shared"]["n_scenes"] == 96
     # Whatever is edited in shares no value afterwards: counting values would find no object.
-    assert rows[1.0, "object", "shared"].accuracy.bag_of_concepts_floor == 0
+    assert rows[1.0, "object", "shared"]["bag_of_concepts_floor"] == 0
 
 
 def test_the_joint_hit_of_concepts_cannot_see_what_the_hit_of_objects_sees():
     rows = edits_of("additive")
-    assert rows[1.0, "concept", "all"].accuracy.value == 1
-    assert rows[1.0, "object", "all"].accuracy.value <= 0.5
+    assert rows[1.0, "concept", "all"]["value"] == 1
+    assert rows[1.0, "object", "all"]["value"] <= 0.5
 
 
 def test_edits_without_a_vector_or_without_a_real_scene_are_skipped_and_counted():
@@ -87,33 +92,37 @@ def test_edits_without_a_vector_or_without_a_real_scene_are_skipped_and_counted(
     assert missing > 0
     rows = edits_of("lookup", scenes=incomplete)
     row = rows[1.0, "object", "all"]
-    assert row.without_scene == missing
-    assert row.accuracy.n_scenes == len(edits.base) - missing
+    assert row["n_skipped"] == missing
+    assert row["n_scenes"] == len(edits.base) - missing
     z = planted.lookup(CLEVR, planted.Planted(64))
     single = SingleScenes(z[1:24], np.arange(1, 24), np.full(23, -1))
     vectors = object_vectors(z, CLEVR, "single", single)
     all_edits = value_edits(CLEVR, 0)
     without = ((all_edits.old == 0) | (all_edits.new == 0)).sum()
-    readout = fit_probes(z, CLEVR, np.arange(576))
-    [first, *_] = edited(z, CLEVR, vectors, readout, all_edits, (1.0,), resamples=0)
-    assert first.without_vector == without > 0
+    [first, *_] = edited(embedded_whole(z), vectors, all_edits, (1.0,))
+    assert first["n_skipped"] == without > 0
+
+
+def test_an_object_is_not_edited_where_no_value_remains_to_change_to():
     narrow = Scenes.all_of((2, 3))
-    assert value_edits(narrow, 0).without_value > 0
+    edits = value_edits(narrow, 0)
+    both = np.ptp(narrow.values[:, :, 0], axis=1) == 1
+    assert len(edits.base) > 0
+    assert not both[edits.base].any()
 
 
 def test_edits_of_every_strength_are_those_made_one_by_one():
     z = planted.global_product(CLEVR, planted.Planted(16))
     edits = value_edits(CLEVR, 0)
     vectors = object_vectors(z, CLEVR, "avg_pos")
-    readout = fit_probes(z, CLEVR, np.arange(576))
-    rows = edited(z, CLEVR, vectors, readout, edits, (0.5, 1.5), resamples=0)
+    rows = edited(embedded_whole(z), vectors, edits, (0.5, 1.5))
     of_slot = vectors.table[edits.slots]
     each = np.arange(len(edits.base))
     change = of_slot[each, edits.new] - of_slot[each, edits.old]
     for row in rows:
-        if row.measure == "retrieval_strict" and row.accuracy.stratum == "all":
-            hits = nearest(z[edits.base] + row.strength * change, z) == edits.target
-            assert row.accuracy.value == pytest.approx(hits.mean())
+        if row["measure"] == "retrieval_strict" and row["stratum"] == "all":
+            hits = nearest(z[edits.base] + row["strength"] * change, z) == edits.target
+            assert row["value"] == pytest.approx(hits.mean())
 
 
 def test_a_derangement_moves_everything_and_every_one_is_as_likely():
@@ -136,16 +145,12 @@ def test_the_part_of_an_additive_embedding_is_all_of_it():
 
 def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():
     z = planted.lookup(CLEVR, planted.Planted(64, slot_effect=0.3))
-    parts = split_scenes(CLEVR)
-    removal_rows = removals(z, CLEVR, parts.probed, parts.scored, fit=parts.probed, resamples=0)
-    rows = {row.removed: row for row in removal_rows}
-    value, chance = {}, {}
-    for removed, row in rows.items():
-        assert row.converged
-        for each in row.probed:
-            if each.accuracy.stratum == "all":
-                value[removed, each.target] = each.accuracy.value
-                chance[removed, each.target] = each.accuracy.chance
+    rows = [row for row in removal_rows(Embedded(z, CLEVR)) if row["stratum"] == "all"]
+    assert not any("flags" in row for row in rows)
+    value, chance = (
+        {(row["variant"], row["measure"]): row[column] for row in rows}
+        for column in ("value", "chance")
+    )
     assert value["nothing", "object"] >= 0.99
     assert value["concept", "concept"] <= chance["concept", "concept"] + 0.05
     assert value["concept", "object"] >= 0.95
@@ -154,5 +159,4 @@ def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read()
     for control in ("permuted_concept", "permuted_object"):
         assert value[control, "concept"] >= 0.95
         assert value[control, "object"] >= 0.95
-    assert rows["object"].explained == pytest.approx(1, abs=1e-9)
-    assert rows["permuted_object"].explained < 0
+    assert value["permuted_object", "explained"] < 0

@@ -13,10 +13,11 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.studies.concepts import planted as cases
 from bindscope.studies.concepts.approximators import approximator_rows
+from bindscope.studies.concepts.decomposition import decomposition_rows
+from bindscope.studies.concepts.embedding import Embedded, recognition_rows
 from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
 from bindscope.studies.concepts.recognition import fit_probes, recognise
-from bindscope.studies.concepts.rows import Embedded, decomposition_rows, recognition_rows
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.splits import split_objects, split_scenes
 
@@ -124,15 +125,15 @@ def test_there_is_no_interval_where_resamples_draw_no_set() -> None:
 def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
     z = lookup(CLEVR, Planted(96))
     readout = fit_probes(z, CLEVR, np.arange(576))
-    (accuracy,) = (
-        recognition.accuracy for recognition in recognise(readout, z, CLEVR)
-        if (recognition.target, recognition.accuracy.stratum) == ("object", "none")
+    (row,) = (
+        row for row in recognise(readout, z, CLEVR)
+        if (row["measure"], row["stratum"]) == ("object", "none")
     )  # fmt: skip
-    assert accuracy.value == accuracy.high == 1
-    assert 0.8 < accuracy.low < 0.95
-    assert accuracy.gain == 0.5
-    assert accuracy.gain_low == pytest.approx(accuracy.low - 0.5)
-    assert accuracy.n_resampled == 24
+    assert row["value"] == row["value_high"] == 1
+    assert 0.8 < row["value_low"] < 0.95
+    assert row["gain"] == 0.5
+    assert row["gain_low"] == pytest.approx(row["value_low"] - 0.5)
+    assert row["n_resampled"] == 24
 
 
 def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() -> None:
@@ -145,7 +146,7 @@ def test_more_splits_of_the_same_objects_do_not_narrow_an_interval_to_nothing() 
         (row,) = (row for row in rows if (row["split"], row["measure"], row["stratum"])
                   == ("test", "object", "none"))  # fmt: skip
         widths.append(row["value_high"] - row["value_low"])
-        assert (row["n_splits"], row["n_fitted_objects"]) == (n, 16)
+        assert (row["n_splits"], row["fitted_share"]) == (n, 16 / 24)
     assert widths[1] > 0.6 * widths[0] > 0
 
 
@@ -158,7 +159,8 @@ def test_objects_that_validate_are_not_counted_as_fitted() -> None:
 
 
 def test_bits_of_a_vector_per_pair_are_not_of_pairing_and_their_interval_is_over_objects() -> None:
-    every = Scenes.all_of((5, 4), identical=False)
+    every = Scenes.all_of((5, 4))
+    every = every.take(every.first_of_its_kind.all(axis=1))
     values = additive(every, Planted(40))
     impostor = pairing_bits(values + 2 * cases.drawn(every.unordered, 40, 0), every.slots, (5, 4))
     assert impostor.low < 0.01

@@ -51,13 +51,7 @@ def test_what_is_missing_of_a_factorial_is_counted():
     assert completeness(full).complete
     lacking = full.take((full.values[:, :, 0] != 2).all(axis=1) & (np.arange(36) != 1))
     missing = completeness(lacking)
-    assert (missing.scenes, missing.possible, missing.absent_objects, missing.absent_values) == (
-        15,
-        16,
-        2,
-        1,
-    )
-    assert not missing.complete
+    assert missing == (1, False, 1)
     assert not completeness(full.take(np.r_[0, np.arange(36)])).complete
 
 

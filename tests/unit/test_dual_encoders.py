@@ -21,16 +21,12 @@ from bindscope.core.errors import BindscopeError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.config import DualEncoders, DualTraining
 from bindscope.studies.concepts.dual import batches as batches_module
-from bindscope.studies.concepts.dual import training
 from bindscope.studies.concepts.dual.batches import Batches, split_objects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, Tower
 from bindscope.studies.concepts.dual.evaluation import swaps
 from bindscope.studies.concepts.dual.runs import rows, run_of, stored_runs, write_results
 from bindscope.studies.concepts.dual.training import (
     Runs,
-    Trainee,
-    _Task,
-    build,
     contrastive,
     to_queries,
     train,
@@ -55,15 +51,15 @@ def _one_thread() -> Any:
 
 def entry(kind: str = "product", **fields: Any) -> DualEncoders:
     """Return an entry of the configuration with small values."""
-    given = {
+    content = {
         "name": "e", "encoder": {"kind": kind, **OPTIONS[kind]}, "spaces": [[5, 4]],
         "coverages": [0.5], "training": {"steps": 20, "batch_size": 6, "learning_rate": 0.02},
     }  # fmt: skip
-    return DualEncoders.model_validate(given | fields)
+    return DualEncoders.model_validate(content | fields)
 
 
 def encoder_of(kind: str, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> Any:
-    return build(kind, sizes, entry(kind).encoder, seeds)
+    return ENCODERS[kind](sizes, entry(kind).encoder, seeds)
 
 
 def test_the_small_options_are_of_every_kind() -> None:
@@ -98,8 +94,8 @@ def test_a_split_has_every_object_once_and_trains_on_every_value(seed: int, shar
 def test_values_that_no_training_object_has_are_counted_where_they_are_allowed() -> None:
     split = split_objects((10, 10), 0.02, 0, every_value=False)
     assert len(split.train) == 2
-    seen = [len(np.unique(column)) for column in values_of(split.train, (10, 10)).T]
-    assert split.missing_values == 20 - sum(seen)
+    present = [len(np.unique(column)) for column in values_of(split.train, (10, 10)).T]
+    assert split.missing_values == 20 - sum(present)
     with pytest.raises(BindscopeError, match=r"10x10(.|\n)*2 objects(.|\n)*raise the coverage"):
         split_objects((10, 10), 0.02, 0, every_value=True)
 
@@ -112,9 +108,8 @@ def batches(pool: str = "train_only", n_runs: int = 2, **changes: Any) -> Batche
     splits = [
         split_objects((5, 4), (0.5, 0.6)[i % 2], seeds[i], every_value=True) for i in range(n_runs)
     ]
-    random = changes.pop("random", 0)
-    given = DualTraining.model_validate({"batch_size": 7, **changes})
-    return Batches((5, 4), splits, seeds, pool, given, random)  # type: ignore[arg-type]
+    options = DualTraining.model_validate({"batch_size": 7, **changes})
+    return Batches((5, 4), splits, seeds, pool, options)  # type: ignore[arg-type]
 
 
 ASKED: dict[str, dict[str, Any]] = {
@@ -122,8 +117,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "pool of all": {"pool": "all"},
     "batch": {"queries": "batch"},
     "few": {"queries": "batch", "max_objects": 4},
-    "random": {"queries": "batch", "random": 3, "objects_per_scene": [1, 2, 3]},
-    "random of all": {"queries": "batch", "random": 9, "pool": "all"},
+    "scenes of one to three": {"queries": "batch", "objects_per_scene": [1, 2, 3]},
 }
 
 
@@ -153,17 +147,17 @@ def test_the_pool_is_asked_whole_and_a_batch_asks_its_objects_and_swaps_alone() 
         drawn = batches(pool)
         batch = drawn.batch(3)
         for run in range(2):
-            asked = batch.queries[run][batch.valid[run]]
-            np.testing.assert_array_equal(asked, np.flatnonzero(drawn.pool[run, :-1]))
+            queries = batch.queries[run][batch.valid[run]]
+            np.testing.assert_array_equal(queries, np.flatnonzero(drawn.pool[run, :-1]))
     drawn = batches(queries="batch", batch_size=3)
     swapped = 0
     for step, run in product(range(5), range(2)):
         batch = drawn.batch(step)
         present = set(batch.slots[run].ravel().tolist())
         possible = set(swaps(batch.slots[run], (5, 4)).ravel().tolist())
-        asked = set(batch.queries[run][batch.valid[run]].tolist())
-        assert present <= asked <= possible
-        swapped += len(asked - present)
+        queries = set(batch.queries[run][batch.valid[run]].tolist())
+        assert present <= queries <= possible
+        swapped += len(queries - present)
     assert swapped
 
 
@@ -194,9 +188,9 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
     first, again = batches(n_runs=2), batches(n_runs=4)
     ahead = first.batch(7)
     for step in (3, 7):
-        one, other = first.batch(step), again.batch(step)
-        np.testing.assert_array_equal(one.slots, other.slots[:2])
-        np.testing.assert_array_equal(other.slots[2:], other.slots[:2])  # seeds 0, 1, 0, 1
+        batch, same = first.batch(step), again.batch(step)
+        np.testing.assert_array_equal(batch.slots, same.slots[:2])
+        np.testing.assert_array_equal(same.slots[2:], same.slots[:2])  # seeds 0, 1, 0, 1
     np.testing.assert_array_equal(ahead.slots, first.batch(7).slots)
     assert (first.batch(7).slots != first.batch(8).slots).any()
 
@@ -215,11 +209,11 @@ def test_the_loop_that_the_benchmark_times_asks_the_same(monkeypatch: pytest.Mon
         np.testing.assert_array_equal(getattr(batch, name), value, err_msg=name)
     swapped = 0
     for seed in range(10):
-        one = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(seed)) for n in (0, 20)]
-        assert one[0].slots.tolist() == one[1].slots.tolist()
-        possible = set(swaps(one[0].slots[0], (5, 4)).ravel().tolist()) & set(train)
-        assert set(one[1].queries[0].tolist()) == possible
-        swapped += len(possible) - one[0].queries.shape[1]
+        twins = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(seed)) for n in (0, 20)]
+        assert twins[0].slots.tolist() == twins[1].slots.tolist()
+        possible = set(swaps(twins[0].slots[0], (5, 4)).ravel().tolist()) & set(train)
+        assert set(twins[1].queries[0].tolist()) == possible
+        swapped += len(possible) - twins[0].queries.shape[1]
     assert swapped
 
 
@@ -233,14 +227,14 @@ def test_no_run_depends_on_another_and_seeds_start_alike(kind: str) -> None:
     ids = torch.tensor([[2, 5, 9], [0, 1, 2]])
     for run, seed in enumerate((5, 6)):
         alone = encoder_of(kind, (3, 4), (seed,))
-        for asked in (
+        for embed in (
             lambda e, part: e.scenes(slots[part]),
             lambda e, part: e.objects(ids[part]),
             lambda e, part: e.concepts(),
         ):
-            own = slice(run, run + 1)
-            found, wanted = asked(both, slice(0, 2))[own], asked(alone, own)
-            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+            part_of_run = slice(run, run + 1)
+            together, of_one = embed(both, slice(0, 2))[part_of_run], embed(alone, part_of_run)
+            torch.testing.assert_close(together, of_one, rtol=1e-5, atol=1e-6)
     first = next(both.parameters())
     assert first.shape[0] == 2
     assert (first[0] != first[1]).any()
@@ -261,10 +255,10 @@ def test_a_place_without_an_object_counts_for_nothing_and_the_order_only_in_sequ
 
 def test_a_product_of_three_types_and_a_mixing_matrix_are_what_they_are_called() -> None:
     options = entry(encoder={"kind": "product", "dim": 3, "mixing": True}).encoder
-    encoder = build("product", (2, 3, 2), options, [4])
+    encoder: Any = ENCODERS["product"]((2, 3, 2), options, [4])
     (a, b, c) = (encoder.scene_table[0, row] for row in (1, 2 + 2, 5 + 0))
-    (found,) = encoder.scenes(torch.tensor([[[1 * 6 + 2 * 2 + 0]]]))[0]
-    torch.testing.assert_close(found, (a * b * c) @ encoder.scene_mixing[0])
+    (embedding,) = encoder.scenes(torch.tensor([[[1 * 6 + 2 * 2 + 0]]]))[0]
+    torch.testing.assert_close(embedding, (a * b * c) @ encoder.scene_mixing[0])
 
 
 def test_a_run_of_towers_is_torchs_transformer_with_its_weights() -> None:
@@ -314,17 +308,16 @@ def test_the_loss_is_that_of_a_loop_and_what_is_not_asked_adds_nothing() -> None
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_runs_that_are_trained_together_end_as_those_trained_alone(kind: str) -> None:
     sizes, slots = (5, 4), torch.tensor([[[0, 7], [3, -1], [19, 4]]])
-    both, one = entry(kind, coverages=[0.4, 0.7], seeds=[0, 1]), entry(kind, coverages=[0.7])
-    together = train(both, sizes, "all", Runs.of(both, sizes))
-    alone = train(one, sizes, "all", Runs.of(one, sizes))
-    for selected in ("final", "validation"):
-        found = run_of(both, sizes, 0, together.weights[selected], 2)
-        wanted = run_of(one, sizes, 0, alone.weights[selected], 0)
-        # Not weights: the offsets of attention's keys decide nothing, and drift with the rounding.
-        torch.testing.assert_close(found.scenes(slots), wanted.scenes(slots), rtol=0.01, atol=0.01)
-        torch.testing.assert_close(found.concepts(), wanted.concepts(), rtol=0.01, atol=0.01)
+    both, single = entry(kind, coverages=[0.4, 0.7], seeds=[0, 1]), entry(kind, coverages=[0.7])
+    together = train(both, sizes, "all", Runs.draw(both, sizes))
+    alone = train(single, sizes, "all", Runs.draw(single, sizes))
+    third = run_of(both.encoder, sizes, 0, together.weights, 2)
+    first = run_of(single.encoder, sizes, 0, alone.weights, 0)
+    # Not weights: the offsets of attention's keys decide nothing, and drift with the rounding.
+    torch.testing.assert_close(third.scenes(slots), first.scenes(slots), rtol=0.01, atol=0.01)
+    torch.testing.assert_close(third.concepts(), first.concepts(), rtol=0.01, atol=0.01)
     np.testing.assert_allclose(together.losses[:, 2], alone.losses[:, 0], rtol=1e-3)
-    assert alone.losses[-1, 0, 0] < alone.losses[0, 0, 0]
+    assert alone.losses[-1, 0] < alone.losses[0, 0]
 
 
 class KilledError(Exception):
@@ -334,9 +327,9 @@ class KilledError(Exception):
 def test_a_training_that_was_killed_ends_in_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, sizes = entry("mlp_set", coverages=[0.4, 0.7]), (5, 4)
-    runs = Runs.of(given, sizes)
-    whole = train(given, sizes, "train_only", runs)
+    config, sizes = entry("mlp_set", coverages=[0.4, 0.7]), (5, 4)
+    runs = Runs.draw(config, sizes)
+    whole = train(config, sizes, "train_only", runs)
     file = Checkpoint(tmp_path / "checkpoint", "key")
     batch = Batches.batch
 
@@ -347,50 +340,30 @@ def test_a_training_that_was_killed_ends_in_the_same_bits(
 
     monkeypatch.setattr(Batches, "batch", dying)
     with pytest.raises(KilledError):
-        train(given, sizes, "train_only", runs, checkpoint=file)
+        train(config, sizes, "train_only", runs, checkpoint=file)
     monkeypatch.setattr(Batches, "batch", batch)
-    resumed = train(given, sizes, "train_only", runs, checkpoint=file)
+    resumed = train(config, sizes, "train_only", runs, checkpoint=file)
     np.testing.assert_array_equal(resumed.losses, whole.losses)
     assert resumed.steps == whole.steps
-    for selected, weights in whole.weights.items():
-        for name, value in weights.items():
-            assert torch.equal(resumed.weights[selected][name], value)
-
-
-def test_validation_of_a_large_space_embeds_some_of_its_objects(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """All of 50 x 50 x 50 at once, for nine runs, took 180 GB before the first step."""
-    given = entry("transformer", spaces=[[12, 12]], coverages=[0.3, 0.6],
-                  training={"batch_size": 4})  # fmt: skip
-    runs = Runs.of(given, (12, 12))
-    trainee = Trainee(build("transformer", (12, 12), given.encoder, runs.seeds), 10.0, 2)
-    whole = _Task(trainee, given.training, (12, 12), "all", runs).validation[1]
-    monkeypatch.setattr(training, "MOST_QUERIES", 80)
-    few = _Task(trainee, given.training, (12, 12), "all", runs).validation[1]
-    assert whole["queries"].shape == (2, 144)
-    assert few["queries"].numel() < 2 * 60
-    torch.testing.assert_close(few["slots"], whole["slots"])  # the same scenes
-    assert few["objects"].any(2).all()  # all of whose objects are asked about
-    for run, split in enumerate(runs.splits):
-        assert not np.isin(few["slots"][run], split.test).any()
+    for name, value in whole.weights.items():
+        assert torch.equal(resumed.weights[name], value)
 
 
 def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
     sizes = (5, 4)
     early = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 0.02})
-    runs = Runs.of(early, sizes)
+    runs = Runs.draw(early, sizes)
     trained = train(early, sizes, "train_only", runs)
     assert trained.flags(0) == ["not_converged"]
-    found = list(rows(early, sizes, runs, trained))
-    assert {row["flags"] for row in found} == {"not_converged;not_fitted"}
+    scores = list(rows(early, sizes, runs, trained))
+    assert {row["flags"] for row in scores} == {"not_converged;not_fitted"}
     wild = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 1e30})
     assert train(wild, sizes, "train_only", runs).flags(0) == ["diverged"]
 
 
 def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
     config, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
-    runs = Runs.of(config, sizes)
+    runs = Runs.draw(config, sizes)
     scores = rows(config, sizes, runs, train(config, sizes, "train_only", runs))
     numbers = {
         (row["n_objects"], row["n_scenes"], row["n_all_scenes"])
@@ -402,32 +375,32 @@ def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
 
 
 def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Path) -> None:
-    given, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
-    runs = Runs.of(given, sizes)
-    trained = train(given, sizes, "train_only", runs)
-    found = list(rows(given, sizes, runs, trained))
+    config, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
+    runs = Runs.draw(config, sizes)
+    trained = train(config, sizes, "train_only", runs)
+    scores = list(rows(config, sizes, runs, trained))
     paths = {name: tmp_path / name for name in ("rows", "weights", "history")}
-    write_results(SimpleNamespace(**paths), found, runs, trained, {"encoder": "e"})
+    write_results(SimpleNamespace(**paths), scores, runs, trained, {"encoder": "e"})
     history = json.loads(paths["history"].read_text())
-    assert [(one["coverage"], one["seed"]) for one in history] == [
+    assert [(run["coverage"], run["seed"]) for run in history] == [
         (0.4, 3), (0.4, 4), (0.7, 3), (0.7, 4),
     ]  # fmt: skip
     lines = [json.loads(line) for line in paths["rows"].read_text().splitlines()]
-    assert lines == [{"encoder": "e", **row} for row in found]
-    stored = list(stored_runs(paths["weights"], given.encoder.model_dump(), sizes))
+    assert lines == [{"encoder": "e", **row} for row in scores]
+    stored = list(stored_runs(paths["weights"], config.encoder.model_dump(), sizes))
     for i, run in enumerate(stored):
         np.testing.assert_array_equal(run.split.test, runs.splits[i].test)
         single = np.flatnonzero(np.isin(np.arange(20), run.split.train))
         np.testing.assert_array_equal(single, runs.splits[i].train)
     slots = np.array([[0, 7], [19, 4]])
-    own = stored[2]
-    queries = own.encoder.queries()
+    third = stored[2]
+    queries = third.encoder.queries()
     assert [part.shape for part in (queries.objects, *queries.concepts)] == [
         (20, 8),
         (5, 8),
         (4, 8),
     ]
-    table = trained.weights["final"]["scene_objects.table"][2]
-    np.testing.assert_array_equal(own.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
-    wanted = own.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
-    np.testing.assert_array_equal(own.encoder.embed(slots), wanted)
+    table = trained.weights["scene_objects.table"][2]
+    np.testing.assert_array_equal(third.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
+    embeddings = third.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
+    np.testing.assert_array_equal(third.encoder.embed(slots), embeddings)

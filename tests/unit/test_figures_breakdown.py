@@ -23,12 +23,12 @@ def test_breakdown_subtracts_the_fit_from_the_prior_head_by_head():
     fit = {f"{seed}.chained_loss_bits": np.arange(11) / 10 for seed in (0, 1)}
     fit |= {f"{seed}.chained_prior_bits": np.ones(11) for seed in (0, 1)}
     gained = gains(fit, {}, (2, 3))
-    assert gained.given == "features"
+    assert gained.condition == "features"
     np.testing.assert_allclose(gained.features, 1 - np.arange(5) / 10)
     np.testing.assert_allclose(gained.objects, 1 - np.arange(5, 11) / 10)
     counted = {"0.chained_loss_bits": np.arange(13) / 10, "0.chained_prior_bits": np.ones(13)}
     gained = gains(counted, {}, (2, 3))
-    assert gained.given == "counts"
+    assert gained.condition == "counts"
     np.testing.assert_allclose(gained.objects, 1 - np.arange(7, 13) / 10)
 
 
@@ -36,7 +36,7 @@ def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     plain = {"0.object_loss_bits": np.zeros(6), "0.feature_loss_bits": np.full(5, 2.0)}
     nothing = {"0.object_loss_bits": np.ones(6), "0.feature_loss_bits": np.ones(5)}
     gained = gains(plain, nothing, (2, 3))
-    assert gained.given == ""
+    assert gained.condition == ""
     np.testing.assert_allclose(gained.features, -1)
     assert gains(plain, {}, (2, 3)) is None
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)

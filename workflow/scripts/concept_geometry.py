@@ -7,11 +7,9 @@ import numpy as np
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.embedded import (
-    image_queries,
-    read_alone,
     read_arrays,
     read_captions,
-    read_embeddings,
+    read_image_queries,
     read_slots,
 )
 from bindscope.studies.concepts.measure import concepts
@@ -35,8 +33,7 @@ def main(job: "Job") -> None:
         texts = read_captions(path, sizes, len(z) - len(slots))
         analyses.append("alignment")
     for path in job.input.get("images", ()):
-        objects, _ = read_alone(job.input["image_codes"])
-        texts = image_queries(read_embeddings(path, "joint"), objects, sizes)
+        texts = read_image_queries(path, job.input["image_codes"], sizes)
     result = concepts(
         z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
         device=job.spec["device"], threads=job.threads,

@@ -1,4 +1,4 @@
-"""Train dual encoders of all coverages and seeds of a job, and ask what they recognise."""
+"""Train dual encoders of all coverages and seeds of a job, and score what they recognize."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write rows, weights and history; go on from a checkpoint of the same keys."""
+    """Write rows, weights and history; resume from a checkpoint of the same keys."""
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
     sizes = tuple(job.spec["sizes"])
     entry = entry_of(job.spec, names)
-    runs = Runs.of(entry, sizes)
+    runs = Runs.draw(entry, sizes)
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(entry.device) as device:
         trained = train(entry, sizes, entry.query_pools[0], runs, device, checkpoint)
-        found = list(rows(entry, sizes, runs, trained, device))
-    write_results(job.output, found, runs, trained, {**names, **job.keys})
+        scores = list(rows(entry, sizes, runs, trained, device))
+    write_results(job.output, scores, runs, trained, {**names, **job.keys})
     checkpoint.remove()
 
 

@@ -99,8 +99,8 @@ def of_objects(masks: NDArray[Any], cells: NDArray[Any]) -> NDArray[Any]:
     """Set what is no object of the code (an occluder, stuff) to 0 in masks (S, H, W)."""
     numbers = np.where(cells >= 0, np.arange(1, cells.shape[1] + 1), 0).astype(masks.dtype)
     ids = np.concatenate([np.zeros((len(numbers), 1), masks.dtype), numbers], axis=1)
-    left: NDArray[Any] = ids[np.arange(len(masks))[:, None, None], masks]
-    return left
+    cleared: NDArray[Any] = ids[np.arange(len(masks))[:, None, None], masks]
+    return cleared
 
 
 def fit_flags(rows: Path | str, seed: int) -> str:

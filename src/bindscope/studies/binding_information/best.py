@@ -83,10 +83,10 @@ def best_rows(
     are not told apart on datasets with a reason. Spec keys are hashes of those that were chosen
     from.
     """
-    both = sorted(zip(rows, parts, strict=True), key=lambda one: _key(one[0]))
+    both = sorted(zip(rows, parts, strict=True), key=lambda pair: _key(pair[0]))
     return [
         _best(_candidates(group), counts_reasons[key[0]])
-        for key, group in groupby(both, key=lambda one: _key(one[0]))
+        for key, group in groupby(both, key=lambda pair: _key(pair[0]))
     ]
 
 
@@ -237,7 +237,7 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     names = _ends("binding_lower_bound_bits")
     if not possible:
         return ours, dict.fromkeys(names)
-    _, ends, parts = min(possible, key=lambda one: one[0])
+    _, ends, parts = min(possible, key=lambda chosen: chosen[0])
     return ours | set(parts), dict(zip(names, ends, strict=True))
 
 

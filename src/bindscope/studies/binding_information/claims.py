@@ -93,7 +93,7 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
     single = each_model(last_layers(rows)) if len(rows) else rows
-    found = []
+    effects = []
     for _, here in single.groupby(_GROUP, sort=False):
         values = {
             str(name): part[PAIRING.bound].to_numpy(float)
@@ -105,8 +105,8 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
-                found.append(_difference(about, more, less, values))
-    return found
+                effects.append(_difference(about, more, less, values))
+    return effects
 
 
 def _difference(where: str, more: str, less: str, values: Mapping[str, Values]) -> Effect:

@@ -154,7 +154,7 @@ def fit(product: Product) -> Work:
         elements += seeds * steps * each
         python += _BACKWARD + _CALL * _STEP * seeds * steps * len(heads)
     # The linear parts are fitted first, and what their descent holds goes before the next one.
-    in_memory, history = _held(probe, content, read, bits), _HISTORY * linear * convex
+    in_memory, history = _in_memory(probe, content, read, bits), _HISTORY * linear * convex
     descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
     fitting = history if alone else max(history + 4.0 * free * seeds, descent)
     on_gpu = content["device"] == "cuda"
@@ -225,7 +225,7 @@ def _descending(probe: AnyProbe, weights: float, seeds: int, shared: bool) -> fl
     return weights * max(8.0 * seeds + (20.0 + 8.0 * (tried > 1)) * together, 16.0 * seeds)
 
 
-def _held(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
+def _in_memory(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:
     """Return the bytes of inputs and labels in memory (`probes.batches`)."""
     n, dim = read.n, read.dim
     total, (cells, _) = sum(n.values()), sides(content)

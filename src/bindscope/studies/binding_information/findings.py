@@ -93,7 +93,7 @@ TRENDS = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found about binding information; see `core.interfaces.Findings`."""
     table, config = tables["binding_information"], inputs.content
-    about = sentences.told(table, config)
+    about = sentences.gather(table, config)
     introduction = inputs.resources["binding_information_introduction"]
     return Chapter(
         lead=sentences.lead(about),

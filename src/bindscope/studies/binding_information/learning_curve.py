@@ -118,19 +118,19 @@ def _ranges(parts: Sequence[Range]) -> SplitData:
     """Put ranges of scenes of some splits behind each other; nothing is read yet."""
     parts = [part for part in parts if part[1] < part[2]]
 
-    def of(arrays: Iterable[Array | Rows]) -> Ranges:
+    def joined(arrays: Iterable[Array | Rows]) -> Ranges:
         pairs = zip(arrays, parts, strict=True)
         return Ranges(tuple((as_rows(array), first, end) for array, (_, first, end) in pairs))
 
     splits = [split for split, _, _ in parts]
-    z: Ranges = of(split.z for split in splits)
+    z: Ranges = joined(split.z for split in splits)
     if isinstance(splits[0].z, PatchSource):
         z = PatchRanges(z.parts)
     return SplitData(
         z,
-        of(split.objects for split in splits),
-        of(split.features for split in splits),
-        {name: of(split.anchors[name] for split in splits) for name in splits[0].anchors},
+        joined(split.objects for split in splits),
+        joined(split.features for split in splits),
+        {name: joined(split.anchors[name] for split in splits) for name in splits[0].anchors},
     )
 
 
@@ -175,7 +175,7 @@ def curve_rows(
     rows = []
     for quantity, parts in quantities(results[0].losses, prior).items():
         of_scenes = np.column_stack(
-            [sum(found[f"gain_{part}"] for part in parts) for found in gained]
+            [sum(gains_of_fit[f"gain_{part}"] for part in parts) for gains_of_fit in gained]
         )
         entropy = float(prior[ENTROPY[quantity]])
         about = {
@@ -189,9 +189,9 @@ def curve_rows(
         rows += [
             {
                 **about, "seed": result.seed, "n_train_scenes": n, "steps": result.steps,
-                "share": n / data.train.n_scenes, "flags": _flags(result, parts), **found,
+                "share": n / data.train.n_scenes, "flags": _flags(result, parts), **point,
             }
-            for result, n, found in zip(results, scenes, curve, strict=True)
+            for result, n, point in zip(results, scenes, curve, strict=True)
         ]  # fmt: skip
     return rows
 

@@ -83,13 +83,15 @@ def beside(table: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     for quantity, numbers in published.groupby("quantity", sort=False):
         if quantity not in ours or (numbers["model"] == "").all():
             continue
-        left = numbers.assign(
+        published_rows = numbers.assign(
             our_dataset=numbers["dataset"].map(slug), our_model=numbers["model"].map(slug)
         )
         new_names = {name: f"our_{name}" for name in ("dataset", "model", "probe", "layer")}
-        right = ours.rename(columns={**new_names, "family": "probe", str(quantity): "ours"})
+        our_rows = ours.rename(columns={**new_names, "family": "probe", str(quantity): "ours"})
         names = ["our_dataset", "our_model", "tokens", "probe"]
-        both = left.merge(right[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names)
+        both = published_rows.merge(
+            our_rows[[*names, "our_probe", "our_layer", "ours", "n_seeds"]], on=names
+        )
         parts.append(both.dropna(subset=["value", "ours"]))
     compared = pd.concat(parts) if parts else published.iloc[:0].assign(ours=0.0)
     same = {name for name in compared["dataset"].unique() if _same_entropy(table, published, name)}

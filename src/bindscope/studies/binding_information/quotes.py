@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
     bound: str
     entropy: str
-    shown: PartShown
+    style: PartShown
 
 
 WHAT = Part("feature_lower_bound_bits", "h_feature_bits", part_shown("what"))
@@ -117,9 +117,9 @@ def between(low: float, high: float) -> str:
 def _refused(rows: pd.DataFrame, single: pd.DataFrame) -> pd.DataFrame:
     """List per place the models without a usable row, and the flags of what they have."""
     usable = pd.MultiIndex.from_frame(single[PLACE])
-    left = rows[~pd.MultiIndex.from_frame(rows[PLACE]).isin(usable)]
+    unusable = rows[~pd.MultiIndex.from_frame(rows[PLACE]).isin(usable)]
     refusals = []
-    places = left.groupby(["dataset", "group", "layer", "tokens"], sort=False)
+    places = unusable.groupby(["dataset", "group", "layer", "tokens"], sort=False)
     for place, part in places:
         flags = sorted({flag for flags in part["refused"] for flag in flags})
         refusals.append((*place, " and ".join(flags) or "incomplete", part["model"].nunique()))

@@ -167,7 +167,7 @@ def draw(table: pd.DataFrame) -> Figure:
         for part in parts:
             bound = row[part.bound]
             width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
-            axes.barh(y, width, left=start, color=part.shown.color, height=0.7)
+            axes.barh(y, width, left=start, color=part.style.color, height=0.7)
             start += width
     axes.invert_yaxis()
     axes.set_yticks(range(len(records)), [*map(_tick, records)])
@@ -175,7 +175,7 @@ def draw(table: pd.DataFrame) -> Figure:
     axes.set_xlabel("bits (lower bounds)" if is_bound else "bits (estimates)")
     reference_line(axes, float(records[0]["h_object_bits"]), "H(O)", vertical=True)
     values_along_x(axes)
-    patches = [Patch(color=part.shown.color, label=_WORDS[part.bound]) for part in parts]
+    patches = [Patch(color=part.style.color, label=_WORDS[part.bound]) for part in parts]
     legend_below(figure, patches)
     return figure
 

@@ -53,17 +53,17 @@ _OBJECTIVES = {
 _NETWORK = "vision transformer"
 
 
-class Told(NamedTuple):
+class Measurements(NamedTuple):
     """What the sentences are made from.
 
-    `table` has groups, `found` is what may be quoted of it: last layers. `models` are names of
+    `table` has groups, `quotes` is what may be quoted of it: last layers. `models` are names of
     groups, and of models that are in none, in the configuration's order, `sources` that of each
     one's first model; `datasets` those with something to say, in order, `kinds` names of their
     feature groups.
     """
 
     table: pd.DataFrame
-    found: Quotes
+    quotes: Quotes
     models: list[str]
     sources: dict[str, str]
     datasets: list[str]
@@ -71,7 +71,7 @@ class Told(NamedTuple):
     judgments: list[Judgment]
 
 
-def told(table: pd.DataFrame, config: Config) -> Told:
+def gather(table: pd.DataFrame, config: Config) -> Measurements:
     """Gather what the sentences are made from, by the configuration's models, groups and orders."""
     groups = groups_of(config)
     sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
@@ -88,7 +88,7 @@ def told(table: pd.DataFrame, config: Config) -> Told:
     }
     datasets = name_order([*quoted.rows["dataset"], *quoted.refused["dataset"]], list(kinds))
     judgments = judge(CLAIMS, effects(table, quoted, models))
-    return Told(table, quoted, models, sources, datasets, kinds, judgments)
+    return Measurements(table, quoted, models, sources, datasets, kinds, judgments)
 
 
 def groups_of(config: Config) -> list[Mapping[str, Any]]:
@@ -97,7 +97,7 @@ def groups_of(config: Config) -> list[Mapping[str, Any]]:
     return list(section.get("groups") or ())
 
 
-def lead(about: Told) -> tuple[str, ...]:
+def lead(about: Measurements) -> tuple[str, ...]:
     """Say the first dataset's result in a sentence, about its first token input."""
     if not about.datasets or not len(_rows(about, about.datasets[0])):
         return ()
@@ -112,16 +112,16 @@ def lead(about: Told) -> tuple[str, ...]:
     most, least = ordered[0], ordered[-1]
     text = (
         f"{_decodes(rows)} {_amount(most, part)} of {sign}{number(first[part.entropy])} bits of "
-        f"{part.shown.name}{example} in {_named(about, most)}"
+        f"{part.style.name}{example} in {_named(about, most)}"
     )
     if len(ordered) > 1:
         text += f", and {_amount(least, part)} in {_named(about, least)}"
     return (f"{text}, on scenes of {first['dataset']} (last layer).",)
 
 
-def caveats(about: Told) -> tuple[str, ...]:
+def caveats(about: Measurements) -> tuple[str, ...]:
     """Say what changes how the numbers are read: the prior, the probe, the seeds, the models."""
-    rows = about.found.rows
+    rows = about.quotes.rows
     if not len(rows):
         return ()
     estimated = [str(name) for name in rows.loc[rows["assumed_prior"].astype(bool), "dataset"]]
@@ -158,12 +158,12 @@ def _decodes(rows: pd.DataFrame) -> str:
     return f"From {tokens_shown(rows['tokens'].iloc[0]).words}, {probe} decodes"
 
 
-def _named(about: Told, row: Record) -> str:
+def _named(about: Measurements, row: Record) -> str:
     words = _model_words(about.sources.get(row["model"], ""), row["n_models"])
     return f"{words} ({row['model']})" if words else str(row["model"])
 
 
-def key_numbers(about: Told) -> list[KeyNumber]:
+def key_numbers(about: Measurements) -> list[KeyNumber]:
     """Return the first dataset's entropy, and the largest and the smallest bound on a part."""
     if not about.datasets or not len(_rows(about, about.datasets[0])):
         return []
@@ -178,7 +178,7 @@ def key_numbers(about: Told) -> list[KeyNumber]:
             f"entropy of the objects of a scene of {first['dataset']}",
         ),
         KeyNumber(
-            f"{sign}{number(first[part.entropy])}", "bits", f"entropy of the {part.shown.name}"
+            f"{sign}{number(first[part.entropy])}", "bits", f"entropy of the {part.style.name}"
         ),
     ]
     for token in token_order(rows["tokens"]):
@@ -186,31 +186,31 @@ def key_numbers(about: Told) -> list[KeyNumber]:
         for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
             probe = family_shown(row["family"]).words
             where = f"{tokens_shown(token).words} of {row['model']}"
-            label = f"{part.shown.name} decoded by {probe} from {where}"
+            label = f"{part.style.name} decoded by {probe} from {where}"
             numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
 
 
-def findings(about: Told) -> list[Finding]:
+def findings(about: Measurements) -> list[Finding]:
     """Say in sentences what the run found, and which claims hold.
 
     Per dataset that models other than known-answer encoders were measured on one with a point per
     model or group; then the verdicts on the chapter's claims.
     """
-    found = []
+    findings = []
     for dataset in about.datasets:
         rows = about.table[about.table["dataset"] == dataset]
         quoted = _rows(about, dataset)
         like = (quoted if len(quoted) else rows).iloc[0].to_dict()
-        refused = about.found.refused
+        refused = about.quotes.refused
         names = name_order(
             [*quoted["model"], *refused[refused["dataset"] == dataset]["model"]], about.models
         )
         points = [(name, _about(about, dataset, name)) for name in names]
         several = bool(len(quoted)) and bool((quoted["n_models"] > 1).any())
-        found.append(Finding(_there_is(like, about.table, several), tuple(points)))
+        findings.append(Finding(_there_is(like, about.table, several), tuple(points)))
     lead = "Claims, judged together (95 % intervals, Holm's correction over all of them):"
-    return [*found, *claims_findings(about.judgments, lead)]
+    return [*findings, *claims_findings(about.judgments, lead)]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -223,7 +223,7 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     estimated = like["dataset"] in assumed_prior(table)
     note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
     parts = [
-        f"{number(like[part.entropy])} for {part.shown.name}"
+        f"{number(like[part.entropy])} for {part.style.name}"
         for part in parts_of(like)
         if like[part.entropy] > SMALLEST_BITS
     ]
@@ -236,16 +236,16 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
         text += " Counts and pairing are not separated here; the column reason says why."
     seeds = ", with 95 % intervals over training seeds" if several else ""
     return (
-        f"{text} Bits of {headline_part(like).shown.name} that the best probes decode from the "
+        f"{text} Bits of {headline_part(like).style.name} that the best probes decode from the "
         f"last layers{seeds}:"
     )
 
 
-def _about(about: Told, dataset: str, name: str) -> str:
+def _about(about: Measurements, dataset: str, name: str) -> str:
     """Say what the token inputs of one model or group hold, or why that is not quoted."""
     rows = _rows(about, dataset)
     rows = rows[rows["model"] == name]
-    refused = about.found.refused
+    refused = about.quotes.refused
     refused = refused[(refused["dataset"] == dataset) & (refused["model"] == name)]
     n_models = pd.concat([rows, refused]).groupby("tokens")["n_models"].sum()
     words = _model_words(about.sources.get(name, ""), int(n_models.max()))
@@ -274,7 +274,7 @@ def _read(row: Record) -> str:
     return text
 
 
-def histogram_here(about: Told) -> list[str]:
+def histogram_here(about: Measurements) -> list[str]:
     """Put the bounds on B* beside what a histogram reaches, where there is counting to do.
 
     One sentence per such dataset, about its first token input.
@@ -302,7 +302,7 @@ def histogram_here(about: Told) -> list[str]:
     return sentences
 
 
-def unmeasured(about: Told) -> list[str]:
+def unmeasured(about: Measurements) -> list[str]:
     """Say so where there is no finding."""
     if about.datasets:
         return []
@@ -312,9 +312,9 @@ def unmeasured(about: Told) -> list[str]:
     ]
 
 
-def seed_note(about: Told) -> list[str]:
+def seed_note(about: Measurements) -> list[str]:
     """Warn where differences between models rest on few training seeds."""
-    rows = about.found.rows
+    rows = about.quotes.rows
     few = rows[rows["n_models"] < SEEDS_FOR_A_CLAIM]
     if rows["model"].nunique() < 2 or not len(few):
         return []
@@ -329,8 +329,8 @@ def seed_note(about: Told) -> list[str]:
     ]
 
 
-def _rows(about: Told, dataset: str) -> pd.DataFrame:
-    return about.found.rows[about.found.rows["dataset"] == dataset]
+def _rows(about: Measurements, dataset: str) -> pd.DataFrame:
+    return about.quotes.rows[about.quotes.rows["dataset"] == dataset]
 
 
 def _amount(row: Record, part: Part) -> str:

@@ -90,23 +90,23 @@ LEARNING_CURVE = RowTable(CURVE_SCHEMA, "curves")
 ATTENTION = RowTable(ATTENTION_SCHEMA, "maps", "share")  # rows of `attention_maps.summary`
 
 
-def _seed_rows(given: Given) -> list[Row]:
+def _seed_rows(product: Given) -> list[Row]:
     """Read the rows of a fit; there must be one of each of its seeds."""
-    rows = read_rows(given)
+    rows = read_rows(product)
     seeds = sorted(row.get("seed", -1) for row in rows)
-    expected = sorted(map(int, given.names["seeds"].split("_")))
+    expected = sorted(map(int, product.names["seeds"].split("_")))
     if seeds != expected:
-        raise StoreError(given.path, f"holds seeds {seeds}, not {expected}", rerun(given.path))
+        raise StoreError(product.path, f"holds seeds {seeds}, not {expected}", rerun(product.path))
     return rows
 
 
-def _fit_rows(given: Given) -> list[Row]:
-    rows = _seed_rows(given)
+def _fit_rows(product: Given) -> list[Row]:
+    rows = _seed_rows(product)
     for row in rows:
         refuse_other_fields({k: v for k, v in row.items() if k != "parts"}, BINDING_SCHEMA)
         missing = [name for name in BINDING_SCHEMA.key if row.get(name) is None]
         if missing:
-            raise StoreError(given.path, f"a row lacks {', '.join(missing)}", rerun(given.path))
+            raise StoreError(product.path, f"a row lacks {', '.join(missing)}", rerun(product.path))
         row["layer"] = str(row["layer"])
         row["flags"] = _flag_text(row.get("flags"))
         if isinstance(row.get("options"), dict):
@@ -180,8 +180,8 @@ def _allow_ignorance(row: Row, parts: Row) -> None:
     for part, truth in _TRUTH_OF_PART.items():
         if row[truth] == 0 and "collapsed" in of_part.get(part, ()):
             of_part[part] = [flag for flag in of_part[part] if flag != "collapsed"]
-    left = any("collapsed" in of_part.get(part, ()) for part in _TRUTH_OF_PART)
-    if of_part and not left:
+    collapsed = any("collapsed" in of_part.get(part, ()) for part in _TRUTH_OF_PART)
+    if of_part and not collapsed:
         row["flags"] = _flag_text(f for f in flag_list(row["flags"]) if f != "collapsed")
 
 

@@ -1,17 +1,18 @@
-"""Approximators: learners of the map from values to embeddings, asked about unseen objects."""
+"""Approximators: learners of the map from values to embeddings, scored on unseen objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.learners import (
     Fitted,
     Perceptron,
@@ -21,49 +22,18 @@ from bindscope.studies.concepts.learners import (
     learners_at_once,
 )
 from bindscope.studies.concepts.recognition import hits_of, scored
-from bindscope.studies.concepts.rows import Embedded, Row, recognition_of, scalar
+from bindscope.studies.concepts.rows import Row, scalar
 from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit, split_objects
 from bindscope.studies.concepts.vectors import one_hot_fit, one_hot_sum, value_columns
 
-Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
 SUBSETS = ("train", "test")  # of a split, whose scenes are scored
 VALIDATION_SHARE = 0.1  # of the objects in training, that choose among states of a fit
 
 
-@dataclass(frozen=True)
-class Approximator:
-    """A family of maps from the values of a scene to its embedding; see `learners`.
-
-    Attributes
-    ----------
-    kind
-        `additive`, `per_object`, `global`, `mlp`; `forest`, `booster`: trees.
-    widths
-        Of the hidden layers of `mlp`.
-    rank
-        Dimensions of products before a linear map; 0: no map, and products in the embedding's own
-        dimensions.
-    steps
-        Of `mlp` and of products with a map.
-    starts
-        Of products without one.
-    components, rounds
-        Of trees: principal components that they predict, and trees or rounds.
-    """
-
-    kind: Kind
-    widths: Sequence[int] = (256,)
-    rank: int = 0
-    steps: int = 1000
-    starts: int = 8
-    components: int = 64
-    rounds: int = 300
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """What a structured approximator adds up."""
-        return ("additive",) if self.kind == "additive" else ("additive", self.kind)
+def terms_of(approximator: Approximator) -> tuple[str, ...]:
+    """Return what a structured approximator adds up."""
+    return ("additive",) if approximator.kind == "additive" else ("additive", approximator.kind)
 
 
 def approximate(
@@ -73,23 +43,11 @@ def approximate(
     splits: Sequence[ObjectSplit],
     device: str = "cpu",
 ) -> Iterator[tuple[Sequence[ObjectSplit], Fitted]]:
-    """Fit an approximator to each of several splits of one coverage.
+    """Fit an approximator of embeddings (n, d) to each of several splits of one coverage.
 
     Yields the fits of some splits at a time, copies in their order: no more than fit in memory
-    together. Learners that descend together take the seed of the first.
-
-    Parameters
-    ----------
-    approximator
-        Which.
-    z
-        Embeddings (n, d).
-    scenes
-        Of the same n.
-    splits
-        Their seeds are those of the fits as well.
-    device
-        Where MLPs and products are fitted.
+    together. Seeds of the splits are those of the fits as well; learners that descend together
+    take that of the first.
     """
     kind, dim = approximator.kind, z.shape[1]
     if kind == "mlp" or approximator.rank:
@@ -98,7 +56,7 @@ def approximate(
             shape = (scenes.sizes, scenes.n_slots, dim, copies)
             if kind == "mlp":
                 return Perceptron(*shape, approximator.widths, generator)
-            return Structured(*shape, approximator.terms, approximator.rank, generator)
+            return Structured(*shape, terms_of(approximator), approximator.rank, generator)
 
         width = sum(approximator.widths) if kind == "mlp" else 2 * approximator.rank
         size = learners_at_once(build, z.shape, max(len(s.train) for s in splits), width)
@@ -112,7 +70,7 @@ def approximate(
         elif kind == "additive":
             fit = _fit_sums(z, scenes, split)
         else:
-            how = approximator.terms, approximator.starts, device
+            how = terms_of(approximator), approximator.starts, device
             fit = fit_coordinates(z, scenes, split, *how)
         yield [split], fit
 
@@ -175,19 +133,9 @@ def approximator_rows(
 ) -> Iterator[Row]:
     """Yield rows of an approximator: R2, and what probes recognize in what it predicts.
 
-    Scenes of all splits of a coverage count together, with intervals over objects: further splits
-    of the same objects make a mean more exact, and are no further objects.
-
-    Parameters
-    ----------
-    embedded
-        The embedding, with its probes, which know all objects.
-    options
-        Fields of `Approximator`.
-    coverages, seeds, validation_share
-        Of the splits of objects.
-    device
-        Where the approximator is fitted.
+    `options` are fields of `config.Approximator`. Scenes of all splits of a coverage count
+    together, with intervals over objects: further splits of the same objects make a mean more
+    exact, and are no further objects. The probes know all objects.
     """
     z, scenes = embedded.z, embedded.scenes
     mean = np.asarray(z, np.float64).mean(axis=0)
@@ -207,7 +155,7 @@ def approximator_rows(
                         of_subset.append(_Score(there, *r2, hits))
         about = {
             "kind": options["kind"], "coverage": coverage, "n_splits": len(splits),
-            "n_fitted_objects": len(splits[0].fitted_objects), "selected": fit.selected,
+            "selected": fit.selected,
             "fitted_share": len(splits[0].fitted_objects) / len(scenes.present),
             "n_train": min(len(split.train) for split in splits), "n_parameters": fit.parameters,
             "n_absent_values": max(split.absent_values for split in splits),
@@ -226,8 +174,8 @@ def _scored(embedded: Embedded, scores: Sequence[_Score]) -> Iterator[Row]:
     hits = {name: np.concatenate([s.hits[name] for s in scores]) for name in scores[0].hits}
     for name in ("r2", "r2_all_scenes"):
         value = float(np.mean([getattr(score, name) for score in scores]))
-        yield scalar(name, value, (len(scenes), 0))
-    yield from recognition_of(scored(embedded.readout, hits, scenes))
+        yield scalar(name, value, len(scenes), 0)
+    yield from scored(embedded.readout, hits, scenes)
 
 
 def rows_of_runs(
@@ -238,16 +186,9 @@ def rows_of_runs(
 ) -> list[Row]:
     """Return rows of several embeddings, those of a checkpoint included.
 
-    Parameters
-    ----------
-    runs
-        What each row says of an embedding, and the embedding.
-    spec
-        The job's `approximator`, `coverages` and `seeds`.
-    checkpoint
-        Holds the rows so far after each coverage of an embedding.
-    device
-        Where approximators are fitted.
+    A run is what each of its rows says of an embedding, and the embedding. `spec` has the job's
+    `approximator`, `coverages` and `seeds`. The checkpoint holds the rows so far after each
+    coverage of an embedding.
     """
     state = checkpoint.read()
     done, rows = (state[1]["step"], state[1]["rows"]) if state else (0, [])

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 QueryPool = Literal["train_only", "all"]
-Candidates = Literal["sampled", "swaps"]
-Selected = Literal["final", "validation"]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=2)]
 Coverage = Annotated[float, Field(gt=0, lt=1)]
 
@@ -100,17 +98,6 @@ class DualTraining(Model):
 class DualEvaluation(Model):
     """What trained dual encoders are scored on."""
 
-    candidates: tuple[Candidates, ...] = Field(
-        ("sampled", "swaps"),
-        description="What is ranked besides all objects, and besides those of training: objects "
-        "of 64 scenes and a swap of each, or those of the scene and all its swaps.",
-    )
-    selected: tuple[Selected, ...] = Field(
-        ("final",),
-        min_length=1,
-        description="Weights after the last step, or those of the smallest loss on scenes of "
-        "validation objects.",
-    )
     max_scenes: PositiveInt | None = Field(
         None,
         description="The most scenes of one object, and of two, of each split; where there are "
@@ -176,11 +163,13 @@ class PlantedEncoder(Model):
     )  # fmt: skip
 
 
-class ApproximatorOptions(Model):
+Kind = Literal["additive", "per_object", "global", "mlp", "forest", "booster"]
+
+
+class Approximator(Model):
     """A family of maps from the values of a scene's objects to its embedding."""
 
-    name: Slug = Field(description="Name in tables and figures.")
-    kind: Literal["additive", "per_object", "global", "mlp", "forest", "booster"] = Field(
+    kind: Kind = Field(
         description="`additive`: a vector per value and slot; `per_object`, `global`: products of "
         "such vectors within objects, or over all, in addition; an MLP; trees."
     )
@@ -195,6 +184,12 @@ class ApproximatorOptions(Model):
     starts: PositiveInt = Field(8, description="Of products without a map.")
     components: PositiveInt = Field(64, description="Principal components that trees predict.")
     rounds: PositiveInt = Field(300, description="Trees of `forest`, rounds of `booster`.")
+
+
+class ApproximatorOptions(Approximator):
+    """A family of maps from the values of a scene's objects to its embedding."""
+
+    name: Slug = Field(description="Name in tables and figures.")
 
 
 class Complexity(Model):
@@ -318,18 +313,12 @@ def _dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
             yield f"{where}.{key}: a value is there twice; list each once"
     for sizes in entry.spaces:
         for coverage in entry.coverages:
-            train, validation, test = n_objects_by_split(sizes, coverage)
+            train, _, test = n_objects_by_split(sizes, coverage)
             if entry.require_value_coverage and train < max(sizes):
                 yield (
                     f"{where}.coverages: {coverage:g} of {prod(sizes)} objects are {train}, "
                     f"fewer than the {max(sizes)} values of a type; raise it, or set "
                     "require_value_coverage: false"
-                )
-            if validation < 2 and "validation" in entry.evaluation.selected:
-                yield (
-                    f"{where}.evaluation.selected: of the objects that coverage {coverage:g} "
-                    f"leaves {validation} validate; two are needed to select by validation: lower "
-                    "it, or take `validation` out"
                 )
             if test < 2:
                 yield (

@@ -18,7 +18,7 @@ _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
 _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
 # Of a row of scores, of a run's history, and of a tensor's entry in a file (concepts_nightly).
-_SCORE, _EVALUATION, _TENSOR = 620, 62, 115
+_SCORE, _EVALUATION, _TENSOR = 600, 41, 115
 _SPECIAL = 4  # `dual.encoders.SPECIAL`, tokens beside those of values
 _EVALUATIONS = 10  # `dual.training.EVALUATIONS`
 # `dual.evaluation.BLOCK` and `SAMPLED_SCENES`, scores in memory, of eight bytes, twice; rows of
@@ -61,9 +61,9 @@ def dual_encoder(product: Product) -> Work:
     step = runs * 6.0 * (read * used + batch * queries * dim)
     # Of each split single objects and pairs are scenes; candidates are all objects.
     most = content["evaluation"]["max_scenes"] or objects**2
-    pairs, selected = min(objects**2, most), len(content["evaluation"]["selected"])
-    scored = runs * selected * 2.0 * (min(objects, most) + pairs)
-    n_queries = runs * selected * objects  # that are embedded
+    pairs = min(objects**2, most)
+    scored = runs * 2.0 * (min(objects, most) + pairs)
+    n_queries = runs * objects  # that are embedded
     types = len(sizes)
     layers, width, hidden = (content["encoder"].get(k, 0) for k in ("layers", "width", "hidden"))
     embedded = (types + 2) * (8 * width + 2 * hidden)
@@ -81,9 +81,7 @@ def dual_encoder(product: Product) -> Work:
         + 4.0 * runs * layers * tokens * (10 * width + 2 * hidden)
     )  # fmt: skip
     # Two splits; of one object four scores, of two those of three strata.
-    further = len(content["evaluation"]["candidates"])
-    scores = 2 * (4 + 3 * (4 + further)) * selected
-    rows = 1.0 * runs * scores * _SCORE
+    rows = 1.0 * runs * 2 * (4 + 3 * 5) * _SCORE
     history = runs * (1 + min(how["steps"], _EVALUATIONS)) * _EVALUATION
     tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
@@ -93,12 +91,12 @@ def dual_encoder(product: Product) -> Work:
         elements=how["steps"] * runs * (6.0 * batch * queries + 8 * total + 20 * batch * slots)
         + scored * (20.0 + _OF_SCORE * objects)
         + n_queries * layers * embedded,
-        python=how["steps"] * (4e4 + 2000 * runs) + runs * selected * further * 3e6,
+        python=how["steps"] * (4e4 + 2000 * runs) + runs * 3e6,
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
-        # Weights after the last step and of the best, and the objects of each run.
-        bytes_disk=runs * (8.0 * (total + objects) + 3 * _TENSOR)
-        + 2 * _TENSOR * tensors
+        # Weights and the objects of each run.
+        bytes_disk=runs * (4.0 * total + 8.0 * objects + 3 * _TENSOR)
+        + _TENSOR * tensors
         + history
         + rows,
         bytes_rows=rows,
@@ -111,13 +109,15 @@ def dual_encoder(product: Product) -> Work:
 def dual_geometry(product: Product) -> Work:
     """Count what is measured of the embeddings of trained encoders."""
     content = product.content
-    made = product.inputs["encoders"][0].content
-    runs, objects = len(made["coverages"]) * len(made["seeds"]), prod(made["sizes"])
-    dim = made["encoder"]["dim"]
-    n_all = objects**2 // (1 if made["encoder"]["kind"] == "transformer" else 2)  # or without order
+    trained = product.inputs["encoders"][0].content
+    runs, objects = len(trained["coverages"]) * len(trained["seeds"]), prod(trained["sizes"])
+    dim = trained["encoder"]["dim"]
+    n_all = objects**2 // (
+        1 if trained["encoder"]["kind"] == "transformer" else 2
+    )  # or without order
     n = min(n_all, _MOST_SCENES, content["max_scenes"] or _MOST_SCENES)
     # Rules are scored on scenes of held-out objects, of which no setting says the number.
-    scored, values = min(n_all, _MOST_SCENES), sum(made["sizes"])
+    scored, values = min(n_all, _MOST_SCENES), sum(trained["sizes"])
     scores = 16.0 * min(_BLOCK, scored * objects) + 8.0 * scored * (4 * dim + 2 * values + 40)
     return Work(
         "torch",
@@ -175,7 +175,7 @@ def concept_geometry(product: Product) -> Work:
         flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
         elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
         python=2e7 + states * 4e6,
-        bytes_peak=_held(n, dim, cells),
+        bytes_peak=_in_memory(n, dim, cells),
         bytes_disk=_ROW * (6 + states * 40.0),
         bytes_rows=_ROW * (6 + states * 40.0),
         threads=content["threads"],
@@ -184,7 +184,7 @@ def concept_geometry(product: Product) -> Work:
     )
 
 
-def _held(n: int, dim: int, cells: int) -> float:
+def _in_memory(n: int, dim: int, cells: int) -> float:
     """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
     return 8.0 * 4 * n * dim + 10.0 * n * min(cells, 3 * n) + 9e7
 
@@ -201,7 +201,7 @@ def concept_editing(product: Product) -> Work:
         flops=flops / _SMALL + states * 4.0 * n * dim * cells,
         elements=(_NEWTON + 4 * states) * elements,
         python=1e7 + states * 2e6,
-        bytes_peak=_held(n, dim, cells),
+        bytes_peak=_in_memory(n, dim, cells),
         bytes_disk=_ROW * (6 + states * 22.0),
         bytes_rows=_ROW * (6 + states * 22.0),
         threads=content["threads"],
@@ -246,7 +246,7 @@ def binding_complexity(product: Product) -> Work:
         * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
-        bytes_peak=_held(n, dim, cells) + in_memory * together * 1.2 + 8.0 * splits * n,
+        bytes_peak=_in_memory(n, dim, cells) + in_memory * together * 1.2 + 8.0 * splits * n,
         bytes_disk=rows,
         bytes_rows=rows,
         threads=content["threads"],

@@ -1,87 +1,57 @@
 """Exchange of one object of a scene for another in its embedding.
 
 An edit adds  strength * (vector of the new object - vector of the old one)  to the embedding of a
-scene that exists, and is judged against the real scene with the new object: does the edited
-embedding have its greatest cosine with it, and do frozen probes read what it holds?  The joint hit
-of concept probes cannot tell a swapped pairing from the right one; the hit of objects can.
+scene, and is judged against the real scene with the new object: is its cosine with that scene the
+greatest, and do frozen probes recognize what that scene holds? The joint hit of concept probes
+cannot distinguish a swapped pairing from the right one; the hit of objects can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import SIMILARITIES_AT_ONCE, first_greatest
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.recognition import Readout, unit
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.rows import Row
+from bindscope.studies.concepts.scenes import Doubles, Flags, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
-    RESAMPLES,
-    Accuracy,
     Expected,
     accuracies,
     expected_of_objects,
     expected_of_values,
 )
-from bindscope.studies.concepts.vectors import ObjectVectors
+from bindscope.studies.concepts.vectors import Estimator, ObjectVectors, object_vectors
 
 # Of one concept type: each is compared with all scenes, and intervals resample objects anyway. All
 # pairs of 400 objects have 304,000.
 MOST_EDITS = 10_000
-STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Edits:
-    """Which object of which scene is exchanged for which; e edits.
-
-    Attributes
-    ----------
-    base
-        Scenes, (e,).
-    slots
-        Slots, (e,).
-    old, new
-        Objects, (e,).
-    target
-        The scene with the new object, (e,); -1 where there is none.
-    without_value
-        Slots for which no value was left to change to.
-    """
+    """Which object of which scene is exchanged for which, int64 (e,) each."""
 
     base: Integers
     slots: Integers
     old: Integers
     new: Integers
-    target: Integers
-    without_value: int = 0
+    target: Integers  # the scene with the new object; -1 where there is none
 
     def take(self, which: Flags) -> Edits:
         """Return some of the edits."""
-        return Edits(
-            self.base[which],
-            self.slots[which],
-            self.old[which],
-            self.new[which],
-            self.target[which],
-            self.without_value,
-        )
+        return Edits(*(part[which] for part in vars(self).values()))
 
 
 def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     """Draw an edit per slot that changes one value of its object to one that the scene has not.
 
-    Parameters
-    ----------
-    scenes
-        The scenes. Only those whose objects differ in every other concept type are edited: else
-        the probes of these types could not tell the slots apart (the paper's choice).
-    concept_type
-        The type that changes.
-    seed
-        Of the new values.
+    Only scenes whose objects differ in every other concept type are edited: else the probes of
+    these types could not distinguish the slots (the paper's choice).
     """
     k, size = concept_type, scenes.sizes[concept_type]
     others = np.sort(np.delete(scenes.values, k, axis=2), axis=1)
@@ -89,16 +59,13 @@ def value_edits(scenes: Scenes, concept_type: int, seed: int = 0) -> Edits:
     base, slots = (part.ravel() for part in np.nonzero(np.tile(apart[:, None], scenes.n_slots)))
     present = scenes.contains_value(k)[base]
     weights = np.where(present, -1.0, rng(seed, k).random((len(base), size)))
-    possible = np.asarray(~present.all(axis=1))
-    new_value = weights.argmax(axis=1)
     values = scenes.values[base, slots].copy()
-    values[:, k] = new_value
+    values[:, k] = weights.argmax(axis=1)
     new = np.ravel_multi_index(tuple(values.T), scenes.sizes)
     changed = scenes.slots[base].copy()
     changed[np.arange(len(base)), slots] = new
-    absent = int((~possible).sum())
-    edits = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed), absent)
-    return edits.take(possible)
+    edits = Edits(base, slots, scenes.slots[base, slots], new, scenes.find(changed))
+    return edits.take(np.asarray(~present.all(axis=1)))
 
 
 def drawn_edits(edits: Edits, most: int = MOST_EDITS, seed: int = 0) -> Edits:
@@ -111,89 +78,59 @@ def drawn_edits(edits: Edits, most: int = MOST_EDITS, seed: int = 0) -> Edits:
     return edits.take(chosen)
 
 
-@dataclass(frozen=True)
-class Edited:
-    """How edits of one strength come out.
-
-    Attributes
-    ----------
-    strength
-        Of the edit; at 0 nothing changes, and a hit would need no edit.
-    measure
-        `retrieval_strict` or `retrieval_unordered` (greatest cosine over all scenes is with the
-        real one; or with one of the same objects), `concept` (all types at once) or `object`.
-    accuracy
-        By strata of the scene before: whether its objects `shared` a value or `none`.
-    without_vector, without_scene, without_value
-        Edits that were skipped: a vector is not known, the real scene is missing, no value is left.
-    """
-
-    strength: float
-    measure: str
-    accuracy: Accuracy
-    without_vector: int
-    without_scene: int
-    without_value: int
+def editing_rows(
+    embedded: Embedded, estimators: Sequence[Estimator], strengths: Sequence[float]
+) -> Iterator[Row]:
+    """Yield what comes of edits, one per slot and scene, that change one value."""
+    z, scenes, parts = embedded.z, embedded.scenes, embedded.parts
+    fit = parts.estimated
+    by_type = []
+    for k in range(len(scenes.sizes)):
+        edits = value_edits(scenes, k)
+        by_type.append(drawn_edits(edits.take(np.isin(edits.base, parts.scored))))
+    for estimator in estimators:
+        vectors = object_vectors(z[fit], scenes.take(fit), estimator, embedded.single)
+        for k, edits in enumerate(by_type):
+            if len(edits.base):
+                for row in edited(embedded, vectors, edits, strengths):
+                    yield {"variant": estimator, "concept_type": k, **row}
 
 
 def edited(
-    z: Floats,
-    scenes: Scenes,
-    vectors: ObjectVectors,
-    readout: Readout,
-    edits: Edits,
-    strengths: tuple[float, ...] = STRENGTHS,
-    *,
-    estimated: Integers | None = None,
-    resamples: int = RESAMPLES,
-) -> list[Edited]:
+    embedded: Embedded, vectors: ObjectVectors, edits: Edits, strengths: Sequence[float]
+) -> Iterator[Row]:
     """Carry out edits and judge them; intervals resample the objects before and after them.
 
-    Parameters
-    ----------
-    z
-        Embeddings (n, d): also the bank that is searched.
-    scenes
-        Of the same n.
-    vectors
-        Of objects by slot.
-    readout
-        Frozen probes, fitted on real embeddings.
-    edits
-        What is exchanged.
-    strengths
-        Multiples of the difference of the two vectors.
-    estimated
-        Scenes that vectors were estimated from: as real scenes that are to be found they do not
-        count, since the vectors have a part of them.
-    resamples
-        Of the bootstrap.
+    Strata are of the scene before. Edits of which a vector or the real scene is missing are
+    skipped. Real scenes that vectors were estimated from do not count as retrieved: the vectors
+    have a part of them.
     """
+    scenes, readout = embedded.scenes, embedded.readout
     difference = vectors.table[edits.slots, edits.new] - vectors.table[edits.slots, edits.old]
-    vector, scene = ~np.isnan(difference[:, 0]), edits.target >= 0
-    skipped = (int((~vector).sum()), int((vector & ~scene).sum()), edits.without_value)
-    some, difference = edits.take(vector & scene), difference[vector & scene]
-    doubles = np.asarray(z, np.float64)
+    known = ~np.isnan(difference[:, 0]) & (edits.target >= 0)
+    some, difference = edits.take(known), difference[known]
     expected = _expected(scenes, some.target, readout)
     shared = scenes.shared[some.base]
     strata = {"all": np.ones_like(shared), "shared": shared, "none": ~shared}
     hits = {
         (strength, measure): of_measure
-        for strength, measured in _hits(doubles, scenes, readout, some, difference, strengths)
+        for strength, measured in _hits(embedded, some, difference, strengths)
         for measure, of_measure in measured.items()
     }
-    known = np.isin(some.target, [] if estimated is None else estimated)
-    for (_, measure), of_measure in hits.items():
-        if measure.startswith("retrieval"):
-            of_measure[known] = np.nan
-    beside = {key: expected[key[1]] for key in hits}
+    if embedded.split_by == "objects":
+        estimated = np.isin(some.target, embedded.parts.estimated)
+        for (_, measure), of_measure in hits.items():
+            if measure.startswith("retrieval"):
+                of_measure[estimated] = np.nan
     members = np.column_stack([scenes.slots[some.base], some.new])
-    measured = accuracies(hits, beside, members, strata, resamples=resamples)
-    return [Edited(*key, accuracy, *skipped) for key, accuracy in measured]
+    rivals = {key: expected[key[1]] for key in hits}
+    for (strength, measure), row in accuracies(hits, rivals, members, strata):
+        skipped = {"n_skipped": int((~known).sum())}
+        yield {"strength": strength, "measure": measure, **row, **skipped}
 
 
 def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, Expected]:
-    """Return what is expected of each measure without binding, for the scenes to be found."""
+    """Return what is expected of each measure without binding, for the scenes to be retrieved."""
     real = scenes.take(target)
     nothing = Expected(*(np.full(len(real), np.nan),) * 3)
     _, kind, repeats = np.unique(scenes.unordered, return_inverse=True, return_counts=True)
@@ -206,18 +143,14 @@ def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, E
 
 
 def _hits(
-    z: Doubles,
-    scenes: Scenes,
-    readout: Readout,
-    edits: Edits,
-    difference: Doubles,
-    strengths: tuple[float, ...],
+    embedded: Embedded, edits: Edits, difference: Doubles, strengths: Sequence[float]
 ) -> Iterator[tuple[float, dict[str, Doubles]]]:
     """Yield the hits of each strength by measure.
 
     The norm of an edited embedding changes no order of cosines, so similarities to the bank are
     linear in the strength, and are computed once for all of them.
     """
+    scenes, readout, z = embedded.scenes, embedded.readout, np.asarray(embedded.z, np.float64)
     retrieved = _nearest_by_strength(z, edits, difference, strengths)
     real = scenes.take(edits.target)
     for strength, place in zip(strengths, retrieved, strict=True):
@@ -235,7 +168,7 @@ def _hits(
 
 
 def _nearest_by_strength(
-    z: Doubles, edits: Edits, difference: Doubles, strengths: tuple[float, ...]
+    z: Doubles, edits: Edits, difference: Doubles, strengths: Sequence[float]
 ) -> Integers:
     """Return the scene with the greatest cosine, (strengths, e)."""
     directions = unit(z).T

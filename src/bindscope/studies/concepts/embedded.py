@@ -15,10 +15,10 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.counting import SplitBy
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
 from bindscope.studies.concepts.recognition import unit
 from bindscope.studies.concepts.registry import DUAL_RUNS
-from bindscope.studies.concepts.rows import Embedded
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes, values_of
 from bindscope.studies.concepts.vectors import means
 
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_slots(codes: Sequence[str]) -> list[Integers]:
-    """Read the objects of each split's scenes by slot, (n, m); -1 where a slot is empty.
-
-    Parameters
-    ----------
-    codes
-        Manifests of the codes, by split in the order of `SPLITS`.
-    """
+    """Read the objects of scenes by slot, (n, m) of each split; -1 where a slot is empty."""
     return [open_store(path).read("slots").astype(np.int64) for path in codes]
 
 
@@ -42,21 +36,19 @@ def read_arrays(
 ) -> tuple[Floats, pd.DataFrame]:
     """Read an embedding of a dataset whose scenes fill their slots, as `measure.concepts` takes it.
 
-    Parameters
-    ----------
-    inputs
-        Files by role: `codes`, `embeddings`, and of scenes of one object, where there are any,
-        `single_codes`, `single_embeddings`.
-    vectors
-        Which these are.
-    sizes
-        Numbers of values.
-
-    Returns
-    -------
-    Embeddings (n, d) of all splits, then of scenes of one object, and the table of their objects.
+    Inputs are files by role: `codes`, `embeddings`, and of scenes of one object, where there are
+    any, `single_codes`, `single_embeddings`. Returns embeddings (n, d) of all splits, then of
+    scenes of one object, and the table of their objects.
     """
-    z = read_embeddings(inputs["embeddings"][0], vectors)
+    z, slots = _read_filled(inputs, vectors)
+    if inputs.get("single_codes"):
+        slots = np.concatenate([slots, *read_slots(inputs["single_codes"])])
+        z = np.concatenate([z, read_embeddings(inputs["single_embeddings"][0], vectors)])
+    return z, object_table(slots, sizes)
+
+
+def _read_filled(inputs: Mapping[str, Sequence[str]], vectors: str) -> tuple[Floats, Integers]:
+    """Read embeddings (n, d) and slots (n, m) of all splits; `InputError` if a slot is empty."""
     slots = np.concatenate(read_slots(inputs["codes"]))
     if n_partial := int((slots < 0).any(axis=1).sum()):
         raise InputError(
@@ -64,10 +56,7 @@ def read_arrays(
             f"{n_partial} of {len(slots)} scenes leave a slot empty",
             "leave them out of what the dataset reads, or make a dataset of each number of objects",
         )
-    if inputs.get("single_codes"):
-        slots = np.concatenate([slots, *read_slots(inputs["single_codes"])])
-        z = np.concatenate([z, read_embeddings(inputs["single_embeddings"][0], vectors)])
-    return z, object_table(slots, sizes)
+    return read_embeddings(inputs["embeddings"][0], vectors), slots
 
 
 def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
@@ -90,39 +79,25 @@ def read_embedded(
     split_by: SplitBy,
     device: str = "cpu",
 ) -> Embedded:
-    """Read an embedding for approximators; parameters are those of `read_arrays`."""
-    scenes = {role: inputs[role] for role in ("codes", "embeddings")}
-    z, _ = read_arrays(scenes, vectors, sizes)
-    slots = np.concatenate(read_slots(inputs["codes"]))
+    """Read an embedding for approximators; see `read_arrays`."""
+    z, slots = _read_filled(inputs, vectors)
     return Embedded(z, Scenes(slots, tuple(sizes)), split_by=split_by, device=device)
 
 
-def read_alone(codes: Sequence[str]) -> tuple[Integers, Integers]:
-    """Read scenes of one object, all splits: the object (n,), and its slot (n,)."""
-    return _alone(np.concatenate(read_slots(codes)))
-
-
-def _alone(slots: Integers) -> tuple[Integers, Integers]:
+def _single(slots: Integers) -> tuple[Integers, Integers]:
     """Return the object of each scene of one object (n,), and its slot (n,)."""
     place = (slots >= 0).argmax(axis=1)
     return slots[np.arange(len(slots)), place], place
 
 
 def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str, Any]) -> Doubles:
-    """Return embeddings (n, d) by a planted encoder, given as its configuration has it.
+    """Return embeddings (n, d) by a planted encoder, of its entry of the configuration.
 
-    Parameters
-    ----------
-    slots
-        Objects by slot (n, m): all of them, or one in each scene and -1 elsewhere.
-    sizes
-        Numbers of values.
-    encoder
-        The encoder.
+    Slots (n, m) are all filled, or one in each scene and -1 elsewhere.
     """
     places = None
     if (slots < 0).any():
-        objects, place = _alone(slots)
+        objects, place = _single(slots)
         slots, places = objects[:, None], (slots.shape[1], place[:, None])
     tables = Planted(encoder["dim"], 0, encoder["slot_effect"], places)
     return ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)
@@ -131,13 +106,8 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
 def read_embeddings(path: str, vectors: str) -> Floats:
     """Read embeddings (n, d) of all splits.
 
-    Parameters
-    ----------
-    path
-        Manifest of a store with an array per split (`planted`, `joint`, and `text`, of which the
-        first template is read), or an index of activations, of which the last layer is.
-    vectors
-        Which of these.
+    The file is the manifest of a store with an array per split (`planted`, `joint`, and `text`, of
+    which the first template is read), or an index of activations, of which the last layer is.
     """
     if vectors in ("cls", "mean"):
         images = Activations(path)
@@ -151,14 +121,7 @@ def read_embeddings(path: str, vectors: str) -> Floats:
 def read_captions(path: str, sizes: Sequence[int], n_alone: int = 0) -> dict[str, Any]:
     """Read captions (first template) as `texts` of `measure.concepts`.
 
-    Parameters
-    ----------
-    path
-        Manifest of their embeddings.
-    sizes
-        Numbers of values.
-    n_alone
-        Scenes of one object after the others, which have no captions here.
+    `n_alone` scenes of one object, after the others, have no captions here.
     """
     store = open_store(path)
     scenes = read_embeddings(path, "text")
@@ -170,19 +133,14 @@ def read_captions(path: str, sizes: Sequence[int], n_alone: int = 0) -> dict[str
     }
 
 
-def image_queries(z: Floats, objects: Integers, sizes: Sequence[int]) -> dict[str, Any]:
-    """Return images of one object as `texts` of `measure.concepts`.
+def read_image_queries(path: str, codes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
+    """Read images of one object as `texts` of `measure.concepts`.
 
-    Queries are mean directions, by object (NaN where it has no image) and by value.
-
-    Parameters
-    ----------
-    z, objects
-        Images in the space of captions (n, d), and what they show, (n,).
-    sizes
-        Numbers of values.
+    Queries are mean directions in the space of captions, by object (NaN where it has no image) and
+    by value.
     """
-    directions = unit(z)
+    objects, _ = _single(np.concatenate(read_slots(codes)))
+    directions = unit(read_embeddings(path, "joint"))
     values = values_of(objects, sizes)
     return {
         "name": "images",
@@ -199,22 +157,9 @@ def read_dual(
 ) -> Iterator[tuple[dict[str, Any], Embedded]]:
     """Yield the pairs of some objects as each run of a dual encoder embeds them.
 
-    They are read by its own queries: no probe is fitted.
-
-    Parameters
-    ----------
-    path
-        The job's weights.
-    spec
-        `sizes`; `dual`: `encoder` (kind and options, as the configuration has them), and the most
-        `objects`: where there are more, so many are drawn by the run's
-        seed.
-    device
-        Where they are embedded.
-
-    Yields
-    ------
-    Columns that name the run, and its embedding.
+    The encoder's own queries score them: no probe is fitted. `spec` has `sizes` and `dual`: the
+    `encoder`, and the most `objects`; where there are more, so many are drawn by the run's seed.
+    Yields columns that name the run, and its embedding.
     """
     dual, sizes = spec["dual"], tuple(spec["sizes"])
     for run in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
@@ -223,10 +168,6 @@ def read_dual(
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
         encoder = run.encoder.to(device)
         readout = encoder.queries(objects)
-        about = {
-            "trained_coverage": run.coverage, "trained_seed": run.seed,
-        }  # fmt: skip
-        yield (
-            about,
-            Embedded(encoder.embed(scenes.slots), scenes, readout, split_by=spec["split_by"]),
-        )
+        z = encoder.embed(scenes.slots)
+        about = {"trained_coverage": run.coverage, "trained_seed": run.seed}
+        yield about, Embedded(z, scenes, readout, split_by=spec["split_by"])

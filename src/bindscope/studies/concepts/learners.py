@@ -33,28 +33,15 @@ Selected = Literal["final", "validation"]
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What learners of one shape predict.
+    """What learners of one shape predict."""
 
-    Attributes
-    ----------
-    predicted
-        Embeddings of all scenes, float32 (copies, n, d), by the state that is judged.
-    selected
-        Which state that is: the one of the smallest loss on validation scenes, where a learner has
-        several states and there are such scenes; else the final one.
-    losses
-        Mean square of the error on training scenes, in their variance, (evaluations, copies).
-    parameters
-        Numbers that one learner has; None of trees.
-    ended
-        Of each copy: whether its fit converged.
-    """
-
+    # Embeddings of all scenes, (copies, n, d), by the state that is judged: the one of the smallest
+    # loss on validation scenes, where a learner has several states and there are such scenes.
     predicted: npt.NDArray[np.float32]
     selected: Selected
-    losses: Doubles
-    parameters: int | None
-    ended: list[bool]
+    losses: Doubles  # mean square error in training, in variances, (evaluations, copies)
+    parameters: int | None  # of one learner; None of trees
+    ended: list[bool]  # of each copy, whether its fit converged
 
 
 def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
@@ -177,27 +164,12 @@ def fit_descended(
     steps: int,
     device: str = "cpu",
 ) -> Fitted:
-    """Fit a learner to each split by full batches of Adam.
+    """Fit a learner of embeddings (n, d) to each split of one coverage by full batches of Adam.
 
     Embeddings are shifted by the mean of the training scenes and divided by one number, so that the
     rate does not hang on their unit. Each learner is judged by its best validation loss or, where
-    no scene validates, at the end.
-
-    Parameters
-    ----------
-    z
-        Embeddings (n, d).
-    scenes
-        Of the same n.
-    splits
-        A learner each; of one coverage, so that their training scenes are about as many. The seed
-        of the first is that of the first weights, which are the same on every device.
-    build
-        Makes the learners, given how many and a generator.
-    steps
-        Of the optimizer.
-    device
-        Where they are fitted.
+    no scene validates, at the end. The seed of the first split is that of the first weights, which
+    are the same on every device.
     """
     columns = torch.from_numpy(value_columns(scenes)).to(device)
     data = _Data(torch.from_numpy(np.asarray(z, np.float32)).to(device), columns, splits)
@@ -359,24 +331,10 @@ def fit_coordinates(
     """Fit sums and products to the training scenes of a split, all dimensions in one L-BFGS.
 
     A product has local minima, so that each dimension is fitted from several starts, of which the
-    one with the least penalized loss on training scenes is chosen. Where a product does not hold,
-    what it predicts of objects it has not seen is far off unless a ridge limits it: where there are
-    validation scenes, each dimension has its best ridge and start by these as well.
-
-    Parameters
-    ----------
-    z
-        Embeddings (n, d).
-    scenes
-        Of the same n.
-    split
-        Training and validation scenes, and the seed of the starts.
-    terms
-        Which are added; see `combined`.
-    starts
-        Of each dimension. In every other one, factors of products are about 1, not about 0.
-    device
-        Where they are fitted.
+    one with the least penalized loss on training scenes is chosen; in every other start, factors of
+    products are about 1, not about 0. Where a product does not hold, its predictions of unseen
+    objects are far off unless a ridge limits them: where there are validation scenes, each
+    dimension has its best ridge and start by these as well.
     """
     columns = torch.from_numpy(value_columns(scenes)).to(device)
     values = torch.from_numpy(np.asarray(z, np.float32)).to(device)

@@ -34,9 +34,10 @@ from bindscope.studies.concepts.config import (
     Complexity,
 )
 from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
+from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.recognition import Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
-from bindscope.studies.concepts.rows import Embedded, Row
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Floats, Integers, Scenes, ids_of
 from bindscope.studies.concepts.splits import Parts, split_scenes
 from bindscope.studies.concepts.vectors import SingleScenes
@@ -67,28 +68,14 @@ _VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What is measured of every layer.
+    """What is measured of every layer."""
 
-    Attributes
-    ----------
-    analyses
-        Names with all options.
-    queries
-        By name of their modality.
-    other_modality
-        Full scenes in the other modality, (n, d').
-    parts, split_by
-        Which full scenes estimate, fit and score.
-    random_state
-        Seed of the approximators.
-    """
-
-    analyses: Sequence[tuple[str, Mapping[str, Any]]]
-    queries: Mapping[str, Readout]
-    other_modality: Floats | None
+    analyses: Sequence[tuple[str, Mapping[str, Any]]]  # names with all options
+    queries: Mapping[str, Readout]  # by name of their modality
+    other_modality: Floats | None  # full scenes in it, (n, d')
     parts: Parts
     split_by: SplitBy
-    random_state: int
+    random_state: int  # of the approximators
 
 
 def concepts(
@@ -196,16 +183,11 @@ def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan
             for row in run(embedded, *how):
                 yield {"analysis_kind": name, "variant": option["name"], **row}
         return
-    arguments: dict[str, Any] = {
-        "recognition": plan.queries,
-        "alignment": plan.other_modality,
-        **options,
-    }
     if "estimators" in options and options["estimators"] is None:
         single = ("single",) if embedded.single else ()
-        arguments["estimators"] = (*ESTIMATORS, *single)
-    needed = (name, *options) if name in ("recognition", "alignment") else tuple(options)
-    for row in run(embedded, *(arguments[key] for key in needed)):
+        options = {**options, "estimators": (*ESTIMATORS, *single)}
+    inputs = {"recognition": (plan.queries,), "alignment": (plan.other_modality,)}.get(name, ())
+    for row in run(embedded, *inputs, *options.values()):
         yield {"analysis_kind": name, **embedded.about(), **row}
 
 
@@ -250,37 +232,25 @@ def _approximator(entry: str | Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _ArrayScenes:
-    """Scenes of the arrays by their number of objects.
+    """Scenes of the arrays by their number of objects."""
 
-    Attributes
-    ----------
-    scenes
-        Those that fill all slots.
-    full
-        Their rows in the arrays.
-    alone, objects, positions
-        Rows of scenes of one object, the object, and its slot (-1: none is known).
-    n
-        All scenes of the arrays.
-    """
-
-    scenes: Scenes
-    full: Integers
-    alone: Integers
+    scenes: Scenes  # those that fill all slots
+    full: Integers  # their rows in the arrays
+    single: Integers  # rows of scenes of one object, and these objects and slots (-1: unknown)
     objects: Integers
     positions: Integers
-    n: int
+    n: int  # all scenes of the arrays
 
     @property
     def n_omitted(self) -> int:
         """Scenes of other numbers of objects."""
-        return self.n - len(self.full) - len(self.alone)
+        return self.n - len(self.full) - len(self.single)
 
     def embedded(self, z: Floats, split_by: SplitBy, parts: Parts, device: str) -> Embedded:
         """Return the embedding of these scenes, of the arrays' (N, d)."""
-        single = SingleScenes(z[self.alone], self.objects, self.positions)
+        single = SingleScenes(z[self.single], self.objects, self.positions)
         return Embedded(
-            z[self.full], self.scenes, None, single if len(self.alone) else None,
+            z[self.full], self.scenes, None, single if len(self.single) else None,
             split_by, device, parts,
         )  # fmt: skip
 
@@ -294,7 +264,7 @@ def _read_scenes(values: Any, n: int) -> _ArrayScenes:
         raise InputError(
             WHERE, "no scene has two objects", "give scenes of several objects: one binds nothing"
         )
-    full, alone = np.flatnonzero(number == n_slots), np.flatnonzero(number == 1)
+    full, single = np.flatnonzero(number == n_slots), np.flatnonzero(number == 1)
     if problem := too_many(sizes, n_slots):
         raise InputError(WHERE, problem, FEWER_SLOTS)
     scenes = Scenes(slots[full], sizes)
@@ -303,11 +273,11 @@ def _read_scenes(values: Any, n: int) -> _ArrayScenes:
             WHERE, f"scenes of {n_slots} objects hold {n_sets} different sets of objects",
             f"give scenes of at least {FEWEST_SETS} sets, better hundreds",
         )  # fmt: skip
-    position = (slots[alone] >= 0).argmax(axis=1)
-    objects = slots[alone, position]
+    position = (slots[single] >= 0).argmax(axis=1)
+    objects = slots[single, position]
     if table and table.slot is None:
-        position = np.full(len(alone), -1)
-    return _ArrayScenes(scenes, full, alone, objects, position, n)
+        position = np.full(len(single), -1)
+    return _ArrayScenes(scenes, full, single, objects, position, n)
 
 
 def _slots(table: ObjectTable, n: int) -> tuple[Integers, tuple[int, ...]]:
@@ -401,31 +371,31 @@ def _texts(
         raise InputError(
             WHERE, f"`texts` has {unknown[0]!r}", "give some of: scenes, objects, values, name"
         )
-    own, other = scenes.scenes, None
+    full, captions = scenes.scenes, None
     if "scenes" in texts:
-        other = to_array(texts["scenes"], WHERE, "texts['scenes']")
-        if other.ndim != 2 or len(other) != scenes.n:
+        captions = to_array(texts["scenes"], WHERE, "texts['scenes']")
+        if captions.ndim != 2 or len(captions) != scenes.n:
             raise InputError(
-                WHERE, f"texts['scenes'] is {other.shape}, and there are {scenes.n} scenes",
+                WHERE, f"texts['scenes'] is {captions.shape}, and there are {scenes.n} scenes",
                 "give a caption's embedding (N, d) for each scene",
             )  # fmt: skip
-        other = other[scenes.full]
-        refuse_unless_finite(other, WHERE, "texts['scenes']", scenes.full)
+        captions = captions[scenes.full]
+        refuse_unless_finite(captions, WHERE, "texts['scenes']", scenes.full)
     if ("objects" in texts) != ("values" in texts):
         raise InputError(
             WHERE, "`texts` has one of `objects` and `values`", "give both, or neither"
         )
     if "objects" not in texts:
-        return {}, other
+        return {}, captions
     objects = to_array(texts["objects"], WHERE, "texts['objects']")
     per_kind = texts["values"]
     per_kind = [*(per_kind.values() if isinstance(per_kind, Mapping) else per_kind)]
     values = [to_array(array, WHERE, "texts['values']") for array in per_kind]
-    if len(objects) != own.n_objects or tuple(map(len, values)) != own.sizes:
+    if len(objects) != full.n_objects or tuple(map(len, values)) != full.sizes:
         raise InputError(
             WHERE, f"`texts` has {len(objects)} objects and {[*map(len, values)]} values; there "
-            f"are {own.n_objects} combinations of {[*own.sizes]} values",
+            f"are {full.n_objects} combinations of {[*full.sizes]} values",
             "give a row per combination, the last kind varying fastest, and a row per value",
         )  # fmt: skip
-    known = own.present[np.isfinite(objects[own.present]).all(axis=1)]
-    return {texts.get("name", "captions"): queries(values, objects[known], known)}, other
+    known = full.present[np.isfinite(objects[full.present]).all(axis=1)]
+    return {texts.get("name", "captions"): queries(values, objects[known], known)}, captions

@@ -4,12 +4,12 @@ That is the pairing information of study one: M is which values occur and how of
 there are. Of two different objects drawn uniformly, all pairs that agree with M are equally likely
 (one, or 2^(k-1) where the objects differ in k types), so that H(O|M) and the prior's loss on every
 scene are exact. The probe starts from that prior: ``q(O|M,z) ~ exp(sum of w_o . z over O)``, a
-vector w_o per object, normalised over the pairs that agree. It is convex; what it saves against the
-prior on test scenes is a lower bound on the information, by less noise than the sample's
-(`statistics.control_variates`).
+vector w_o per object, normalized over the pairs that agree. It is convex; what it saves against the
+prior on test scenes is a lower bound on the information, and a control variate reduces its sampling
+error.
 
-Study one's own probe (`bindscope.binding_information`, `linear`) asks bit after bit and may use
-more than a vector per object; on the same embeddings, both are bounds on the same number.
+The probe `linear` of `bindscope.binding_information` predicts bit after bit and may use more than a
+vector per object; on the same embeddings, both are bounds on the same number.
 """
 
 from __future__ import annotations
@@ -36,46 +36,23 @@ Part = tuple[Tensor, ...]  # of some scenes: embeddings, and what `alternatives`
 
 @dataclass(frozen=True)
 class PairingBits:
-    """A lower bound on I(O;Z|M) in bits per scene.
-
-    Attributes
-    ----------
-    bits, low, high
-        The bound, and its 95 % interval over resampled objects of test scenes.
-    entropy_bits
-        H(O|M): all that there is.
-    n_train, n_test
-        Scenes.
-    converged
-        Whether the fit ended at its optimum.
-    prior
-        Whether validation preferred the prior to every fit: the bound is 0 then.
-    """
+    """A lower bound on I(O;Z|M) in bits per scene, with its 95 % interval over objects."""
 
     bits: float
     low: float
     high: float
-    entropy_bits: float
+    entropy_bits: float  # H(O|M): all that there is
     n_train: int
     n_test: int
     converged: bool
-    prior: bool
+    prior: bool  # whether validation preferred the prior to every fit: the bound is 0 then
 
 
 def alternatives(slots: Integers, sizes: Sequence[int]) -> tuple[Integers, Doubles]:
     """Return the pairs of objects that have a scene's values as often as it has.
 
-    Parameters
-    ----------
-    slots
-        Two different objects of each scene, int64 (n, 2).
-    sizes
-        Number of values of each concept type.
-
-    Returns
-    -------
-    Objects int64 (n, 2^(types - 1), 2), the scene's own first; and 0 where a pair is new, minus
-    infinity where one before it is the same.
+    Of scenes int64 (n, 2): objects int64 (n, 2^(types - 1), 2), the scene's first; and 0 where a
+    pair is new, minus infinity where one before it is the same.
     """
     first, second = (np.stack(np.unravel_index(slots[:, i], sizes), -1) for i in range(2))
     swapped = np.arange(2 ** (len(sizes) - 1))[:, None] >> np.arange(len(sizes) - 1) & 1
@@ -111,7 +88,7 @@ class Pairings(LinearObjective):
         return logits.gather(1, self.pairs.flatten(1)).view(self.pairs.shape).sum(2) + self.new
 
     def losses(self, logits: Tensor) -> Tensor:
-        """Return minus the log-probabilities; see `softmax.LinearObjective`."""
+        """Return minus the log-probabilities."""
         scores = self._scores(logits)
         return scores.logsumexp(1) - scores[:, 0]
 
@@ -124,18 +101,10 @@ class Pairings(LinearObjective):
 
 
 def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0) -> PairingBits:
-    """Bound the pairing information of embeddings of two different objects.
+    """Bound the pairing information of embeddings (n, d) of two different objects, int64 (n, 2).
 
-    Parameters
-    ----------
-    z
-        Embeddings (n, d) of scenes drawn uniformly, or of all of them.
-    slots
-        Their objects, int64 (n, 2).
-    sizes
-        Number of values of each concept type.
-    seed
-        Seed of the split of the scenes. Both orders of a pair are in one part of it.
+    Scenes are drawn uniformly, or all of them. The seed splits them, both orders of a pair into one
+    part.
     """
     unordered = np.sort(slots, 1) @ np.array([prod(sizes), 1])
     distinct, of_pair = np.unique(unordered, return_inverse=True)

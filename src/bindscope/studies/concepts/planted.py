@@ -17,17 +17,14 @@ import pandas as pd
 from bindscope.fitting.generators import rng
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.concepts import claims
+from bindscope.studies.concepts.alignment import alignment_rows
 from bindscope.studies.concepts.approximators import approximator_rows
+from bindscope.studies.concepts.decomposition import decomposition_rows
+from bindscope.studies.concepts.editing import editing_rows
+from bindscope.studies.concepts.embedding import Embedded, recognition_rows
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup, per_object
 from bindscope.studies.concepts.recognition import queries
-from bindscope.studies.concepts.rows import (
-    Embedded,
-    Row,
-    alignment_rows,
-    decomposition_rows,
-    editing_rows,
-    recognition_rows,
-)
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Scenes
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import MEASURES, OUTCOME

@@ -17,28 +17,16 @@ from bindscope.studies.concepts.scenes import Doubles, Integers, Scenes
 
 @dataclass(frozen=True)
 class Planted:
-    """What the tables of an encoder are drawn from.
+    """What the tables of an encoder are drawn from."""
 
-    Attributes
-    ----------
-    dim
-        Dimensions d; with fewer than objects, linear probes cannot tell all objects apart.
-    seed
-        Of the tables.
-    slot_effect
-        Standard deviation of what a slot adds to the vectors of its own.
-    places
-        Where the objects of scenes stand that do not fill their slots: the number of slots, and
-        the place of each object, (n, m). Default: the slots in their order.
-    """
-
-    dim: int
+    dim: int  # with fewer than objects, linear probes cannot distinguish all objects
     seed: int = 0
-    slot_effect: float = 0.0
+    slot_effect: float = 0.0  # standard deviation of what a slot adds to the vectors
+    # Of scenes that do not fill their slots: number of slots, and place of each object (n, m).
     places: tuple[int, Integers] | None = None
 
     def table(self, rows: int, n_slots: int, *purpose: int) -> Doubles:
-        """Return vectors (m, rows, d); `purpose` tells the tables of one encoder apart."""
+        """Return vectors (m, rows, d); `purpose` distinguishes the tables of one encoder."""
         draw = rng(self.seed, *purpose)
         common = draw.standard_normal((1, rows, self.dim))
         of_slots = draw.standard_normal((n_slots, rows, self.dim))
@@ -60,19 +48,14 @@ class Planted:
 
 
 def additive(scenes: Scenes, planted: Planted) -> Doubles:
-    """Sum of the values' vectors: both levels of decomposition hold, binding cannot be read."""
+    """Sum of the values' vectors: both levels of decomposition hold, and it does not bind."""
     return np.asarray(planted.concepts(scenes, 1).sum(axis=(1, 2)))
 
 
 def lookup(scenes: Scenes, planted: Planted, weight: float = 1.0) -> Doubles:
     """Sum of the values' vectors and of a vector per object that follows from no rule.
 
-    Probes read the objects, and no approximator predicts those it has not seen.
-
-    Parameters
-    ----------
-    weight
-        Of the objects' vectors, beta of the specification.
+    Probes recognize the objects, and no approximator predicts those it has not seen.
     """
     return np.asarray(additive(scenes, planted) + weight * planted.objects(scenes, 2).sum(axis=1))
 
@@ -85,7 +68,7 @@ def per_object(scenes: Scenes, planted: Planted) -> Doubles:
 def global_product(scenes: Scenes, planted: Planted, spread: float = 0.5) -> Doubles:
     """Sum of the values' vectors, and the product over all of 1 + spread times others.
 
-    About 1, since of a product about 0 nothing can be read linearly: about 1 it holds the products
+    About 1, since a product about 0 has no linear part: about 1 it holds the products
     within objects as well, next to those across.
     """
     product = (1 + spread * planted.concepts(scenes, 4)).prod(axis=(1, 2))

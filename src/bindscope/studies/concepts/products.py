@@ -16,9 +16,27 @@ from bindscope.graph.steps import store
 from bindscope.studies.concepts.config import Analysis, ConceptSection, DualEncoders
 from bindscope.studies.concepts.registry import ANALYSES, DUAL_RUNS
 
+_DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
 _OF_EMBEDDING = "results/concepts/{analysis}/{dataset}/{embedding}-{vectors}"
 
-ANALYSIS_STEPS = (
+STEPS = (
+    Step(
+        "dual_encoder",
+        {
+            "rows": f"{_DUAL}.jsonl",
+            "weights": f"{_DUAL}.safetensors",
+            "history": f"{_DUAL}.history.json",
+        },
+        leaf=True,
+        makes="dual encoders",
+    ),
+    Step(
+        "dual_geometry",
+        {"rows": f"{_DUAL}.geometry.jsonl"},
+        reads={"encoders": ("weights",)},
+        leaf=True,
+        makes="geometry of dual encoders",
+    ),
     Step(
         "planted_embeddings",
         store("results/concepts/planted/{dataset}/{embedding}-{key}"),
@@ -49,69 +67,48 @@ ANALYSIS_STEPS = (
 )
 
 
-def add_analyses(graph: Graph, shared: Shared, section: ConceptSection) -> None:
-    """Add what each entry asks about each embedding of each dataset, and about dual encoders."""
-    for entry in section.analyses:
-        for dataset in (shared.datasets[name] for name in entry.datasets):
-            for name, vectors, weights in _embeddings(graph, shared, section, entry, dataset):
-                _add_measurements(graph, entry, dataset, name, vectors, weights)
-        for name in entry.dual_encoders:
-            for trained in graph.of("dual_encoder", encoder=name):
-                _add_dual(graph, entry, section, trained)
-
-
 def _embeddings(
     graph: Graph, shared: Shared, section: ConceptSection, entry: Analysis, dataset: Dataset
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield each embedding: its name, which vectors these are, and the products it is read from."""
-    products = _Made(graph, shared, entry, dataset)
+    single = shared.datasets[entry.singles] if entry.singles else None
+
+    def inputs(embed: Callable[[Dataset], Product]) -> dict[str, Any]:
+        arrays: dict[str, Any] = {"codes": add_codes(graph, dataset), "embeddings": embed(dataset)}
+        if single and "single" in entry.estimators:
+            arrays["single_codes"] = add_codes(graph, single)
+            arrays["single_embeddings"] = embed(single)
+        return arrays
+
     planted = {encoder.name: encoder for encoder in section.planted}
     for name in entry.planted:
         content = planted[name].model_dump(mode="json", exclude={"name"})
-        yield name, "planted", products.inputs(partial(_planted, graph, name, content))
+        yield name, "planted", inputs(partial(_planted, graph, name, content))
     for model in (shared.models[name] for name in entry.models):
         for vectors in entry.vectors:
-            inputs = products.inputs(partial(products.of_model, model, vectors))
+            arrays = inputs(partial(_of_model, graph, shared, model, vectors))
             if vectors == "joint":
-                inputs["captions"] = shared.text_embeddings(graph, model, dataset)
-            elif vectors == "text" and "joint" in entry.vectors and products.single:
-                inputs["images"] = shared.joint(graph, model, products.single)
-                inputs["image_codes"] = add_codes(graph, products.single)
-            yield model.name, vectors, inputs
+                arrays["captions"] = shared.text_embeddings(graph, model, dataset)
+            elif vectors == "text" and "joint" in entry.vectors and single:
+                arrays["images"] = shared.joint(graph, model, single)
+                arrays["image_codes"] = add_codes(graph, single)
+            yield model.name, vectors, arrays
 
 
 def _planted(graph: Graph, name: str, content: dict[str, Any], dataset: Dataset) -> Product:
-    """Return what a planted encoder makes of a dataset."""
     names = {"dataset": dataset.name, "embedding": name}
     about = {"encoder": content, "sizes": _sizes(dataset)}
     return graph.add("planted_embeddings", names, about, {"codes": add_codes(graph, dataset)})
 
 
-class _Made:
-    """What embeddings of a dataset, and of its scenes of one object, are read from."""
-
-    def __init__(self, graph: Graph, shared: Shared, entry: Analysis, dataset: Dataset) -> None:
-        self.graph, self.shared, self.dataset = graph, shared, dataset
-        self.single = shared.datasets[entry.singles] if entry.singles else None
-        self.estimated = "single" in entry.estimators
-
-    def inputs(self, embed: Callable[[Dataset], Product]) -> dict[str, Any]:
-        """Return the inputs of a measurement by role."""
-        arrays: dict[str, Any] = {
-            "codes": add_codes(self.graph, self.dataset), "embeddings": embed(self.dataset),
-        }  # fmt: skip
-        if self.single and self.estimated:
-            arrays["single_codes"] = add_codes(self.graph, self.single)
-            arrays["single_embeddings"] = embed(self.single)
-        return arrays
-
-    def of_model(self, model: AnyModel, vectors: str, dataset: Dataset) -> Product:
-        """Return what vectors of a model are read from."""
-        if vectors == "text":
-            return self.shared.text_embeddings(self.graph, model, dataset)
-        if vectors == "joint":
-            return self.shared.joint(self.graph, model, dataset)
-        return self.shared.activations(self.graph, model, dataset, "final", vectors)
+def _of_model(
+    graph: Graph, shared: Shared, model: AnyModel, vectors: str, dataset: Dataset
+) -> Product:
+    if vectors == "text":
+        return shared.text_embeddings(graph, model, dataset)
+    if vectors == "joint":
+        return shared.joint(graph, model, dataset)
+    return shared.activations(graph, model, dataset, "final", vectors)
 
 
 def _add_measurements(
@@ -122,17 +119,14 @@ def _add_measurements(
     about = {**split, "estimators": list(entry.estimators)}
     sums = [ANALYSES[name] for name in ("recognition", "decomposition", "removal", "alignment")]
     graph.add("concept_geometry", names, {**about, "picture": entry.picture}, inputs, runs=sums)
-    single = ("single_codes", "single_embeddings") if "single_embeddings" in inputs else ()
-    read: dict[str, Any] = {role: inputs[role] for role in ("codes", "embeddings")}
+    read = {role: inputs[role] for role in ("codes", "embeddings")}
     if entry.strengths:
-        edits = {**read, **{role: inputs[role] for role in single}}
-        graph.add(
-            "concept_editing",
-            names,
-            {**about, "strengths": list(entry.strengths)},
-            edits,
-            runs=[ANALYSES["editing"]],
-        )
+        edits = {
+            role: inputs[role]
+            for role in (*read, "single_codes", "single_embeddings") if role in inputs
+        }  # fmt: skip
+        content = {**about, "strengths": list(entry.strengths)}
+        graph.add("concept_editing", names, content, edits, runs=[ANALYSES["editing"]])
     _add_complexity(graph, entry, names, split, read)
 
 
@@ -189,35 +183,17 @@ def _sizes(dataset: Dataset) -> list[int]:
     return [group.size for group in dataset.space.groups]
 
 
-_DUAL = "results/concepts/dual_encoders/{encoder}/{space}-{query_pool}-{key}"
-
-STEPS = (
-    Step(
-        "dual_encoder",
-        {
-            "rows": f"{_DUAL}.jsonl",
-            "weights": f"{_DUAL}.safetensors",
-            "history": f"{_DUAL}.history.json",
-        },
-        leaf=True,
-        makes="dual encoders",
-    ),
-    Step(
-        "dual_geometry",
-        {"rows": f"{_DUAL}.geometry.jsonl"},
-        reads={"encoders": ("weights",)},
-        leaf=True,
-        makes="geometry of dual encoders",
-    ),
-    *ANALYSIS_STEPS,
-)
-
-
 def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
-    """Add everything that the section asks for."""
-    for entry in section.dual_encoders:
-        _add_dual_encoders(graph, entry)
-    add_analyses(graph, shared, section)
+    """Add everything that the section requests."""
+    for encoders in section.dual_encoders:
+        _add_dual_encoders(graph, encoders)
+    for entry in section.analyses:
+        for dataset in (shared.datasets[name] for name in entry.datasets):
+            for name, vectors, inputs in _embeddings(graph, shared, section, entry, dataset):
+                _add_measurements(graph, entry, dataset, name, vectors, inputs)
+        for name in entry.dual_encoders:
+            for trained in graph.of("dual_encoder", encoder=name):
+                _add_dual(graph, entry, section, trained)
 
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:

@@ -1,13 +1,13 @@
-"""Which values and objects can be read from embeddings: by linear probes, or by queries.
+"""Which values and objects are recognized in embeddings: by linear probes, or by queries.
 
 Probes are linear maps, one per concept type and one for objects, fitted by cross-entropy to the
-share that each value or object has of a scene's slots (equal ones count once; specification,
-section 2.3).  Embeddings are centred by the mean of the training scenes, beside a constant of their
-own size; the ridge is a multiple of the mean square of a coordinate after that. So neither the unit
-of the embedding nor an offset that all scenes share has an effect.
+share that each value or object has of a scene's slots (equal ones count once). Embeddings are
+centered by the mean of the training scenes, beside a constant of their size; the ridge is a
+multiple of the mean square of a coordinate after that. So neither the unit of the embedding nor an
+offset that all scenes share has an effect.
 
-Queries (section 2.2): the cosine of a scene's embedding with that of each value or object, from
-the other modality.
+Queries score by the cosine of a scene's embedding with that of each value or object, from the
+other modality.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,11 +22,10 @@ from torch import Tensor
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import descend
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
-    RESAMPLES,
     SCENES_AT_ONCE,
-    Accuracy,
     accuracies,
     expected_of_objects,
     expected_of_values,
@@ -41,20 +39,10 @@ ITERATIONS = 1000
 
 @dataclass(frozen=True)
 class Softmax:
-    """A fitted regression.
+    """A fitted regression."""
 
-    Attributes
-    ----------
-    weights
-        float64 (V, d).
-    excess_nats
-        About how far the loss is above its minimum.
-    converged
-        Whether that is below `TOLERANCE`.
-    """
-
-    weights: Tensor
-    excess_nats: float
+    weights: Tensor  # float64 (V, d)
+    excess_nats: float  # about how far the loss is above its minimum
 
     @property
     def converged(self) -> bool:
@@ -63,18 +51,10 @@ class Softmax:
 
 
 class LinearObjective(ABC):
-    """A convex loss of logits Z W', as one column of weights (V d, 1).
+    """A convex loss of logits Z W', Z float64 (n, d), as one column of weights (V d, 1).
 
-    Logits are held, so that a trial of a line search takes no product.
-
-    Parameters
-    ----------
-    z
-        float64 (n, d).
-    n_rows
-        Rows V of W.
-    ridge
-        Half of it times |W|^2 is added to the loss.
+    Half of the ridge times |W|^2 is added. Logits are held, so that a trial of a line search takes
+    no product. Methods: `bindscope.fitting.lbfgs.Objective`.
     """
 
     def __init__(self, z: Tensor, n_rows: int, ridge: float) -> None:
@@ -102,7 +82,7 @@ class LinearObjective(ABC):
         return (self.residual(logits).t() @ self.z / len(self.z)).reshape(-1, 1)
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and slope at some weights; see `bindscope.fitting.lbfgs`."""
+        """Return loss and slope at some weights."""
         self.logits = self.z @ self._matrix(w).t()
         return self._loss(self.logits), self._slope(self.logits)
 
@@ -152,21 +132,14 @@ def minimised(objective: LinearObjective) -> Softmax:
 
 
 def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
-    """Fit a softmax regression.
+    """Fit a softmax regression of rows that sum to 1, (n, V), on float64 (n, d).
 
-    Parameters
-    ----------
-    z
-        float64 (n, d).
-    targets
-        Rows that sum to 1, float64 (n, V).
-    ridge
-        Positive: without it, separable data have no optimum.
+    The ridge is positive: without it, separable data have no optimum.
     """
     return minimised(_SoftmaxObjective(z, targets, ridge))
 
 
-RIDGE = 1e-3
+RIDGE = 1e-3  # as a multiple of the mean square of a coordinate
 NEGLIGIBLE = 1e-9  # of the mean: what scenes differ in is rounding
 
 
@@ -174,32 +147,20 @@ NEGLIGIBLE = 1e-9  # of the mean: what scenes differ in is rounding
 class Readout:
     """Linear maps from embeddings to scores of values and of objects.
 
-    Attributes
-    ----------
-    concepts
-        Per concept type, float64 (V, d), of probes (V, d + 1).
-    objects
-        Of the candidates, float64 (J, d), of probes (J, d + 1).
-    candidates
-        Which objects these are, int64 (J,).
-    converged
-        Whether every fit ended at its optimum.
-    unseen
-        Candidates that no training scene holds.
-    centre
-        Of probes: what is subtracted from embeddings (d,), and the constant that stands beside
-        them. Without one, embeddings are divided by their norm: scores are cosines.
+    Those of probes have a further column, of the constant beside centered embeddings.
     """
 
-    concepts: tuple[Doubles, ...]
-    objects: Doubles
-    candidates: Integers
-    converged: bool = True
-    unseen: int = 0
+    concepts: tuple[Doubles, ...]  # per concept type, (V, d)
+    objects: Doubles  # of the candidates, (J, d)
+    candidates: Integers  # which objects these are, (J,)
+    converged: bool = True  # whether every fit ended at its optimum
+    unseen: int = 0  # candidates that no training scene holds
+    # Of probes: what is subtracted from embeddings (d,), and the constant. Without it, embeddings
+    # are divided by their norm: scores are cosines.
     centre: tuple[Doubles, float] | None = None
 
     def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
-        """Return whether the values of each type are recognised, (n, C)."""
+        """Return whether the values of each type are recognized, (n, C)."""
         z = self.scaled(z)
         hits = [
             set_separation(z @ w.T, scenes.contains_value(k)) for k, w in enumerate(self.concepts)
@@ -215,7 +176,7 @@ class Readout:
         )
 
     def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
-        """Return whether the objects are recognised among the candidates, (n,)."""
+        """Return whether the objects are recognized among the candidates, (n,)."""
         present = scenes.contains()[:, self.candidates]
         return set_separation(self.scaled(z) @ self.objects.T, present)
 
@@ -237,63 +198,36 @@ def unit(z: Floats) -> Doubles:
     return z / np.where(norm > 0, norm, 1)
 
 
-def fit_probes(
-    z: Floats,
-    scenes: Scenes,
-    train: Integers,
-    *,
-    ridge: float = RIDGE,
-    objects: bool = True,
-    device: str = "cpu",
-) -> Readout:
+def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu") -> Readout:
     """Fit a linear probe per concept type, and one for the objects present in the scenes.
 
-    Parameters
-    ----------
-    z
-        Embeddings (n, d).
-    scenes
-        Of the same n.
-    train
-        Scenes to fit on.
-    ridge
-        As a multiple of the mean square of a coordinate of the centred training embeddings.
-    objects
-        Whether to fit that of the objects.
-    device
-        Where they are fitted.
-
-    Raises
-    ------
-    InputError
-        If an embedding is not finite, or all are the same.
+    Embeddings (n, d) of n scenes, of which `train` are fitted. Raises `InputError` if one is not
+    finite, or all are the same.
     """
-    own_z = np.asarray(z[train], np.float64)
-    mean = own_z.mean(axis=0)
-    spread = float(np.sqrt(np.square(own_z - mean).mean()))
+    fitted = np.asarray(z[train], np.float64)
+    mean = fitted.mean(axis=0)
+    spread = float(np.sqrt(np.square(fitted - mean).mean()))
     if not np.isfinite(spread) or spread <= NEGLIGIBLE * float(np.abs(mean).max()):
         raise InputError(
             "embeddings",
             "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
-    part = torch.from_numpy(centred(own_z, mean, spread)).to(device)
-    strength = ridge * spread**2
+    part = torch.from_numpy(centred(fitted, mean, spread)).to(device)
+    strength = RIDGE * spread**2
     train_scenes = scenes.take(train)
     present: list[Flags] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
-    if objects:
-        present.append(train_scenes.contains()[:, scenes.present])
+    present.append(train_scenes.contains()[:, scenes.present])
     fits = [
         fit_softmax(part, _shares(part_present).to(device), strength) for part_present in present
     ]
     weights = [fit.weights.cpu().numpy() for fit in fits]
-    d = part.shape[1]
     return Readout(
         concepts=tuple(weights[: len(scenes.sizes)]),
-        objects=weights[-1] if objects else np.empty((0, d)),
-        candidates=scenes.present if objects else np.empty(0, np.int64),
+        objects=weights[-1],
+        candidates=scenes.present,
         converged=all(fit.converged for fit in fits),
-        unseen=int((~present[-1].any(axis=0)).sum()) if objects else 0,
+        unseen=int((~present[-1].any(axis=0)).sum()),
         centre=(mean, spread),
     )
 
@@ -304,39 +238,20 @@ def _shares(present: Flags) -> torch.Tensor:
 
 
 def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -> Readout:
-    """Read by cosine with embeddings of values and objects, of the other modality.
+    """Score by cosine with embeddings of the values of each type (V, d) and of objects (J, d).
 
-    Parameters
-    ----------
-    concepts
-        Embeddings of the values of each type, (V, d).
-    objects
-        Of the candidates, (J, d).
-    candidates
-        Which objects these are, (J,).
+    `candidates` are the objects that these are of, (J,).
     """
     return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates)
 
 
-class Recognition(NamedTuple):
-    """How well values or objects are recognized in one stratum.
+def recognise(readout: Readout, z: Floats, scenes: Scenes) -> list[Row]:
+    """Score embeddings (n, d) of scenes by frozen maps: a row per target and stratum.
 
-    `target` is `concept` (mean over types), `concept_pooled` (all types among one another) or
-    `object`.
+    Targets are `concept` (mean over types), `concept_pooled` (all types among one another) and
+    `object`. Embeddings with NaN (what could not be reconstructed) are skipped, and counted.
     """
-
-    target: str
-    accuracy: Accuracy
-
-
-def recognise(
-    readout: Readout, z: Floats, scenes: Scenes, *, resamples: int = RESAMPLES
-) -> list[Recognition]:
-    """Score embeddings (n, d) of scenes by frozen maps: targets by strata.
-
-    Embeddings with NaN (what could not be reconstructed) are dropped, and counted.
-    """
-    return scored(readout, hits_of(readout, z, scenes), scenes, resamples=resamples)
+    return scored(readout, hits_of(readout, z, scenes), scenes)
 
 
 def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
@@ -350,22 +265,18 @@ def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
         hits = {
             "concept": readout.concept_hits(here, batch).mean(axis=1),
             "concept_pooled": readout.pooled_concept_hits(here, batch),
+            "object": readout.object_hits(here, batch),
         }
-        if len(readout.candidates):
-            hits["object"] = readout.object_hits(here, batch)
         parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
     return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
 
 
-def scored(
-    readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes, *, resamples: int = RESAMPLES
-) -> list[Recognition]:
-    """Return recognition by targets and strata, of what `hits_of` returned of scenes."""
+def scored(readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes) -> list[Row]:
+    """Return rows of what `hits_of` returned of scenes."""
     expected = {
         "concept": expected_of_values(scenes, "mean"),
         "concept_pooled": expected_of_values(scenes, "pooled"),
+        "object": expected_of_objects(scenes, readout.candidates),
     }
-    if "object" in hits:
-        expected["object"] = expected_of_objects(scenes, readout.candidates)
-    measured = accuracies(hits, expected, scenes.slots, strata_of(scenes), resamples=resamples)
-    return [Recognition(target, accuracy) for target, accuracy in measured]
+    measured = accuracies(hits, expected, scenes.slots, strata_of(scenes))
+    return [{"measure": target, **row} for target, row in measured]

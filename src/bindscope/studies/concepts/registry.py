@@ -8,11 +8,11 @@ DUAL_RUNS = f"{_HERE}.dual.runs:stored_runs"
 ENCODERS = ("product", "mlp_set", "transformer")
 # What `measure.concepts` measures of an embedding, in the order of its rows.
 ANALYSES = {
-    "recognition": f"{_HERE}.rows:recognition_rows",
-    "decomposition": f"{_HERE}.rows:decomposition_rows",
-    "removal": f"{_HERE}.rows:removal_rows",
-    "alignment": f"{_HERE}.rows:alignment_rows",
-    "editing": f"{_HERE}.rows:editing_rows",
+    "recognition": f"{_HERE}.embedding:recognition_rows",
+    "decomposition": f"{_HERE}.decomposition:decomposition_rows",
+    "removal": f"{_HERE}.removal:removal_rows",
+    "alignment": f"{_HERE}.alignment:alignment_rows",
+    "editing": f"{_HERE}.editing:editing_rows",
     "approximators": f"{_HERE}.approximators:approximator_rows",
 }
 VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,19 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def values_of(objects: Integers, sizes: Sequence[int]) -> Integers:
-    """Return the values of objects.
-
-    Parameters
-    ----------
-    objects
-        Their numbers, int64 of any shape, -1 for none.
-    sizes
-        Number of values of each concept type.
-
-    Returns
-    -------
-    int64 of that shape and one axis more, by type; the values of no object mean nothing.
-    """
+    """Return the values of objects, with one axis more, by type; -1 is no object, of any values."""
     unravelled = np.unravel_index(np.maximum(objects, 0), tuple(sizes))
     return np.stack(unravelled, axis=-1).astype(np.int64)
 
@@ -56,23 +44,10 @@ def absent_values(objects: Integers, every: Integers, sizes: Sequence[int]) -> i
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """The objects of n scenes of m slots.
+    """The objects of n scenes of m slots; `InputError` if a slot holds no object of the space."""
 
-    Parameters
-    ----------
-    slots
-        Number of the object in each slot, int64 (n, m).
-    sizes
-        Number of values of each of the C concept types.
-
-    Raises
-    ------
-    InputError
-        If a slot holds no object of the space.
-    """
-
-    slots: Integers
-    sizes: tuple[int, ...]
+    slots: Integers  # number of the object in each slot, (n, m)
+    sizes: tuple[int, ...]  # number of values of each of the C concept types
 
     def __post_init__(self) -> None:
         slots = np.asarray(self.slots, np.int64)
@@ -110,7 +85,7 @@ class Scenes:
 
     @cached_property
     def present(self) -> Integers:
-        """Objects that stand in some scene, ascending."""
+        """Objects of the scenes, ascending."""
         return np.unique(self.slots)
 
     @cached_property
@@ -133,12 +108,9 @@ class Scenes:
         return first
 
     def keys(self, slots: Integers) -> Integers:
-        """Return a number per row of objects (n, m), equal for equal rows alone.
+        """Return a number per row of objects (n, m), equal for equal rows only.
 
-        Raises
-        ------
-        InputError
-            If there are more rows than int64 has numbers.
+        Raises `InputError` if there are more rows than int64 has numbers.
         """
         if self.n_objects ** slots.shape[1] >= 2**63 and (
             problem := too_many(self.sizes, slots.shape[1])
@@ -164,67 +136,33 @@ class Scenes:
         return mask
 
     def find(self, slots: Integers) -> Integers:
-        """Return the first scene with these objects in these slots, -1 where there is none.
-
-        Parameters
-        ----------
-        slots
-            Objects, (q, m).
-        """
+        """Return the first scene with these objects (q, m) in its slots, (q,); -1 for none."""
         known, first = np.unique(self.keys(self.slots), return_index=True)
         keys = self.keys(slots)
         place = np.minimum(np.searchsorted(known, keys), len(known) - 1)
         return np.where(known[place] == keys, first[place], -1)
 
     @classmethod
-    def all_of(cls, sizes: tuple[int, ...], n_slots: int = 2, *, identical: bool = True) -> Scenes:
-        """Return each ordered tuple of objects once; `identical`: those with equal objects too."""
-        n_objects = int(np.prod(sizes))
-        slots = np.stack(np.unravel_index(np.arange(n_objects**n_slots), (n_objects,) * n_slots), 1)
-        scenes = cls(slots, sizes)
-        different = np.asarray(scenes.first_of_its_kind.all(axis=1))
-        return scenes if identical else scenes.take(different)
+    def all_of(cls, sizes: tuple[int, ...], n_slots: int = 2) -> Scenes:
+        """Return each ordered tuple of objects once."""
+        n = prod(sizes)
+        return cls(np.stack(np.unravel_index(np.arange(n**n_slots), (n,) * n_slots), 1), sizes)
 
 
-@dataclass(frozen=True)
-class Completeness:
-    """What a set of scenes lacks of all ordered tuples of its objects.
+class Completeness(NamedTuple):
+    """What a set of scenes lacks of all ordered tuples of its objects."""
 
-    Attributes
-    ----------
-    scenes, distinct
-        Scenes, and those that differ.
-    possible
-        Ordered tuples of the objects that are present.
-    absent_objects
-        Objects of the space that stand in no scene.
-    absent_values
-        Values that no scene has, over all concept types.
-    """
-
-    scenes: int
-    distinct: int
-    possible: int
-    absent_objects: int
-    absent_values: int
-
-    @property
-    def missing(self) -> int:
-        """Ordered tuples of the objects that are present of which there is no scene."""
-        return self.possible - self.distinct
-
-    @property
-    def complete(self) -> bool:
-        """Whether every ordered tuple of the objects that are present is there once."""
-        return self.scenes == self.distinct == self.possible
+    missing: int  # tuples of the objects that are present of which there is no scene
+    complete: bool  # whether each of them is there once
+    absent_values: int  # that no scene has, over all concept types
 
 
 def completeness(scenes: Scenes) -> Completeness:
     """Count what is missing or repeated; the averages of `vectors` lean on completeness."""
+    distinct = len(np.unique(scenes.keys(scenes.slots)))
+    possible = len(scenes.present) ** scenes.n_slots
     return Completeness(
-        scenes=len(scenes),
-        distinct=len(np.unique(scenes.keys(scenes.slots))),
-        possible=len(scenes.present) ** scenes.n_slots,
-        absent_objects=scenes.n_objects - len(scenes.present),
-        absent_values=absent_values(scenes.present, np.arange(scenes.n_objects), scenes.sizes),
+        possible - distinct,
+        len(scenes) == distinct == possible,
+        absent_values(scenes.present, np.arange(scenes.n_objects), scenes.sizes),
     )

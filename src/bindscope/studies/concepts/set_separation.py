@@ -1,10 +1,10 @@
 """The study's measure of recognition, and what it comes to without any binding.
 
-A scene is recognised when every candidate that is in it scores strictly above every one that is
-not. Beside an accuracy stand three numbers that need no embedding: *chance* is that of random
-scores; the *bag-of-concepts floor* that of scores which count a candidate's values in the scene;
-the *bag-of-concepts guess* that of one who knows how often each value occurs and picks among all
-sets of objects that agree, the most that can be had without binding.
+A scene is recognized when every candidate that is in it scores strictly above every one that is
+not. Three rivals of an accuracy need no embedding: *chance* is that of random scores; the
+*bag-of-concepts floor* that of scores which count a candidate's values in the scene; the
+*bag-of-concepts guess* that of a pick among all sets of objects that have the scene's values as
+often, the most that is possible without binding.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
+from bindscope.studies.concepts.rows import Row, number
 from bindscope.studies.concepts.scenes import (
     Doubles,
     Flags,
@@ -39,18 +40,9 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def set_separation(scores: Floats, positives: Flags) -> Doubles:
-    """Return whether all positives score strictly above all others.
+    """Return whether the candidates in a scene, (n, J), score strictly above all others, (n,).
 
-    Parameters
-    ----------
-    scores
-        (n, J), of J candidates.
-    positives
-        Which candidates are in the scene, bool (n, J).
-
-    Returns
-    -------
-    float64 (n,): 1 or 0; 1 where all candidates are positive, NaN where none is.
+    1 or 0; 1 where all candidates are positive, NaN where none is.
     """
     lowest = np.where(positives, scores, np.inf).min(axis=1)
     highest = np.where(positives, -np.inf, scores).max(axis=1)
@@ -66,13 +58,7 @@ def chance(n_positive: Integers, n_candidates: int | Integers) -> Doubles:
 
 @dataclass(frozen=True)
 class Expected:
-    """What recognition comes to without binding, per scene, float64 (n,); NaN where it means none.
-
-    Attributes
-    ----------
-    chance, floor, guess
-        As in the module's text.
-    """
+    """What recognition comes to without binding, per scene (n,); NaN where there is none."""
 
     chance: Doubles
     floor: Doubles
@@ -93,21 +79,12 @@ def swaps(slots: Integers, sizes: Sequence[int]) -> Integers:
 
 
 def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> Expected:
-    """Return what recognising objects among candidates comes to without binding.
+    """Return what recognizing objects among candidates comes to without binding.
 
-    Parameters
-    ----------
-    scenes
-        The scenes.
-    candidates
-        Objects that are scored; default: those present in some scene.
-
-    Notes
-    -----
-    The scores behind the floor tie where a candidate that is not in the scene has only values that
-    are: a tie is a miss. Two objects that differ in at most one type leave none, so that over
-    all pairs its mean is prod_k 1/V_k + sum_k (1 - 1/V_k) prod_{j != k} 1/V_j; with two types that
-    is 1 - prod_k (1 - 1/V_k), the specification's formula, which is too high for three.
+    Candidates are the objects present in some scene by default. The scores behind the floor tie
+    where a candidate that is not in the scene has only values that are: a tie is a miss. Two
+    objects that differ in at most one type leave none, so that over all pairs its mean is
+    prod_k 1/V_k + sum_k (1 - 1/V_k) prod_{j != k} 1/V_j; with two types 1 - prod_k (1 - 1/V_k).
     """
     candidates = scenes.present if candidates is None else candidates
     is_candidate = np.zeros(scenes.n_objects, np.bool_)
@@ -161,15 +138,10 @@ def _agreeing_of(scenes: Scenes, is_candidate: Flags) -> Doubles:
 
 
 def expected_of_values(scenes: Scenes, over: Literal["mean", "joint", "pooled"]) -> Expected:
-    """Return what recognising the values comes to; floor and guess mean nothing.
+    """Return what recognizing the values comes to; there is no floor and no guess.
 
-    Parameters
-    ----------
-    scenes
-        The scenes.
-    over
-        Concept types: the `mean` of their hits, all of them at once (`joint`), or with the values
-        of all types as candidates together (`pooled`).
+    Over concept types: the `mean` of their hits, all of them at once (`joint`), or with the values
+    of all types as candidates together (`pooled`).
     """
     present = [scenes.contains_value(k) for k in range(len(scenes.sizes))]
     if over == "pooled":
@@ -180,43 +152,6 @@ def expected_of_values(scenes: Scenes, over: Literal["mean", "joint", "pooled"])
     return Expected(expected, nothing, nothing)
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """An accuracy over scenes, beside what it comes to without binding.
-
-    Attributes
-    ----------
-    stratum
-        `all` scenes, those whose objects have a `shared` value, or `none`.
-    value, low, high
-        Share of scenes that are recognised, and its 95 % interval over resampled objects
-        (`statistics.node_bootstrap`); where all scenes, or none, are recognised, Wilson's with the
-        number of objects for that of trials.
-    chance, bag_of_concepts_floor, bag_of_concepts_guess
-        Means over the same scenes; NaN for concepts.
-    gain, gain_low, gain_high
-        The share minus the guess, and its interval over the same resamples; NaN for concepts.
-    n_scenes, n_dropped
-        Scenes that count, and those that do not: without a positive candidate, or without a vector.
-    n_resampled
-        Objects that the interval resamples.
-    """
-
-    stratum: str
-    value: float
-    low: float
-    high: float
-    chance: float
-    bag_of_concepts_floor: float
-    bag_of_concepts_guess: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    n_scenes: int
-    n_dropped: int
-    n_resampled: int
-
-
 def accuracies(
     hits: Mapping[Key, Doubles],
     expected: Mapping[Key, Expected],
@@ -224,21 +159,14 @@ def accuracies(
     strata: Mapping[str, Flags],
     *,
     resamples: int = RESAMPLES,
-) -> list[tuple[Key, Accuracy]]:
-    """Average hits over each stratum; all share the resamples.
+) -> list[tuple[Key, Row]]:
+    """Average hits over each stratum, beside what they come to without binding.
 
-    Parameters
-    ----------
-    hits
-        Name of what was measured -> 1, 0, or NaN for scenes that do not count, (n,).
-    expected
-        The same names, of the same scenes.
-    members
-        The objects of each scene, (n, m), which intervals resample.
-    strata
-        Name -> which scenes, bool (n,).
-    resamples
-        Of the bootstrap; 0: no interval.
+    `hits` are 1, 0, or NaN for scenes that do not count, (n,), by what was measured; `expected` has
+    the same names. Intervals resample the objects of the scenes, `members` (n, m), and all share
+    the resamples; with `resamples` 0 there are none. Where all scenes, or none, are recognized, the
+    interval is Wilson's with the number of objects for that of trials. Columns of the rows:
+    `tables.CONCEPTS_SCHEMA`.
     """
     measured = []
     for stratum, mask in strata.items():
@@ -253,8 +181,9 @@ def accuracies(
             here = counted[:, i]
             beside = [x[mask][here] for x in vars(expected[name]).values()]
             n_objects = len(np.unique(members[mask][here]))
-            triple = [columns[0][here, i], *beside]
-            measured.append((name, _accuracy(stratum, triple, ends[:, :, i], len(here), n_objects)))
+            row = _accuracy([columns[0][here, i], *beside], ends[:, :, i], n_objects)
+            skipped = {"n_skipped": int((~here).sum())}
+            measured.append((name, {"stratum": stratum, **row, **skipped}))
     return measured
 
 
@@ -267,19 +196,21 @@ def _ends(columns: Sequence[Doubles], counted: Flags, members: Integers, resampl
     return np.stack([set_interval(ratio) for ratio in ratios], axis=1)
 
 
-def _accuracy(
-    stratum: str, values: Sequence[Doubles], ends: Doubles, n_all: int, n_objects: int
-) -> Accuracy:
+def _accuracy(values: Sequence[Doubles], ends: Doubles, n_objects: int) -> Row:
+    """Return columns of hits, chance, floor and guess (n,) of the scenes that count."""
     n = len(values[0])
     value, by_chance, floor, guess = (float(x.mean()) if n else np.nan for x in values)
     share, gain = ends.T
     if value in (0, 1) and np.isfinite(share).all():
         share = np.array(wilson_interval(value * n_objects, n_objects))
         gain = share - guess
-    return Accuracy(
-        stratum, value, float(share[0]), float(share[1]), by_chance, floor, guess,
-        value - guess, float(gain[0]), float(gain[1]), n, n_all - n, n_objects,
-    )  # fmt: skip
+    numbers = {
+        "value": value, "value_low": share[0], "value_high": share[1], "chance": by_chance,
+        "bag_of_concepts_floor": floor, "bag_of_concepts_guess": guess,
+        "gain": value - guess, "gain_low": gain[0], "gain_high": gain[1],
+    }  # fmt: skip
+    row = {name: number(x) for name, x in numbers.items()}
+    return {**row, "n_resampled": n_objects, "n_scenes": n}
 
 
 def strata_of(scenes: Scenes) -> dict[str, Flags]:

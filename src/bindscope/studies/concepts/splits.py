@@ -26,39 +26,20 @@ ESTIMATED = 0.3  # share of sets of objects that vectors are estimated from
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Numbers of scenes, ascending.
+    """Numbers of scenes, ascending."""
 
-    Attributes
-    ----------
-    estimated
-        Those that vectors of objects and values are estimated from.
-    probed
-        Those that probes are fitted on.
-    scored
-        Those that sums, edits and removals are scored on.
-    read
-        Those that probes of embeddings as they are, and queries, are scored on.
-    """
-
-    estimated: Integers
-    probed: Integers
-    scored: Integers
-    read: Integers
+    estimated: Integers  # vectors of objects and values are estimated from them
+    probed: Integers  # probes are fitted on them
+    scored: Integers  # sums, edits and removals are scored on them
+    read: Integers  # probes of embeddings as they are, and queries, are scored on them
 
 
 def split_scenes(scenes: Scenes, by: SplitBy = "objects", seed: int = 0) -> Parts:
     """Draw the parts.
 
-    Parameters
-    ----------
-    scenes
-        The scenes.
-    by
-        `objects`: three disjoint parts of the unordered sets of objects, each with all scenes of
-        its sets. `scenes`, as in the paper: probes are fitted on some scenes and judged by the
-        others; vectors are estimated from all scenes and scored on all of them.
-    seed
-        Of the draw.
+    By `objects`: three disjoint parts of the unordered sets of objects, each with all scenes of its
+    sets. By `scenes`, as in the paper: probes are fitted on some scenes and judged by the others;
+    vectors are estimated from all scenes and scored on all of them.
     """
     every = np.arange(len(scenes))
     if by == "scenes":
@@ -78,26 +59,14 @@ DRAWS = 100
 
 @dataclass(frozen=True, eq=False)
 class ObjectSplit:
-    """Objects and scenes of an approximator.
-
-    Attributes
-    ----------
-    seed
-        Of the draw.
-    fitted_objects
-        Training objects that do not validate.
-    train, validation, test
-        Scenes, ascending.
-    absent_values
-        Values that no fitted object has, over all types: scenes with one cannot be predicted.
-    """
+    """Objects and scenes of an approximator, ascending."""
 
     seed: int
-    fitted_objects: Integers
+    fitted_objects: Integers  # training objects that do not validate
     train: Integers
     validation: Integers
     test: Integers
-    absent_values: int
+    absent_values: int  # that no fitted object has: scenes with one cannot be predicted
 
 
 def split_objects(
@@ -105,21 +74,9 @@ def split_objects(
 ) -> ObjectSplit:
     """Draw training objects, up to 100 times until those that do not validate have every value.
 
-    Parameters
-    ----------
-    scenes
-        The scenes.
-    coverage
-        Share of the present objects that train, rounded down.
-    seed
-        Of the draw. The same permutation serves all coverages, unless one is drawn again.
-    validation
-        Share of the training objects that validate, rounded down.
-
-    Raises
-    ------
-    InputError
-        If no object trains, or none is left to test.
+    Of the present objects a share `coverage` trains, and of these a share `validation` validates,
+    both rounded down. The same permutation serves all coverages, unless one is drawn again. Raises
+    `InputError` if no object trains, or none is left to test.
     """
     present = scenes.present
     n_train = int(coverage * len(present) + 1e-9)

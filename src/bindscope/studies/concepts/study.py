@@ -18,14 +18,14 @@ _TABLES = f"{_HERE}.tables"
 EMBEDDING_STEPS = ("concept_geometry", "concept_editing", "binding_complexity")
 
 
-def _embedding_rows(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows = graph.of(*EMBEDDING_STEPS)
-    return Request({"rows": rows}) if rows else None
+def _rows(*steps: str) -> Any:
+    """Request the rows of some steps for a table."""
 
+    def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+        rows = graph.of(*steps)
+        return Request({"rows": rows}) if rows else None
 
-def _scores(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows = graph.of("dual_encoder")
-    return Request({"rows": rows}) if rows else None
+    return request
 
 
 def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -40,19 +40,14 @@ def _of_encoders(
     return Request({"table": tables}, {"encoders": encoder_names(section)}) if tables else None
 
 
-def _made_by(step: str) -> Any:
+def _measured_by(step: str, **wildcards: str) -> Any:
     """Request the table of embeddings for a figure of what a step measured."""
 
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        some = graph.of(step)
+        some = graph.of(step, **wildcards)
         return Request({"table": graph.of("table", table="concepts")}) if some else None
 
     return request
-
-
-def _duals(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    some = graph.of("binding_complexity", vectors="dual")
-    return Request({"table": graph.of("table", table="concepts")}) if some else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -81,9 +76,10 @@ STUDY = Study(
         "approximator": NAME,
     },
     tables=(
-        TableEntry("binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION", _scores),
+        TableEntry("binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION",
+                   _rows("dual_encoder")),
         TableEntry("concept_models", f"{_TABLES}:CONCEPT_MODELS", _models),
-        TableEntry("concepts", f"{_TABLES}:CONCEPTS", _embedding_rows),
+        TableEntry("concepts", f"{_TABLES}:CONCEPTS", _rows(*EMBEDDING_STEPS)),
     ),
     figures=(
         _figure(
@@ -112,7 +108,7 @@ STUDY = Study(
             "retrieval of the scene (or the scene in the other order); right: objects that a probe "
             "decodes from the sum. Filled: object vectors; hollow: sums of value vectors, which "
             "hold no pairing; gray tick: counting. No intervals are drawn.",
-            _made_by("concept_geometry"),
+            _measured_by("concept_geometry"),
         ),
         _figure(
             "figures:concept_editing",
@@ -122,7 +118,7 @@ STUDY = Study(
             "middle: probes decode the new values; right: the probe decodes the new pair. Dotted: "
             "counting values. Fractions of edits; no intervals are drawn. An edit works if all "
             "three rise.",
-            _made_by("concept_editing"),
+            _measured_by("concept_editing"),
         ),
         _figure(
             "figures:binding_complexity",
@@ -132,7 +128,7 @@ STUDY = Study(
             "Bands: 95 % intervals over objects. Dotted: counting values only. A line above the "
             "dotted one generalizes the pairing to new objects; a low one says only that this "
             "regressor does not.",
-            _made_by("binding_complexity"),
+            _measured_by("binding_complexity"),
         ),
         _figure(
             "figures:concept_picture",
@@ -151,7 +147,7 @@ STUDY = Study(
             "(middle), R2 (right, cut at -1). Bands: 95 % t intervals over training seeds, or over "
             "objects of a single encoder. Dotted: counting values. High lines mean that a simple "
             "rule describes the encoder.",
-            _duals,
+            _measured_by("binding_complexity", vectors="dual"),
         ),
     ),
     findings=f"{_HERE}.findings:chapter",

@@ -6,11 +6,12 @@ encoders recognize, `concept_models` a row per trained encoder.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
+from bindscope.studies.concepts.config import Kind
 from bindscope.studies.concepts.counting import SPLITS_BY
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
 from bindscope.studies.concepts.views import recognized
@@ -134,31 +135,22 @@ _VALUES = (
           reference="exact"),
     count("n_scenes", "scenes", "Scenes that count, of all splits; of edits their number; of an "
           "alignment, vectors held out.", _ROWS, reference="same"),
-    count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe; vectors "
-          "that one modality lacks.", _ROWS, null="allowed", reference="same"),
-)  # fmt: skip
-_EDITS = tuple(
-    count(f"without_{name}", "edits", f"Skipped edits: {why}.", _ROWS, null="allowed",
-          reference="same")
-    for name, why in {
-        "vector": "an object has no vector", "scene": "there is no real scene with the new object",
-        "value": "no value remains to change to",
-    }.items()
+    count("n_skipped", "scenes", "Scenes that do not: an object has no vector or no probe, or of "
+          "an edit there is no real scene; vectors that one modality lacks.", _ROWS,
+          null="allowed", reference="same"),
 )  # fmt: skip
 _FITS = (
     count("n_splits", "splits", "Draws of the objects.", _ANALYSES, null="allowed",
           reference="same"),
     share("fitted_share", "share of objects", "Objects that it was fitted on, without those that "
           "validate: less than `coverage`.", _SPLITS, null="allowed", reference="exact"),
-    count("n_fitted_objects", "objects", "The same, as a number.", _SPLITS, null="allowed",
-          reference="same"),
     count("n_train", "scenes", "Scenes that trained, in the split with the fewest.", _SPLITS,
           null="allowed", reference="same"),
     label("selected", "State that is judged: of the smallest loss on scenes with validation "
           "objects, or the final one, where there are none or there is one state only.",
           _APPROXIMATORS, values=("final", "validation"), null="allowed"),
     label("kind", "Kind of approximator.", _ANALYSES,
-          values=("additive", "per_object", "global", "mlp", "forest", "booster"), null="allowed"),
+          values=get_args(Kind), null="allowed"),
     count("n_parameters", "numbers", "Its parameters; empty of trees.", _APPROXIMATORS,
           null="allowed"),
     count("n_absent_values", "values", "Values that no training object has: scenes with one "
@@ -190,7 +182,7 @@ CONCEPTS_SCHEMA = TableSchema(
     description="How embeddings encode the objects of scenes. Analyses: accuracy of probes, sums "
     "over objects and over values, removal of a part, exchange of an object, and learners that "
     "predict embeddings of new objects. A row per embedding, analysis, quantity and stratum.",
-    columns=(*_EMBEDDING_NAMES, *_VALUES, *_EDITS, *_FITS, *_ABOUT, *KEYS),
+    columns=(*_EMBEDDING_NAMES, *_VALUES, *_FITS, *_ABOUT, *KEYS),
     key=tuple(column.name for column in _EMBEDDING_NAMES),
     rules=(
         joined("flags", tuple(EMBEDDING_FLAGS)),
@@ -233,8 +225,6 @@ _KIND = label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS))
 _SPACE = count("n_space", "objects", "Objects that there are.", _ENTRY)
 _SCORED = (
     *_RUN,
-    label("selected", "Weights after the last step, or those of the smallest loss on scenes of "
-          "validation objects.", _ENTRY, values=("final", "validation")),
     label("split", "Scenes of training objects, or of test objects only.", _EVALUATION,
           values=("train", "held_out")),
     count("n_objects", "objects", "Objects of a scene.", _EVALUATION),
@@ -243,8 +233,7 @@ _SCORED = (
           values=("object", "concept", "concept_pooled")),
     label("candidates", "What is ranked: `full`, all that there is; `trained`, the "
           "objects of training scenes and those of the scene; `sampled`, the objects of 64 "
-          "scenes and a combination of each; `swaps`, all combinations of the scene's values.",
-          _EVALUATION, values=("full", "trained", "sampled", "swaps")),
+          "scenes and a combination of each.", _EVALUATION, values=("full", "trained", "sampled")),
     label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",
           _EVALUATION, values=STRATA),
 )  # fmt: skip
@@ -258,7 +247,7 @@ GENERALIZATION_SCHEMA = TableSchema(
     name="binding_generalization",
     version=1,
     description="What controlled dual encoders recognize, one row per encoder, space, query pool, "
-    "coverage, seed, weights, split, number of objects, target, candidates and stratum.",
+    "coverage, seed, split, number of objects, target, candidates and stratum.",
     columns=(
         *_SCORED,
         share("accuracy", _SCENES, "All that is in the scene scores above all that is not (set "
@@ -272,7 +261,6 @@ GENERALIZATION_SCHEMA = TableSchema(
         count("n_all_scenes", "scenes", "Scenes of that many different objects of the split; more "
               "than were scored where `max_scenes` says so.", _EVALUATION, reference="same"),
         _KIND,
-        count("n_types", "types", "Concept types.", _ENTRY),
         _SPACE,
         count("n_train_objects", "objects", "Objects of training scenes.", _OBJECTS),
         count("n_test_objects", "objects", "Objects that test.", _OBJECTS),
@@ -298,17 +286,6 @@ _GEOMETRY, _BITS = "`studies.concepts.dual.geometry`", "`studies.concepts.pairin
 MEASURE_FLAGS = ("prior", "probe_not_converged")  # prior: no fit was better on validation
 
 
-def _rule(name: str, words: str) -> tuple[Column, ...]:
-    return (
-        Column(f"{name}_r2", "float64", "share of variance", f"R2, on held-out objects, of {words} "
-               "that was fitted to the vectors of training objects; negative where their mean is "
-               "closer.", _GEOMETRY, high=1.0),
-        share(f"{name}_accuracy", _SCENES, "Pairs of held-out objects that the encoder's queries "
-              "recognize, among all objects, in the sum of the vectors that this rule predicts.",
-              _GEOMETRY, null="never"),
-    )  # fmt: skip
-
-
 # Column -> its meaning, which rows of `binding_generalization`, and which of their columns.
 _TAKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "held_out_accuracy": (
@@ -330,16 +307,18 @@ MODELS_SCHEMA = TableSchema(
     name="concept_models",
     version=1,
     description="One row per trained dual encoder whose embeddings were measured "
-    "(`geometry: true`): what it recognizes of held-out pairs after "
-    "the last step, whether object vectors follow a rule, and bits of pairing.",
+    "(`geometry: true`): what it recognizes of held-out pairs, "
+    "whether object vectors follow a rule, and bits of pairing.",
     columns=(
         *_RUN,
         _KIND,
         _SPACE,
         *(share(name, _SCENES, meaning, "`binding_generalization`", null="never")
           for name, (meaning, *_) in _TAKEN.items()),
-        *_rule("additive", "a sum of a vector per value"),
-        *_rule("product", "a product of a vector per value, plus that sum,"),
+        share("product_accuracy", _SCENES, "Pairs of held-out objects that the encoder's queries "
+              "recognize, among all objects, in sums of vectors that a rule predicts. The rule, a "
+              "product of a vector per value plus their sum, is fitted to the vectors of training "
+              "objects.", _GEOMETRY, null="never"),
         bits("pairing_lower_bound_bits", "Lower bound on the pairing information I(O;Z|M) of two "
              "different objects drawn from all: a linear probe on scenes of all of them, "
              "training objects or not.", _BITS, null="never"),

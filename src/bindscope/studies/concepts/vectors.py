@@ -5,10 +5,10 @@ Four estimators, mu being the mean of all scenes:
 - `avg`: the mean over scenes that hold the object in any slot (equal objects count once);
 - `avg_pos`: over those that hold it in one slot; on all pairs, the main effects of least squares;
 - `single`: the embedding of scenes with that object alone;
-- `ols`: least squares on which object stands in which slot. Where the other objects of a scene
+- `ols`: least squares on which object is in which slot. Where the other objects of a scene
   depend on this one, it is the only one without bias.
 
-A vector that nothing was seen of is NaN, and so is all that is made from it.
+A vector of an object or value that no scene has is NaN, and so is every sum with it.
 """
 
 from __future__ import annotations
@@ -30,22 +30,10 @@ RIDGE = 1e-6
 def sums(
     columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None
 ) -> tuple[Doubles, Integers]:
-    """Add up embeddings by column.
+    """Add up embeddings (n, d) by column of a design, whose rows have ones in columns (n, q).
 
-    Parameters
-    ----------
-    columns
-        Columns of each row's ones, (n, q).
-    n_columns
-        Columns K of the design.
-    z
-        Embeddings (n, d).
-    counted
-        Which ones count, (n, q); default: all.
-
-    Returns
-    -------
-    float64 (K, d), and how many rows each sum has, int64 (K,).
+    `counted` (n, q) says which ones count, all by default. Returns sums (K, d), and how many rows
+    each has (K,).
     """
     n, q = columns.shape
     weights = np.ones(n * q) if counted is None else counted.astype(np.float64).ravel()
@@ -105,18 +93,10 @@ ESTIMATORS: tuple[Estimator, ...] = ("avg", "avg_pos", "single", "ols")
 
 @dataclass(frozen=True, eq=False)
 class ObjectVectors:
-    """What an object adds to the embedding of a scene.
+    """What an object adds to the embedding of a scene."""
 
-    Attributes
-    ----------
-    table
-        float64 (m, U, d): of each object in each slot, centred; NaN where nothing was seen of it.
-    mean
-        Mean of the scenes, mu, float64 (d,).
-    """
-
-    table: Doubles
-    mean: Doubles
+    table: Doubles  # (m, U, d), of each object in each slot, centered; NaN where nothing was seen
+    mean: Doubles  # of the scenes, (d,)
 
     def reconstruct(self, scenes: Scenes) -> Doubles:
         """Return mu plus the vectors of the scene's objects, (n, d)."""
@@ -126,56 +106,27 @@ class ObjectVectors:
         return embeddings
 
     @property
-    def unknown(self) -> int:
-        """Objects that lack a vector in some slot."""
-        return int(np.isnan(self.table[:, :, 0]).any(axis=0).sum())
-
-    @property
     def without_slots(self) -> Doubles:
         """Mean over slots, (U, d)."""
-        averaged: Doubles = self.table.mean(axis=0)
-        return averaged
+        return np.asarray(self.table.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
 class SingleScenes:
-    """Embeddings of scenes with one object.
+    """Embeddings of scenes with one object."""
 
-    Attributes
-    ----------
-    z
-        (n, d).
-    objects
-        Its number, (n,).
-    positions
-        The slot whose place the object has, (n,); -1 where it has a place of its own.
-    """
-
-    z: Floats
-    objects: Integers
-    positions: Integers
+    z: Floats  # (n, d)
+    objects: Integers  # (n,)
+    positions: Integers  # the slot whose place the object has, (n,); -1 where it has another
 
 
 def object_vectors(
     z: Floats, scenes: Scenes, estimator: Estimator, single: SingleScenes | None = None
 ) -> ObjectVectors:
-    """Estimate the vectors of all objects in all slots.
+    """Estimate the vectors of all objects in all slots from embeddings (n, d) of scenes.
 
-    Parameters
-    ----------
-    z
-        Embeddings (n, d) of scenes.
-    scenes
-        Of the same n. Those with equal objects count; take them out before if they must not.
-    estimator
-        One of `ESTIMATORS`.
-    single
-        For `single`.
-
-    Raises
-    ------
-    InputError
-        If there are no scenes with one object for `single`.
+    Scenes with equal objects count. Raises `InputError` if there are no scenes with one object for
+    `single`.
     """
     mean = np.asarray(z, np.float64).mean(axis=0)
     centred, n_objects = np.asarray(z, np.float64) - mean, scenes.n_objects
@@ -221,18 +172,10 @@ def _single(single: SingleScenes | None, shape: tuple[int, int, int]) -> Doubles
 def value_vectors(
     z: Floats, scenes: Scenes, *, by_slot: bool, fitted: bool = False
 ) -> tuple[Doubles, ...]:
-    """Estimate what a value adds to the embedding of a scene: per concept type, (m, V, d), centred.
+    """Estimate what a value adds to a scene's embedding: per concept type, (m, V, d), centered.
 
-    Parameters
-    ----------
-    z
-        Embeddings (n, d).
-    scenes
-        Of the same n.
-    by_slot
-        Whether each slot has vectors of its own; else all have the same.
-    fitted
-        Whether by least squares over all types and slots at once; implies `by_slot`.
+    If not `by_slot`, all slots have the same vectors. `fitted` is by least squares over all types
+    and slots at once, and implies `by_slot`.
     """
     centred = np.asarray(z, np.float64) - np.asarray(z, np.float64).mean(axis=0)
     m, ends = scenes.n_slots, np.cumsum(scenes.sizes)[:-1]

@@ -42,9 +42,9 @@ WITHIN = "of one kind and coverage"
 
 
 def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
-    """Return held-out pairs after the last step, or other scenes or candidates, a row per run."""
+    """Return held-out pairs among all objects, or other scenes or candidates, a row per run."""
     usual = {"target": "object", "split": "held_out", "n_objects": 2, "stratum": "all",
-             "candidates": "full", "selected": "final"}  # fmt: skip
+             "candidates": "full"}  # fmt: skip
     return rows_with(table, **{**usual, **conditions})
 
 

@@ -160,8 +160,8 @@ def natural(
     some(rows, "No model was measured on images that were read.")
     test = priors[priors["split"] == "test"].set_index("dataset")
     assigned = rows["dataset"].map(test["assignment_bits"]).astype(float)
-    left = rows["loss_object_bits"] - rows["loss_feature_bits"]
-    rows = rows.assign(assignment_bits=assigned, with_assignments=assigned - left)
+    decoded = rows["loss_object_bits"] - rows["loss_feature_bits"]
+    rows = rows.assign(assignment_bits=assigned, with_assignments=assigned - decoded)
     marks, note = trend_of("natural images", trends, table, cells)
     names = name_order(rows["model"], models)
     lines, families = dataset_tokens(rows), family_order(rows["family"])
@@ -212,6 +212,6 @@ def _natural(
             bound_bar(panels[1], row, *look, "conditional_binding")
             bound_bar(panels[2], row, *look, "binding")
             if row.assignment_bits > 0:
-                own = 100.0 * row.with_assignments / row.assignment_bits
-                panels[0].plot(own, y, **_ASSIGNED)
+                percent = 100.0 * row.with_assignments / row.assignment_bits
+                panels[0].plot(percent, y, **_ASSIGNED)
                 panels[1].plot(row.with_assignments, y, **_ASSIGNED)

@@ -51,14 +51,14 @@ class Breakdown:
     """Bits gained over the prior by the heads of one fit: per object, and per feature value.
 
     That is the test loss without a representation (of the exact prior, or of the null probe of a
-    plain probe) minus the probe's. `given` is what the chained probe reads objects given,
+    plain probe) minus the probe's. `condition` is what the chained probe reads objects given,
     `features` or `counts`: then the features' sum is a lower bound on I(F;Z), the objects' on B*,
     or on the pairing information. Empty: they are the paper's plain probes.
     """
 
     objects: Array
     features: Array
-    given: str
+    condition: str
 
 
 def gains(
@@ -109,7 +109,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     chosen = choose_fits(families, inputs.content["models"], home)
     datasets = list(dict.fromkeys(dataset for dataset, *_ in chosen if dataset in spaces))
     largest = max((spaces[name] for name in datasets), key=_n_objects, default=[])
-    found = {}
+    breakdowns = {}
     for dataset, model, tokens, probe in chosen:
         if dataset not in spaces:
             continue
@@ -121,8 +121,8 @@ def _read(inputs: Inputs) -> dict[str, Any]:
         _, null = nulls.get((dataset, "", "", probe), ("", {}))
         sizes = [len(values) for _, values in largest]
         if gained := gains(details, null, sizes):
-            found[marked(label, dataset in estimated)] = gained
-    return {"breakdowns": found, "groups": largest}
+            breakdowns[marked(label, dataset in estimated)] = gained
+    return {"breakdowns": breakdowns, "groups": largest}
 
 
 def choose_fits(
@@ -149,14 +149,14 @@ def choose_fits(
 def _details(products: Sequence[Given]) -> Details:
     """Read losses per head, of all seeds, by the fit's names; a null probe has no model."""
     details: Details = {}
-    for given in products:
+    for fit in products:
         dataset, model, tokens, probe = (
-            given.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
+            fit.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
         )
-        row = read_rows(given)[0]
+        row = read_rows(fit)[0]
         family = protocol_family(family_of(row["options"]), row["protocol"])
         _, arrays = details.setdefault((dataset, model, tokens, probe), (family, {}))
-        arrays |= load_file(given.files["details"])
+        arrays |= load_file(fit.files["details"])
     return details
 
 
@@ -214,7 +214,7 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", labelsize=6.5)
-    what = f"given {part.given}" if part.given else "and features"
+    what = f"given {part.condition}" if part.condition else "and features"
     axes.set_xlabel(f"objects {what}: {_bits(part.objects)}", fontsize=8)
     if cells.size <= _WRITE_UP_TO:
         shades = image.to_rgba(cells)

@@ -92,7 +92,7 @@ def _curves(
     rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
     each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
     facets(rows, each, grid, panel, by="curve", band=0.2, **style,
-           area=lambda own, color: hatched(rests_on_one(own), color))  # fmt: skip
+           area=lambda part, color: hatched(rests_on_one(part), color))  # fmt: skip
     facets(rows, colored(each, **_DASHES), grid, panel, by="curve", y="paper")
     for axes in grid.panels.values():
         zero_line(axes)
@@ -318,9 +318,9 @@ def occlusion(
     hidden = 100.0 * rows["dataset"].map(test["mean_occlusion"]).astype(float)
     both = pd.concat([rows.assign(by="height"), rows.assign(by="hidden", x=hidden)])
     _curves(grid, both, ["pair", "by"], look)
-    left, right = grid.bottom
-    left.set_xlabel("camera height, scene units")
-    right.set_xlabel("hidden share of an object, mean, %")
+    by_height, by_hidden = grid.bottom
+    by_height.set_xlabel("camera height, scene units")
+    by_hidden.set_xlabel("hidden share of an object, mean, %")
     grid.legend(look, *_solid_and_dashed(rows), *assumed_entry(rows), per_row=4)
     note_above(grid.figure, trend_of("occlusion", trends, table, cells)[1])
     return grid.figure

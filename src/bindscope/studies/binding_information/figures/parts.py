@@ -52,7 +52,7 @@ class _Box(NamedTuple):
     """Where a part is drawn: its left end and its width, bits."""
 
     part: Part
-    left: float
+    start: float
     bits: float
 
 
@@ -88,46 +88,46 @@ def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[st
     return grid.figure
 
 
-def _n_lines(found: Quotes) -> int:
-    empty = _unquoted(found)
-    return len(found.rows) + len(empty) + len({*found.rows["tokens"], *empty["tokens"]})
+def _n_lines(quoted: Quotes) -> int:
+    empty = _unquoted(quoted)
+    return len(quoted.rows) + len(empty) + len({*quoted.rows["tokens"], *empty["tokens"]})
 
 
-def _unquoted(found: Quotes) -> pd.DataFrame:
+def _unquoted(quotes: Quotes) -> pd.DataFrame:
     """Return the places of which no model has a row to quote."""
-    quoted = pd.MultiIndex.from_frame(found.rows[PLACE])
-    return found.refused[~pd.MultiIndex.from_frame(found.refused[PLACE]).isin(quoted)]
+    quoted = pd.MultiIndex.from_frame(quotes.rows[PLACE])
+    return quotes.refused[~pd.MultiIndex.from_frame(quotes.refused[PLACE]).isin(quoted)]
 
 
 def _panel(
-    axes: Axes, dataset: str, found: Quotes, table: pd.DataFrame, models: Sequence[str]
+    axes: Axes, dataset: str, quotes: Quotes, table: pd.DataFrame, models: Sequence[str]
 ) -> None:
-    of_any = found.rows if len(found.rows) else table[table["dataset"] == dataset]
+    of_any = quotes.rows if len(quotes.rows) else table[table["dataset"] == dataset]
     like: Record = of_any.iloc[0].to_dict()
     boxes = _boxes(like)
-    assumed = len(found.rows) > 0 and rests_on_one(found.rows)
+    assumed = len(quotes.rows) > 0 and rests_on_one(quotes.rows)
     _head(axes, marked(dataset, assumed), like, boxes)
-    empty = _unquoted(found)
+    empty = _unquoted(quotes)
     y, ticks = 0, []
-    for token in token_order([*found.rows["tokens"], *empty["tokens"]]):
+    for token in token_order([*quotes.rows["tokens"], *empty["tokens"]]):
         words = f"decoded from {tokens_shown(token).words}"
         axes.text(0, y + 0.12, words, va="center", fontsize=8, fontweight="bold")
-        rows = found.rows[found.rows["tokens"] == token]
+        rows = quotes.rows[quotes.rows["tokens"] == token]
         left_out = empty[empty["tokens"] == token]
         for name in name_order([*rows["model"], *left_out["model"]], models):
             y += 1
             quoted = rows[rows["model"] == name]
             if len(quoted):
                 _bars(axes, y, quoted.iloc[0].to_dict(), boxes)
-                each = found.single[found.single["tokens"] == token]
+                each = quotes.single[quotes.single["tokens"] == token]
                 _seeds(axes, y, quoted.iloc[0].to_dict(), boxes[-1], each[each["group"] == name])
             else:
                 _empty(axes, y, left_out[left_out["model"] == name].iloc[0]["flags"], boxes)
-            ticks.append((y, _label(name, quoted, found, token)))
+            ticks.append((y, _label(name, quoted, quotes, token)))
         y += 1
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.set_ylim(y - 0.4, -0.55)
-    axes.set_xlim(-0.005 * boxes[-1].left, boxes[-1].left + 1.005 * boxes[-1].bits)
+    axes.set_xlim(-0.005 * boxes[-1].start, boxes[-1].start + 1.005 * boxes[-1].bits)
     axes.tick_params(left=False, bottom=False, labelbottom=False)
     axes.spines[:].set_visible(False)
     axes.grid(visible=False)
@@ -137,11 +137,11 @@ def _boxes(like: Record) -> list[_Box]:
     """Place the parts side by side; one of which there is none has no box."""
     all_parts = [(part, float(like[part.entropy])) for part in parts_of(like)]
     gap = _GAP * sum(bits for _, bits in all_parts)
-    boxes, left = [], 0.0
+    boxes, start = [], 0.0
     for part, bits in all_parts:
         if bits > SMALLEST_BITS:
-            boxes.append(_Box(part, left, bits))
-            left += bits + gap
+            boxes.append(_Box(part, start, bits))
+            start += bits + gap
     return boxes or [_Box(all_parts[-1][0], 0.0, 1.0)]
 
 
@@ -151,31 +151,31 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
     above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
-    without = [part.shown for part in parts_of(like) if part not in drawn]
+    without = [part.style for part in parts_of(like) if part not in drawn]
     note = "".join(f"{part.name}: 0 bits, implied by the features" for part in without)
     above(note, (1, 1), xycoords="axes fraction", xytext=(0, 30), ha="right", fontsize=7.5,
           color="#444444")  # fmt: skip
-    for part, left, bits in boxes:
+    for part, start, bits in boxes:
         place: dict[str, Any] = {
-            "xy": (left, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
+            "xy": (start, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
         }  # fmt: skip
-        name, color = part.shown.name, part.shown.color
+        name, color = part.style.name, part.style.color
         above(f"{name}\n", **place, fontsize=8, fontweight="bold", color=color)
-        words = f"{part.shown.entropy} = {number(bits)} bits"
+        words = f"{part.style.entropy} = {number(bits)} bits"
         above(words, **place, fontsize=7.5, color="#444444")
 
 
 def _bars(axes: Axes, y: float, row: Record, boxes: Sequence[_Box]) -> None:
     sign = "about " if row["assumed_prior"] else "≥ "
-    for part, left, bits in boxes:
+    for part, start, bits in boxes:
         read_bits = float(row[part.bound])
-        axes.barh(y, bits, _BAR, left=left, **_OUTLINE)
+        axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
         look = hatched(bool(row["assumed_prior"]))
-        axes.barh(y, read_bits, _BAR, left=left, color=part.shown.color, linewidth=0, **look)
+        axes.barh(y, read_bits, _BAR, left=start, color=part.style.color, linewidth=0, **look)
         text = f"{sign}{at_least(read_bits)} ({at_least(100 * read_bits / bits, 0)} %)"
         inside = read_bits > _WIDE * bits
         axes.annotate(
-            text, (left if inside else left + bits, y),
+            text, (start if inside else start + bits, y),
             xytext=(4 if inside else -4, -0.5), textcoords="offset points", va="center",
             ha="left" if inside else "right", fontsize=7, color="white" if inside else INK,
         )  # fmt: skip
@@ -187,28 +187,30 @@ def _seeds(axes: Axes, y: float, row: Record, box: _Box, single: pd.DataFrame) -
         return
     bound = box.part.bound
     ends = np.array([float(row[f"{bound}_{end}"]) for end in ("low", "high")])
-    axes.plot(box.left + np.minimum(ends, box.bits), [y, y], color=INK, linewidth=1.2, zorder=4)
-    axes.plot(box.left + single[bound].to_numpy(float), [y] * len(single), **_SEED)
+    axes.plot(box.start + np.minimum(ends, box.bits), [y, y], color=INK, linewidth=1.2, zorder=4)
+    axes.plot(box.start + single[bound].to_numpy(float), [y] * len(single), **_SEED)
 
 
 def _empty(axes: Axes, y: float, flags: str, boxes: Sequence[_Box]) -> None:
-    for _, left, bits in boxes:
-        axes.barh(y, bits, _BAR, left=left, **_OUTLINE)
+    for _, start, bits in boxes:
+        axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
     axes.annotate(
-        f"not quoted: {flags}", (boxes[0].left, y), xytext=(4, -0.5), textcoords="offset points",
+        f"not quoted: {flags}", (boxes[0].start, y), xytext=(4, -0.5), textcoords="offset points",
         va="center", fontsize=7, fontstyle="italic",
     )  # fmt: skip
 
 
-def _label(name: str, quoted: pd.DataFrame, found: Quotes, token: str) -> str:
+def _label(name: str, quoted: pd.DataFrame, quotes: Quotes, token: str) -> str:
     """Return a row's name; of a group with a single model, or with some left out, how many."""
-    left = found.refused[(found.refused["model"] == name) & (found.refused["tokens"] == token)]
+    refused = quotes.refused[
+        (quotes.refused["model"] == name) & (quotes.refused["tokens"] == token)
+    ]
     if not len(quoted):
         return name
-    n, out = int(quoted.iloc[0]["n_models"]), int(left["n_models"].sum())
+    n, out = int(quoted.iloc[0]["n_models"]), int(refused["n_models"].sum())
     if out:
         return f"{name} ({n} of {n + out} seeds)"
-    is_group = name not in set(found.single["model"])
+    is_group = name not in set(quotes.single["model"])
     return f"{name} (1 seed)" if is_group and n == 1 else name
 
 
@@ -228,11 +230,11 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
     for _, curve in rows.groupby(["dataset", "model", "tokens"], sort=False):
         first = curve.iloc[0].to_dict()
         for part in parts_of(first):
-            name, bits = part.shown.name, float(first[part.entropy])
+            name, bits = part.style.name, float(first[part.entropy])
             if bits <= SMALLEST_BITS:
                 continue
             look[name] = {
-                "color": part.shown.color, "linewidth": 1.1 if name in _DASHES else 2.0,
+                "color": part.style.color, "linewidth": 1.1 if name in _DASHES else 2.0,
                 "linestyle": _DASHES.get(name, "-"),
             }  # fmt: skip
             several = curve["n_models"] > 1

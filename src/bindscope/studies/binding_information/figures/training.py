@@ -65,8 +65,8 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
     return {"models": models, "probes": probes, "order": order, "home": home}
 
 
-def _history(given: Given) -> Rows:
-    rows: Rows = json.loads(Path(given.files["history"]).read_text())
+def _history(product: Given) -> Rows:
+    rows: Rows = json.loads(Path(product.files["history"]).read_text())
     return rows
 
 

@@ -42,37 +42,37 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        seen: Tensor | None,
+        known_bits: Tensor | None,
         revealed: Tensor | None,
         base: Tensor,
         tokens: Tensor,
         transposed: Tensor,
     ) -> Tensor:
-        ctx.save_for_backward(seen, revealed, base, tokens)
+        ctx.save_for_backward(known_bits, revealed, base, tokens)
         scores = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
         for block in _blocks(tokens):
             queries = base.expand(len(tokens[block]), *base.shape)
-            if seen is not None and revealed is not None:
+            if known_bits is not None and revealed is not None:
                 by_bits = revealed.expand(len(queries), *revealed.shape)
-                queries = torch.baddbmm(queries, seen[block], by_bits)
+                queries = torch.baddbmm(queries, known_bits[block], by_bits)
             torch.bmm(queries, transposed[block], out=scores[block])
         return scores
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        seen, revealed, base, tokens = ctx.saved_tensors
+        known_bits, revealed, base, tokens = ctx.saved_tensors
         blocks = _blocks(tokens)
         ones = base.new_ones(1, len(tokens[blocks[0]]))
         by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
         if revealed is not None:
             by_revealed = torch.zeros_like(revealed)
-            by_seen = torch.empty_like(seen) if ctx.needs_input_grad[0] else None
+            by_seen = torch.empty_like(known_bits) if ctx.needs_input_grad[0] else None
         for block in blocks:
             by_queries = torch.bmm(gradient[block], tokens[block])
             n = len(by_queries)
             by_base.view(1, -1).addmm_(ones[:, :n], by_queries.flatten(1))
             if by_revealed is not None:
-                by_revealed.addmm_(seen[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
+                by_revealed.addmm_(known_bits[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
             if by_seen is not None:
                 by_seen[block] = by_queries @ revealed.t()
         return by_seen, by_revealed, by_base, None, None
@@ -102,23 +102,23 @@ def _blocks(scenes: Tensor) -> list[slice]:
 class _Readout(torch.autograd.Function):
     """sum_r u_r v_r (heads, B), where (u, v) = own + s W for pooled tokens s of each head.
 
-    `own` is (heads, B, 2 rank), `pooled` (heads, B, d) and `weight` (heads, d, 2 rank).
+    `offset` is (heads, B, 2 rank), `pooled` (heads, B, d) and `weight` (heads, d, 2 rank).
     """
 
     @staticmethod
-    def forward(ctx: Any, own: Tensor | None, pooled: Tensor, weight: Tensor) -> Tensor:
-        y = torch.bmm(pooled, weight) if own is None else torch.baddbmm(own, pooled, weight)
+    def forward(ctx: Any, offset: Tensor | None, pooled: Tensor, weight: Tensor) -> Tensor:
+        y = torch.bmm(pooled, weight) if offset is None else torch.baddbmm(offset, pooled, weight)
         ctx.save_for_backward(y, pooled, weight)
-        left, right = y.chunk(2, dim=2)
-        return (left * right).sum(2)
+        first, second = y.chunk(2, dim=2)
+        return (first * second).sum(2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         y, pooled, weight = ctx.saved_tensors
         by_y = torch.empty_like(y)
-        (left, right), (by_left, by_right) = y.chunk(2, dim=2), by_y.chunk(2, dim=2)
-        torch.mul(gradient[:, :, None], right, out=by_left)
-        torch.mul(gradient[:, :, None], left, out=by_right)
+        (first, second), (by_left, by_right) = y.chunk(2, dim=2), by_y.chunk(2, dim=2)
+        torch.mul(gradient[:, :, None], second, out=by_left)
+        torch.mul(gradient[:, :, None], first, out=by_right)
         by_own = by_y if ctx.needs_input_grad[0] else None
         by_pooled = torch.bmm(by_y, weight.transpose(1, 2))
         by_weight = torch.zeros_like(weight)

@@ -38,7 +38,7 @@ class Labels:
     columns: Mapping[str, Tensor]
 
     @classmethod
-    def held(cls, split: SplitData, device: torch.device) -> Labels:
+    def read(cls, split: SplitData, device: torch.device) -> Labels:
         """Read those of a whole split."""
         rows = label_rows(split)
         return cls({name: torch.from_numpy(whole(rows[name])).to(device) for name in rows})
@@ -60,11 +60,11 @@ class Labels:
         """Return the number of scenes."""
         return len(self.columns["objects"])
 
-    def at(self, scenes: Tensor | slice) -> Labels:
+    def take(self, scenes: Tensor | slice) -> Labels:
         """Return those of some of the scenes."""
         return Labels({name: values[scenes] for name, values in self.columns.items()})
 
-    def of(self, heads: Heads) -> Labelled:
+    def of_heads(self, heads: Heads) -> Labelled:
         """Return input bits (B, length), anchors (B, heads) or None, and true bits (B, heads)."""
         bits = self._joined(heads.codes).float()
         anchors = self._joined(heads.priors) if heads.anchored else None
@@ -156,7 +156,7 @@ class VectorBatches:
         dim = data.train.z.shape[1]
         self.shape, self.sizes, self.n_counts = InputShape(dim), data.sizes, data.n_counts
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
-        self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
+        self.held = {name: Labels.read(split, device) for name, split in data.splits.items()}
         self.standardisers = {"z": Standardiser.identity(dim)}
         self.z: dict[str, Tensor] = {}
         for name, split in data.splits.items():  # train comes first
@@ -174,7 +174,7 @@ class VectorBatches:
             order = torch.from_numpy(rng(seed, 1, epoch).permutation(len(z))).to(z.device)
             for start in range(0, len(z) if rest else len(z) - batch + 1, batch):
                 index = order[start : start + batch]
-                yield Batch(z[index], index, self.held["train"].at(index))
+                yield Batch(z[index], index, self.held["train"].take(index))
             epoch += 1
 
     def split(self, name: str, batch: int) -> Iterator[Batch]:
@@ -183,7 +183,7 @@ class VectorBatches:
         for start in range(0, len(z), batch):
             stop = min(start + batch, len(z))
             scenes = torch.arange(start, stop, device=z.device)
-            yield Batch(z[start:stop], scenes, self.held[name].at(slice(start, stop)))
+            yield Batch(z[start:stop], scenes, self.held[name].take(slice(start, stop)))
 
     def labels(self, name: str) -> Iterator[Labels]:
         """Yield the labels of a split, at once."""
@@ -215,7 +215,7 @@ class Streamed:
         self.shape = InputShape(dim, "cls" in names, *tokens)
         self.held: dict[str, Labels] = {}
         if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
-            self.held = {name: Labels.held(split, device) for name, split in data.splits.items()}
+            self.held = {name: Labels.read(split, device) for name, split in data.splits.items()}
         else:
             inputs = {name: inputs[name] | label_rows(split) for name, split in data.splits.items()}
         self.columns = Columns(inputs, names, memory, standardise, device)
@@ -238,17 +238,17 @@ class Streamed:
         for values in self.columns.unscaled(name):
             yield Labels.of_batch(self.label_names, values, self.device)
 
-    def _batch(self, name: str, made: list[Tensor], index: Indices) -> Batch:
+    def _batch(self, name: str, tensors: list[Tensor], index: Indices) -> Batch:
         n = len(self.standardisers)
         scenes = torch.from_numpy(index).to(self.device)
         if self.held:
-            labels = self.held[name].at(scenes)
+            labels = self.held[name].take(scenes)
         else:
-            labels = Labels.of_batch(self.label_names, made[n:], self.device)
-        return Batch(self._inputs(made[:n]), scenes, labels)
+            labels = Labels.of_batch(self.label_names, tensors[n:], self.device)
+        return Batch(self._inputs(tensors[:n]), scenes, labels)
 
-    def _inputs(self, made: list[Tensor]) -> Inputs:
-        return made[0]
+    def _inputs(self, tensors: list[Tensor]) -> Inputs:
+        return tensors[0]
 
 
 class PatchBatches(Streamed):
@@ -264,8 +264,8 @@ class PatchBatches(Streamed):
             inputs[name] = {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
         super().__init__(data, inputs, memory, standardise, device)
 
-    def _inputs(self, made: list[Tensor]) -> Inputs:
-        return Tokens(made[0], made[1] if len(made) > 1 else None)
+    def _inputs(self, tensors: list[Tensor]) -> Inputs:
+        return Tokens(tensors[0], tensors[1] if len(tensors) > 1 else None)
 
 
 class StreamedVectors(Streamed):

@@ -200,7 +200,7 @@ class HeadProblem:
         heads, dim = self.runs[0].heads, self.vectors.dim
         ones, n = torch.zeros(()), 0
         for labels in self.vectors.source.labels(self.split):
-            priors = torch.cat([labels.of(run.heads)[2] for run in self.runs], dim=1)
+            priors = torch.cat([labels.of_heads(run.heads)[2] for run in self.runs], dim=1)
             ones, n = ones.to(priors.device) + priors.sum(0), n + len(priors)
         rate = (ones + 0.5) / (n + 1)
         free = [not run.heads.anchored for run in self.runs for _ in range(run.heads.count)]
@@ -210,8 +210,8 @@ class HeadProblem:
 
     def _block(self, z: Tensor, labels: Labels) -> Block:
         if self.half is not None:
-            z, labels = z[self.half :: 2], labels.at(slice(self.half, None, 2))
-        blocks = [labels.of(run.heads) for run in self.runs]
+            z, labels = z[self.half :: 2], labels.take(slice(self.half, None, 2))
+        blocks = [labels.of_heads(run.heads) for run in self.runs]
         bits, ones = blocks[0][0], torch.ones(len(z), 1, device=z.device)
         parts = [z, ones, bits - 0.5] if self.runs[0].family.conditioned else [z, ones]
         truth = torch.cat([truth for _, _, truth in blocks], dim=1)
@@ -399,9 +399,9 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
     _load(linear, path.average.w[:, columns], vectors)
     if linear is run.family:
         *earlier, (last, train, val) = path.seen[:1] if run.priors else path.seen
-        for taken, *losses in earlier:
+        for step, *losses in earlier:
             for split, loss in zip(("train", "val"), losses, strict=True):
-                run.record(taken, split, float(loss[columns].sum()) / LN2)
+                run.record(step, split, float(loss[columns].sum()) / LN2)
         # The end of the path counts, also where an average on the way was better by chance.
         run.record(last, "train", float(train[columns].sum()) / LN2)
         run.validated(last, float(val[columns].sum()) / LN2)

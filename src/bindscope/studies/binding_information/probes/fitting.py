@@ -224,10 +224,10 @@ def _history(runs: list[ProbeRun]) -> list[dict[str, Any]]:
 
 
 def _flags(
-    run: ProbeRun, found: Mapping[str, Evaluation], source: Source, batch: int
+    run: ProbeRun, evaluations: Mapping[str, Evaluation], source: Source, batch: int
 ) -> dict[str, set[str]]:
-    """Return the flags of each part of a run; `found` are losses on test, bits per scene."""
-    loss = sum(found[part.name].scenes.mean() for part in run.parts)
+    """Return the flags of each part of a run; `evaluations` are losses on test, bits per scene."""
+    loss = sum(evaluations[part.name].scenes.mean() for part in run.parts)
     if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
     # A convex fit that ignores z is at its optimum: there is nothing that it could have found.
@@ -253,17 +253,17 @@ def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
         rolled = Tokens(inputs.patches.roll(1, 0), cls)
     if _same(inputs, rolled):
         return None
-    bits, anchors, _ = labels.of(run.heads)
+    bits, anchors, _ = labels.of_heads(run.heads)
     here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, rolled))
     return (here - there).abs().mean(0)
 
 
-def _same(one: Inputs, other: Inputs) -> bool:
-    if isinstance(one, Tokens):
-        assert isinstance(other, Tokens)
-        vectors = one.cls is None or other.cls is None or torch.equal(one.cls, other.cls)
-        return vectors and torch.equal(one.patches, other.patches)
-    return isinstance(other, Tensor) and torch.equal(one, other)
+def _same(first: Inputs, second: Inputs) -> bool:
+    if isinstance(first, Tokens):
+        assert isinstance(second, Tokens)
+        vectors = first.cls is None or second.cls is None or torch.equal(first.cls, second.cls)
+        return vectors and torch.equal(first.patches, second.patches)
+    return isinstance(second, Tensor) and torch.equal(first, second)
 
 
 def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:

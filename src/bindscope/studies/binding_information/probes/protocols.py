@@ -99,7 +99,7 @@ class Probing:
         if self.released:
             share *= LN2 / run.heads.count
         with run.family.noise((run.seed, number)):
-            return backward(run.family, inputs, labels.of(run.heads), share)
+            return backward(run.family, inputs, labels.of_heads(run.heads), share)
 
     def validate(self, runs: Sequence[Run]) -> list[float]:
         """Return each run's validation loss in bits per scene."""

@@ -25,13 +25,13 @@ class Quadratic(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
-        left, right = (
+        first, second = (
             initial_rows(shape.dim, heads, config.rank, config.conditioned, generator)
             for _ in range(2)
         )
         if self.starts_at_zero:
-            right.zero_()
-        rows = torch.stack([left, right], dim=1)
+            second.zero_()
+        rows = torch.stack([first, second], dim=1)
         self.factors = Projection(rows, heads, config.conditioned, batch_last=True)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 

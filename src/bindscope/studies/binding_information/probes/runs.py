@@ -97,7 +97,7 @@ def unfitted_bits(source: Source, split: str, heads: Heads) -> float:
         return heads.count
     total = 0.0
     for labels in source.labels(split):
-        _, anchors, truth = labels.of(heads)
+        _, anchors, truth = labels.of_heads(heads)
         assert anchors is not None
         total += float(_sum(bits_lost(anchors, truth)))
     return total / source.scenes[split]
@@ -117,7 +117,7 @@ def validate(runs: Sequence[ProbeRun], source: Source, batch: int) -> list[float
     for inputs, _, labels in source.split("val", batch):
         n += len(labels)
         for i, run in enumerate(runs):
-            bits, anchors, truth = labels.of(run.heads)
+            bits, anchors, truth = labels.of_heads(run.heads)
             totals[i] = totals[i] + _sum(bits_lost(run.family(inputs, bits, anchors), truth))
         del inputs  # the next batch takes the place of its tokens
     return [float(total) / n for total in totals]
@@ -176,7 +176,7 @@ def evaluate(
     for inputs, _, labels in source.split(split, batch):
         scenes = slice(position, position + len(labels))
         for run in runs:
-            bits, anchors, truth = labels.of(run.heads)
+            bits, anchors, truth = labels.of_heads(run.heads)
             logits = run.family(inputs, bits, anchors)
             for part in run.parts:
                 columns = slice(part.first - run.heads.first, part.length - run.heads.first)

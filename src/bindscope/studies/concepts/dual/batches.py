@@ -4,9 +4,8 @@ A run is a coverage and a seed. Random numbers follow from the seed and the step
 one seed are shown the same places of their own lists of objects.
 
 A scene is a list of objects that are drawn independently and with replacement from a run's training
-objects. What is asked about it are all values of all types, and objects: the whole query pool, or
-those of the step's scenes with swaps of them (an object with one concept of another object of its
-scene) and random ones.
+objects. Queries are all values of all types, and objects: the whole query pool, or those of the
+step's scenes with swaps of them (an object with one concept of another object of its scene).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bindscope.studies.concepts.config import DualTraining, QueryPool
 from bindscope.studies.concepts.counting import n_objects_by_split
 from bindscope.studies.concepts.scenes import values_of
 
-# Streams of a seed: of the split, of training scenes, of those that validate (3: `evaluation`).
+# Streams of a seed: of the split, of training scenes, of those of the loss (3: `evaluation`).
 SPLITTING, SCENES, VALIDATION = range(3)
 SWAPS = 1  # per scene: an object of it with one concept of another object of it
 Ids = NDArray[np.int64]
@@ -38,41 +37,19 @@ def offsets(sizes: Sequence[int]) -> Ids:
 
 @dataclass(frozen=True)
 class Split:
-    """Which objects are for training, for validation and for testing; ascending int64.
-
-    Attributes
-    ----------
-    train, validation, test
-        The objects.
-    missing_values
-        How many values, of all types, no training object has.
-    """
+    """Which objects are for training, for validation and for testing; ascending int64."""
 
     train: Ids
     validation: Ids
     test: Ids
-    missing_values: int
+    missing_values: int  # of all types, that no training object has
 
 
 def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_value: bool) -> Split:
-    """Draw the objects that a dual encoder is trained on.
+    """Draw the objects that a dual encoder is trained on, of a share `coverage` of all.
 
-    Parameters
-    ----------
-    sizes
-        Number of values of each concept type.
-    coverage
-        Share of the objects that are for training, rounded down.
-    seed
-        Seed of the draw.
-    every_value
-        Whether objects are drawn again until those for training have every value: uniform among
-        the draws that have.
-
-    Raises
-    ------
-    ConfigError
-        If no draw has every value.
+    With `every_value` they are drawn again until they have every value; `ConfigError` if no draw
+    has. A tenth of the others validate.
     """
     train, validation, _ = n_objects_by_split(tuple(sizes), coverage)
     order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
@@ -82,47 +59,17 @@ def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_val
 
 @dataclass(frozen=True)
 class Batch:
-    """Scenes of one step, and what is asked about them.
+    """Scenes of one step, and their queries."""
 
-    Attributes
-    ----------
-    slots
-        Object of each place of each scene, int64 (runs, scenes, places), -1 where there is none.
-    queries
-        Objects that are asked about, int64 (runs, queries), ascending; the last may be padding.
-    valid
-        Which of them are no padding, bool (runs, queries).
-    objects
-        Which of them are in which scene, bool (runs, scenes, queries).
-    concepts
-        Which values, of all types, are in which scene, bool (runs, scenes, tokens).
-    """
-
-    slots: Ids
-    queries: Ids
-    valid: Bools
-    objects: Bools
-    concepts: Bools
+    slots: Ids  # object of each place, (runs, scenes, places), -1 where there is none
+    queries: Ids  # objects (runs, queries), ascending; the last may be padding
+    valid: Bools  # which of them are no padding, (runs, queries)
+    objects: Bools  # which of them are in which scene, (runs, scenes, queries)
+    concepts: Bools  # which values, of all types, are in which scene, (runs, scenes, tokens)
 
 
 class Batches:
-    """Draws the batches of some runs.
-
-    Parameters
-    ----------
-    sizes
-        Number of values of each concept type.
-    splits
-        Objects of each run.
-    seeds
-        Seed of each run.
-    query_pool
-        Whether all objects, or those for training alone, are queries.
-    training
-        Number and size of scenes, and kind of queries.
-    random
-        Of a batch's own queries: random objects of the query pool besides those of scenes.
-    """
+    """Draws the batches of some runs, each with a split and a seed of its own."""
 
     def __init__(
         self,
@@ -131,15 +78,13 @@ class Batches:
         seeds: Sequence[int],
         query_pool: QueryPool,
         training: DualTraining,
-        random: int = 0,
     ) -> None:
-        self.random = random
         self.sizes, self.seeds, self.training = tuple(sizes), tuple(seeds), training
         self.n_objects, self.n_tokens = prod(self.sizes), sum(self.sizes)
         self._kinds = sorted(set(self.seeds))
         self._seed_of_run = np.array([self._kinds.index(seed) for seed in self.seeds])
         self.train, self.n_train = padded([split.train for split in splits])
-        # The last column is that of no object; it is never asked about.
+        # The last column is that of no object; it is never a query.
         self.pool = np.zeros((len(splits), self.n_objects + 1), bool)
         for row, split in zip(self.pool, splits, strict=True):
             row[slice(self.n_objects) if query_pool == "all" else split.train] = True
@@ -158,7 +103,7 @@ class Batches:
         if self._pool_queries is not None:
             queries, valid, place = self._pool_queries
         else:
-            queries, valid, place = self._listed(self._asked(slots, generators))
+            queries, valid, place = self._listed(self._queried(slots, generators))
         return Batch(
             slots, queries, valid,
             self._marked(np.take_along_axis(place[:, None], slots, 2)[..., None], queries.shape[1]),
@@ -182,8 +127,8 @@ class Batches:
             slots[np.arange(max(counts)) >= n[..., None]] = -1
         return slots
 
-    def _asked(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Bools:
-        """Mark the objects that are asked about, bool (runs, objects + 1)."""
+    def _queried(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Bools:
+        """Mark the objects that are queries, bool (runs, objects + 1)."""
         mask = np.zeros_like(self.pool)
         runs = np.arange(len(slots))[:, None]
         mask[runs, slots.reshape(len(slots), -1)] = True
@@ -196,9 +141,6 @@ class Batches:
             mask &= few
         if slots.shape[2] > 1:
             mask[runs, self._swapped(slots, generators).reshape(len(slots), -1)] = True
-        if self.random:
-            places = self._drawn(generators, self.random)
-            mask[runs, (places * self.n_objects).astype(np.int64)] = True
         return mask & self.pool
 
     def _swapped(self, slots: Ids, generators: Sequence[np.random.Generator]) -> Ids:
@@ -213,19 +155,19 @@ class Batches:
         swapped = unchanged + (self.values[moved, k] - self.values[unchanged, k]) * self.strides[k]
         return np.where(n > 1, swapped, -1)
 
-    def _listed(self, asked: Bools) -> tuple[Ids, Bools, Ids]:
-        """Return what is asked as a padded list, which of it is no padding, and places in it.
+    def _listed(self, marked: Bools) -> tuple[Ids, Bools, Ids]:
+        """Return marked objects as a padded list, which of it is no padding, and places in it.
 
-        The place of what is not asked is the list's length.
+        The place of what is not marked is the list's length.
         """
-        run, items = np.nonzero(asked[:, : self.n_objects])
-        n = np.bincount(run, minlength=len(asked))
+        run, items = np.nonzero(marked[:, : self.n_objects])
+        n = np.bincount(run, minlength=len(marked))
         longest = int(n.max())
-        at = np.arange(len(run)) - np.repeat(np.cumsum(n) - n, n)
-        queries = np.zeros((len(asked), longest), np.int64)
-        queries[run, at] = items
-        place = np.full(asked.shape, longest, np.int64)
-        place[run, items] = at
+        column = np.arange(len(run)) - np.repeat(np.cumsum(n) - n, n)
+        queries = np.zeros((len(marked), longest), np.int64)
+        queries[run, column] = items
+        place = np.full(marked.shape, longest, np.int64)
+        place[run, items] = column
         return queries, np.arange(longest) < n[:, None], place
 
     @staticmethod

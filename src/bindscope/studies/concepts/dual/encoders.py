@@ -28,16 +28,8 @@ ROWS = 8192  # embedded at a time
 class DualEncoder(nn.Module, ABC):
     """Encodes scenes and queries, of several runs at once.
 
-    Every parameter has the runs as its first axis, and no run depends on another.
-
-    Parameters
-    ----------
-    sizes
-        Number of values of each concept type.
-    options
-        The kind's entry of the configuration.
-    seeds
-        Seed of the initial weights of each run.
+    Every parameter has the runs as its first axis, and no run depends on another. Initial weights
+    follow from the seed of each run; `options` are the kind's entry of the configuration.
     """
 
     order_free = False
@@ -62,16 +54,9 @@ class DualEncoder(nn.Module, ABC):
 
     @abstractmethod
     def scenes(self, slots: Tensor) -> Tensor:
-        """Return embeddings of scenes.
+        """Return embeddings float32 (runs, scenes, dim), neither centered nor scaled.
 
-        Parameters
-        ----------
-        slots
-            Objects, int64 (runs, scenes, places), -1 where there is none.
-
-        Returns
-        -------
-        float32 (runs, scenes, dim), neither centered nor scaled.
+        Objects are int64 (runs, scenes, places), -1 where there is none.
         """
 
     @abstractmethod
@@ -238,16 +223,9 @@ class TransformerEncoder(DualEncoder):
         return states
 
     def sequences(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the tokens of scenes, and how many of them are no padding.
+        """Return tokens (runs, scenes, places * (types + 2) + 1) and their numbers (runs, scenes).
 
-        Parameters
-        ----------
-        slots
-            Objects, int64 (runs, scenes, places), -1 after the last one of a scene.
-
-        Returns
-        -------
-        int64 (runs, scenes, places * (types + 2) + 1) and (runs, scenes).
+        Objects are int64 (runs, scenes, places), -1 after the last one of a scene.
         """
         n, types = sum(self.sizes), len(self.sizes)
         values = self.tokens[slots.clamp_min(0)]

@@ -1,6 +1,6 @@
-"""What a trained dual encoder recognises: exact counts over all scenes of some objects.
+"""What a trained dual encoder recognizes: exact counts over all scenes of some objects.
 
-The recogniser is that of embeddings (`recognition`); its candidates may differ from scene to scene.
+The measure is that of embeddings (`recognition`); its candidates may differ from scene to scene.
 The *bag-of-concepts floor* ties an object with a swap (a combination of the scene's own values that
 is not in it), so it is right exactly where no swap is among the candidates: where two objects
 differ in one type alone, and of one object always.
@@ -9,7 +9,6 @@ differ in one type alone, and of one object always.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,12 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.config import Candidates
 from bindscope.studies.concepts.dual.batches import Ids
 from bindscope.studies.concepts.recognition import Readout
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Scenes
 from bindscope.studies.concepts.set_separation import (
-    Accuracy,
     Expected,
     accuracies,
     among_slots,
@@ -38,46 +36,13 @@ SAMPLED_SCENES = 64  # whose objects are the candidates of `sampled`
 BLOCK = 2**22  # scores in memory at a time
 
 
-@dataclass(frozen=True)
-class Score:
-    """A share of scenes.
-
-    Attributes
-    ----------
-    target
-        `object`; `concept`, the mean over types of values told among those of their type;
-        `concept_pooled`, among those of all types.
-    candidates
-        What is ranked.
-    accuracy
-        Share of scenes in a stratum, beside chance and floor.
-    n_all
-        All scenes of this number of objects; those that were scored are drawn from them.
-    """
-
-    target: str
-    candidates: str
-    accuracy: Accuracy
-    n_all: int
-
-
 def pairs(
     objects: Ids, sizes: Sequence[int], *, ordered: bool, max_scenes: int | None, seed: int
 ) -> tuple[Scenes, int]:
     """Return scenes of two different objects, and how many there are.
 
-    Parameters
-    ----------
-    objects
-        Objects, int64 (n,).
-    sizes
-        Number of values of each concept type.
-    ordered
-        Whether (a, b) and (b, a) are two scenes; one of them, else.
-    max_scenes
-        The most scenes; where there are more, so many are drawn without replacement.
-    seed
-        Seed of the draw.
+    If `ordered`, (a, b) and (b, a) are two scenes. Where there are more than `max_scenes`, so many
+    are drawn without replacement.
     """
     n = len(objects)
     n_all = n * (n - 1) // (1 if ordered else 2)
@@ -94,7 +59,7 @@ def pairs(
 def singles(
     objects: Ids, sizes: Sequence[int], *, max_scenes: int | None, seed: int
 ) -> tuple[Scenes, int]:
-    """Return scenes of one object, and how many there are; parameters are those of `pairs`."""
+    """Return scenes of one object, and how many there are; see `pairs`."""
     drawn = objects[_drawn(len(objects), max_scenes, seed)]
     return Scenes(drawn[:, None], tuple(sizes)), len(objects)
 
@@ -111,38 +76,24 @@ def evaluate(
     queries: Readout,
     scenes: tuple[Scenes, int],
     trained: Ids,
-    further: Sequence[Candidates],
     seed: int,
     device: str = "cpu",
-) -> Iterator[Score]:
-    """Yield what one run recognises of some scenes.
+) -> Iterator[Row]:
+    """Yield what one run recognizes of some scenes, and of how many: target, candidates, stratum.
 
-    Parameters
-    ----------
-    embed
-        From objects of scenes, int64 (n, places), to embeddings (n, dim).
-    queries
-        Of all objects of the space, and of all values.
-    scenes
-        Scenes of one number of objects, and how many there are.
-    trained
-        The objects that the run was trained on: candidates of their own, with those of the scene.
-    further
-        Kinds of candidates besides these and all objects; none for scenes of one object.
-    seed
-        Of the groups of scenes, and of the swaps, of `sampled`.
-    device
-        Where scores of all objects are computed.
+    `embed` makes embeddings (n, dim) of objects of scenes (n, places). Queries are of all objects
+    of the space, and of all values; candidates all objects, those that the run was `trained` on
+    with those of the scene, and of two objects those of 64 scenes. The seed draws these.
     """
     scored, n_all = scenes
-    kinds = ("full", "trained", *(further if scored.n_slots > 1 else ()))
+    kinds = ("full", "trained", "sampled")[: 3 if scored.n_slots > 1 else 2]
     known = np.isin(np.arange(scored.n_objects), trained)
     # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
     scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
     rows = max(BLOCK // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     objects = torch.from_numpy(queries.objects).to(device)
     parts = [
-        _recognised(embed, (queries, objects), scored.take(slice(start, start + rows)), kinds,
+        _recognized(embed, (queries, objects), scored.take(slice(start, start + rows)), kinds,
                     known, (seed, start))
         for start in range(0, len(scored), rows)
     ]  # fmt: skip
@@ -151,11 +102,15 @@ def evaluate(
     strata = {name: mask for name, mask in strata_of(scored).items() if mask.any()}
     if scored.n_slots == 1:
         strata = {"all": strata["all"]}
-    for (target, kind), found in accuracies(hits, beside, scored.slots, strata, resamples=0):
-        yield Score(target, kind, found, n_all)
+    for (target, kind), row in accuracies(hits, beside, scored.slots, strata, resamples=0):
+        columns = ("stratum", "chance", "bag_of_concepts_floor", "n_scenes")
+        yield {
+            "target": target, "candidates": kind, "accuracy": row["value"], "n_all_scenes": n_all,
+            **{name: row[name] for name in columns},
+        }  # fmt: skip
 
 
-def _recognised(
+def _recognized(
     embed: Callable[[Ids], Floats],
     asking: tuple[Readout, Tensor],
     scenes: Scenes,
@@ -183,7 +138,7 @@ def _recognised(
                 _expected(scenes, known.sum() + extra, known[scores.mixed]),
             )
         else:
-            recognized["object", kind] = scores.listed(kind, group)
+            recognized["object", kind] = scores.sampled(group)
     values = queries.concept_hits(z, scenes).mean(axis=1)
     recognized["concept", "full"] = values, expected_of_values(scenes, "mean")
     pooled = queries.pooled_concept_hits(z, scenes)
@@ -192,17 +147,7 @@ def _recognised(
 
 
 class _Scores:
-    """Scores of all objects in some scenes, and what is asked of them.
-
-    Parameters
-    ----------
-    z
-        Embeddings of the scenes, scaled, float64 (n, d).
-    objects
-        Queries of all objects of the space, float64 (U, d), where scores are to be computed.
-    scenes
-        The scenes.
-    """
+    """Scores of all objects (U, d) in some scenes, of scaled embeddings float64 (n, d)."""
 
     def __init__(self, z: Doubles, objects: Tensor, scenes: Scenes) -> None:
         self.scenes, self.mixed = scenes, swaps(scenes.slots, scenes.sizes)
@@ -217,10 +162,8 @@ class _Scores:
         recognized: NDArray[np.float64] = (self.lowest > others.amax(1)).double().cpu().numpy()
         return recognized
 
-    def listed(self, kind: str, group: tuple[int, int]) -> tuple[NDArray[np.float64], Expected]:
-        """Return hits among few candidates: the scene's swaps, or objects of its neighbours."""
-        if kind == "swaps":
-            return self._among(slice(None), self.mixed)
+    def sampled(self, group: tuple[int, int]) -> tuple[NDArray[np.float64], Expected]:
+        """Return hits among the objects of 64 scenes and a combination of the values of each."""
         parts = []
         seed, start = group
         for first in range(0, len(self.scenes), SAMPLED_SCENES):
@@ -228,37 +171,25 @@ class _Scores:
             mixed = self.mixed[columns]
             drawn = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed))
             listed = [self.scenes.slots[columns].ravel(), mixed[np.arange(len(drawn)), drawn]]
-            together = np.unique(np.concatenate(listed))
-            parts.append(
-                self._among(columns, np.broadcast_to(together, (len(mixed), len(together))))
-            )
-        return np.concatenate([hits for hits, _ in parts]), Expected.joined(
-            [beside for _, beside in parts]
-        )
+            parts.append(self._among(columns, np.unique(np.concatenate(listed))))
+        hits, rivals = zip(*parts, strict=True)
+        return np.concatenate(hits), Expected.joined(rivals)
 
-    def _among(self, own: slice, objects: Ids) -> tuple[NDArray[np.float64], Expected]:
-        """Return hits of some scenes among objects of each (n, k), its own among them."""
-        index = torch.from_numpy(np.ascontiguousarray(objects)).to(self.others.device)
-        highest = self.others[own].gather(1, index).amax(1)
-        hits = (self.lowest[own] > highest).double().cpu().numpy()
-        ordered = np.sort(objects, axis=1)
-        n_candidates = 1 + (np.diff(ordered, axis=1) != 0).sum(axis=1)
-        mixed = self.mixed[own]
-        place = np.stack([np.isin(a, b) for a, b in zip(mixed, ordered, strict=True)])
-        return hits, _expected(self.scenes.take(own), n_candidates, place)
+    def _among(self, rows: slice, objects: Ids) -> tuple[NDArray[np.float64], Expected]:
+        """Return hits of some scenes among objects (k,), theirs included."""
+        index = torch.from_numpy(objects).to(self.others.device)
+        highest = self.others[rows].index_select(1, index).amax(1)
+        hits = (self.lowest[rows] > highest).double().cpu().numpy()
+        scenes = self.scenes.take(rows)
+        n_candidates = np.full(len(scenes), len(objects))
+        return hits, _expected(scenes, n_candidates, np.isin(self.mixed[rows], objects))
 
 
 def _expected(scenes: Scenes, n_candidates: Ids, is_candidate: Flags) -> Expected:
     """Return what scenes come to without binding; there is no guess.
 
-    Parameters
-    ----------
-    scenes
-        The scenes; their own objects are candidates.
-    n_candidates
-        Of each, (n,).
-    is_candidate
-        Which of its swaps are, (n, combinations): one that is not in the scene makes a tie.
+    Their own objects are candidates, `n_candidates` (n,) in all; `is_candidate` (n, combinations)
+    says which swaps are: one that is not in the scene makes a tie.
     """
     tied = is_candidate & ~among_slots(swaps(scenes.slots, scenes.sizes), scenes.slots)
     by_chance = chance(scenes.first_of_its_kind.sum(axis=1), n_candidates)
