@@ -26,8 +26,8 @@ from bindscope.studies.concepts.dual.encoders import ENCODERS, Tower
 from bindscope.studies.concepts.dual.evaluation import swaps
 from bindscope.studies.concepts.dual.runs import rows, run_of, stored_runs, write_results
 from bindscope.studies.concepts.dual.training import (
-    Runs,
     contrastive,
+    draw_runs,
     to_queries,
     train,
 )
@@ -309,8 +309,8 @@ def test_the_loss_is_that_of_a_loop_and_what_is_not_asked_adds_nothing() -> None
 def test_runs_that_are_trained_together_end_as_those_trained_alone(kind: str) -> None:
     sizes, slots = (5, 4), torch.tensor([[[0, 7], [3, -1], [19, 4]]])
     both, single = entry(kind, coverages=[0.4, 0.7], seeds=[0, 1]), entry(kind, coverages=[0.7])
-    together = train(both, sizes, "all", Runs.draw(both, sizes))
-    alone = train(single, sizes, "all", Runs.draw(single, sizes))
+    together = train(both, sizes, "all", draw_runs(both, sizes))
+    alone = train(single, sizes, "all", draw_runs(single, sizes))
     third = run_of(both.encoder, sizes, 0, together.weights, 2)
     first = run_of(single.encoder, sizes, 0, alone.weights, 0)
     # Not weights: the offsets of attention's keys decide nothing, and drift with the rounding.
@@ -328,7 +328,7 @@ def test_a_training_that_was_killed_ends_in_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, sizes = entry("mlp_set", coverages=[0.4, 0.7]), (5, 4)
-    runs = Runs.draw(config, sizes)
+    runs = draw_runs(config, sizes)
     whole = train(config, sizes, "train_only", runs)
     file = Checkpoint(tmp_path / "checkpoint", "key")
     batch = Batches.batch
@@ -352,7 +352,7 @@ def test_a_training_that_was_killed_ends_in_the_same_bits(
 def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
     sizes = (5, 4)
     early = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 0.02})
-    runs = Runs.draw(early, sizes)
+    runs = draw_runs(early, sizes)
     trained = train(early, sizes, "train_only", runs)
     assert trained.flags(0) == ["not_converged"]
     scores = list(rows(early, sizes, runs, trained))
@@ -363,20 +363,20 @@ def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
 
 def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
     config, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
-    runs = Runs.draw(config, sizes)
+    runs = draw_runs(config, sizes)
     scores = rows(config, sizes, runs, train(config, sizes, "train_only", runs))
     numbers = {
         (row["n_objects"], row["n_scenes"], row["n_all_scenes"])
         for row in scores
         if row["stratum"] == "all" and row["split"] == "train"
     }
-    n = len(runs.splits[0].train)
+    n = len(runs[0].split.train)
     assert numbers == {(1, 4, n), (2, 4, n * (n - 1) // 2)}
 
 
 def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Path) -> None:
     config, sizes = entry("mlp_set", coverages=[0.4, 0.7], seeds=[3, 4]), (5, 4)
-    runs = Runs.draw(config, sizes)
+    runs = draw_runs(config, sizes)
     trained = train(config, sizes, "train_only", runs)
     scores = list(rows(config, sizes, runs, trained))
     paths = {name: tmp_path / name for name in ("rows", "weights", "history")}
@@ -388,19 +388,19 @@ def test_a_job_leaves_files_that_give_its_encoders_and_objects_back(tmp_path: Pa
     lines = [json.loads(line) for line in paths["rows"].read_text().splitlines()]
     assert lines == [{"encoder": "e", **row} for row in scores]
     stored = list(stored_runs(paths["weights"], config.encoder.model_dump(), sizes))
-    for i, run in enumerate(stored):
-        np.testing.assert_array_equal(run.split.test, runs.splits[i].test)
+    for i, (run, _) in enumerate(stored):
+        np.testing.assert_array_equal(run.split.test, runs[i].split.test)
         single = np.flatnonzero(np.isin(np.arange(20), run.split.train))
-        np.testing.assert_array_equal(single, runs.splits[i].train)
+        np.testing.assert_array_equal(single, runs[i].split.train)
     slots = np.array([[0, 7], [19, 4]])
-    third = stored[2]
-    queries = third.encoder.queries()
+    _, third = stored[2]
+    queries = third.queries()
     assert [part.shape for part in (queries.objects, *queries.concepts)] == [
         (20, 8),
         (5, 8),
         (4, 8),
     ]
     table = trained.weights["scene_objects.table"][2]
-    np.testing.assert_array_equal(third.encoder.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
-    embeddings = third.encoder.scenes(torch.from_numpy(slots)[None])[0].detach()
-    np.testing.assert_array_equal(third.encoder.embed(slots), embeddings)
+    np.testing.assert_array_equal(third.scene_objects.table[0].detach(), table)  # type: ignore[union-attr]
+    embeddings = third.scenes(torch.from_numpy(slots)[None])[0].detach()
+    np.testing.assert_array_equal(third.embed(slots), embeddings)

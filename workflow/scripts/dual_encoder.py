@@ -7,7 +7,7 @@ import bindscope
 from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.dual.runs import entry_of, rows, write_results
-from bindscope.studies.concepts.dual.training import Runs, train
+from bindscope.studies.concepts.dual.training import draw_runs, train
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -20,7 +20,7 @@ def main(job: "Job") -> None:
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
     sizes = tuple(job.spec["sizes"])
     entry = entry_of(job.spec, names)
-    runs = Runs.draw(entry, sizes)
+    runs = draw_runs(entry, sizes)
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
     with hold_device(entry.device) as device:

@@ -162,11 +162,11 @@ def read_dual(
     Yields columns that name the run, and its embedding.
     """
     dual, sizes = spec["dual"], tuple(spec["sizes"])
-    for run in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
+    for run, encoder in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
         order = rng(run.seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
-        encoder = run.encoder.to(device)
+        encoder.to(device)
         readout = encoder.queries(objects)
         z = encoder.embed(scenes.slots)
         about = {"trained_coverage": run.coverage, "trained_seed": run.seed}

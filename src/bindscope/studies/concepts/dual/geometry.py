@@ -10,6 +10,7 @@ object).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from bindscope.studies.concepts.approximators import approximate
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.dual.batches import Split
+from bindscope.studies.concepts.dual.encoders import DualEncoder
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
-from bindscope.studies.concepts.dual.runs import StoredRun
+from bindscope.studies.concepts.dual.training import EncoderRun
 from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.scenes import Flags, Floats, Integers, Scenes
@@ -72,7 +74,7 @@ def _rule_accuracy(z: Floats, scenes: Scenes, split: Split, queries: Readout) ->
     objects = ObjectSplit(0, train, train, validation, test, split.missing_values)
     alone = Scenes(np.arange(len(table))[:, None], scenes.sizes)
     test_scenes = pairs(split.test, scenes.sizes, ordered=False, max_scenes=MOST_SCENES, seed=0)
-    rule = Approximator(kind="per_object", starts=STARTS)
+    rule = Approximator(kind="per_object", rank=0, starts=STARTS)
     ((_, fit),) = approximate(rule, table, alone, [objects])
     predicted, mean = fit.predicted[0], vectors.mean
     scores = evaluate(
@@ -85,18 +87,16 @@ def _rule_accuracy(z: Floats, scenes: Scenes, split: Split, queries: Readout) ->
     return accuracy
 
 
-def rows(runs: Iterable[StoredRun], max_scenes: int | None) -> Iterator[dict[str, Any]]:
+def rows(
+    runs: Iterable[tuple[EncoderRun, DualEncoder]], max_scenes: int | None
+) -> Iterator[dict[str, Any]]:
     """Yield a row of `concept_models`, without the job's names, for each run of a job."""
     most = min(max_scenes or MOST_SCENES, MOST_SCENES)
-    for run in runs:
-        sizes = run.encoder.sizes
+    for run, encoder in runs:
         scenes, _ = pairs(
-            np.arange(int(np.prod(sizes))), sizes, ordered=not run.encoder.order_free,
+            np.arange(prod(encoder.sizes)), encoder.sizes, ordered=not encoder.order_free,
             max_scenes=most, seed=run.seed,
         )  # fmt: skip
-        z = run.encoder.embed(scenes.slots)
-        about = {"coverage": run.coverage, "seed": run.seed}
-        yield {
-            **about,
-            **measured(z, scenes.slots, sizes, run.split, run.encoder.queries(), run.seed),
-        }
+        z = encoder.embed(scenes.slots)
+        measures = measured(z, scenes.slots, encoder.sizes, run.split, encoder.queries(), run.seed)
+        yield {"coverage": run.coverage, "seed": run.seed, **measures}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from bindscope.studies.concepts.config import DualEncoders, Encoder
 from bindscope.studies.concepts.dual.batches import Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, singles
-from bindscope.studies.concepts.dual.training import Runs, Trained
+from bindscope.studies.concepts.dual.training import EncoderRun, Trained
 from bindscope.studies.concepts.rows import Row, number
 
 FITTED = 0.95  # of training pairs that are recognized
@@ -42,12 +41,14 @@ def run_of(
 
 
 def rows(
-    entry: DualEncoders, sizes: Sequence[int], runs: Runs, trained: Trained, device: str = "cpu"
+    entry: DualEncoders,
+    sizes: Sequence[int],
+    runs: Sequence[EncoderRun],
+    trained: Trained,
+    device: str = "cpu",
 ) -> Iterator[Row]:
     """Yield a row per run, split, number of objects, target, candidates and stratum."""
-    for i, (coverage, seed, split) in enumerate(
-        zip(runs.coverages, runs.seeds, runs.splits, strict=True)
-    ):
+    for i, (coverage, seed, split) in enumerate(runs):
         encoder = run_of(entry.encoder, sizes, seed, trained.weights, i).to(device)
         about = {
             "coverage": coverage, "seed": seed,
@@ -90,42 +91,36 @@ def _scores(
 
 
 def write_results(
-    output: Any, scores: Sequence[Row], runs: Runs, trained: Trained, names: Mapping[str, Any]
+    output: Any,
+    scores: Sequence[Row],
+    runs: Sequence[EncoderRun],
+    trained: Trained,
+    names: Mapping[str, Any],
 ) -> None:
     """Write rows, weights with the objects of each run, and the history.
 
     `output` has the paths `rows`, `weights`, `history`; `names` are columns that the job knows.
     """
     tensors = dict(trained.weights)
-    for i, split in enumerate(runs.splits):
+    for i, run in enumerate(runs):
         for part in ("train", "validation", "test"):
-            tensors[f"objects.{i}.{part}"] = from_numpy(getattr(split, part))
-    about = [{"coverage": c, "seed": s} for c, s in zip(runs.coverages, runs.seeds, strict=True)]
+            tensors[f"objects.{i}.{part}"] = from_numpy(getattr(run.split, part))
+    about = [{"coverage": run.coverage, "seed": run.seed} for run in runs]
     write_atomic(output.weights, save(tensors, {"runs": json.dumps(about)}))
     history = [
-        {**run, "steps": trained.steps, "scale": trained.scale[i],
+        {**names_of_run, "steps": trained.steps, "scale": trained.scale[i],
          "train_bits": [number(loss) for loss in trained.losses[:, i]]}
-        for i, run in enumerate(about)
+        for i, names_of_run in enumerate(about)
     ]  # fmt: skip
     write_json(output.history, history)
     lines = "".join(canonical_json({**names, **row}) + "\n" for row in scores)
     write_atomic(output.rows, lines)
 
 
-@dataclass(frozen=True)
-class StoredRun:
-    """One coverage and seed of a job: its encoders, on the CPU, and its objects."""
-
-    coverage: float
-    seed: int
-    encoder: DualEncoder
-    split: Split
-
-
 def stored_runs(
     path: Path | str, encoder: Mapping[str, Any], sizes: Sequence[int]
-) -> Iterator[StoredRun]:
-    """Yield the runs of a job, in its order, from the file of its weights.
+) -> Iterator[tuple[EncoderRun, DualEncoder]]:
+    """Yield the runs of a job with their encoders on the CPU, in its order, from its weights.
 
     `encoder` has kind and options as the configuration has them.
     """
@@ -138,5 +133,5 @@ def stored_runs(
         train, validation, test = (
             tensors[f"objects.{i}.{part}"].numpy() for part in ("train", "validation", "test")
         )
-        run = run_of(options, sizes, about["seed"], weights, i)
-        yield StoredRun(about["coverage"], about["seed"], run, Split(train, validation, test, 0))
+        run = EncoderRun(about["coverage"], about["seed"], Split(train, validation, test, 0))
+        yield run, run_of(options, sizes, run.seed, weights, i)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -61,24 +62,22 @@ TAIL = 0.8  # share of the steps after which a loss should have come to rest
 REST_BITS = 0.1  # by how much it may still fall
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Coverages x seeds of a job; lists of one entry each."""
+class EncoderRun(NamedTuple):
+    """A coverage and a seed of a job, with the objects that they draw."""
 
-    coverages: tuple[float, ...]
-    seeds: tuple[int, ...]
-    splits: tuple[Split, ...]
+    coverage: float
+    seed: int
+    split: Split
 
-    @classmethod
-    def draw(cls, entry: DualEncoders, sizes: Sequence[int]) -> Runs:
-        """Draw the objects of every coverage and seed."""
-        pairs = [(coverage, seed) for coverage in entry.coverages for seed in entry.seeds]
-        splits = [
-            split_objects(sizes, coverage, seed, every_value=entry.require_value_coverage)
-            for coverage, seed in pairs
-        ]
-        coverages, seeds = zip(*pairs, strict=True)
-        return cls(coverages, seeds, tuple(splits))
+
+def draw_runs(entry: DualEncoders, sizes: Sequence[int]) -> list[EncoderRun]:
+    """Draw the objects of every coverage and seed."""
+    every_value = entry.require_value_coverage
+    return [
+        EncoderRun(c, seed, split_objects(sizes, c, seed, every_value=every_value))
+        for c in entry.coverages
+        for seed in entry.seeds
+    ]
 
 
 @dataclass(frozen=True)
@@ -117,13 +116,13 @@ def train(
     entry: DualEncoders,
     sizes: Sequence[int],
     query_pool: QueryPool,
-    runs: Runs,
+    runs: Sequence[EncoderRun],
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
 ) -> Trained:
     """Train the dual encoders of a job; its state is written at each evaluation."""
-    encoder = ENCODERS[entry.encoder.kind](sizes, entry.encoder, runs.seeds)
-    trainee = Trainee(encoder, entry.training.initial_scale, len(runs.seeds)).to(device)
+    encoder = ENCODERS[entry.encoder.kind](sizes, entry.encoder, [run.seed for run in runs])
+    trainee = Trainee(encoder, entry.training.initial_scale, len(runs)).to(device)
     task = _Task(trainee, entry.training, sizes, query_pool, runs)
     run = Run("dual encoders", trainee, keeps_best=False)
     Descent([run], task, _plan(entry.training), checkpoint).fit()
@@ -162,10 +161,11 @@ class _Task:
         training: DualTraining,
         sizes: Sequence[int],
         query_pool: QueryPool,
-        runs: Runs,
+        runs: Sequence[EncoderRun],
     ) -> None:
         self.trainee, self.training = trainee, training
-        self.scenes = Batches(sizes, runs.splits, runs.seeds, query_pool, training)
+        splits, seeds = [run.split for run in runs], [run.seed for run in runs]
+        self.scenes = Batches(sizes, splits, seeds, query_pool, training)
         self.new_scenes = self._moved(self.scenes.batch(0, VALIDATION))
 
     def _moved(self, batch: Batch) -> dict[str, Tensor]:
