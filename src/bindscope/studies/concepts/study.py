@@ -76,8 +76,9 @@ STUDY = Study(
         "approximator": NAME,
     },
     tables=(
-        TableEntry("binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION",
-                   _rows("dual_encoder")),
+        TableEntry(
+            "binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION", _rows("dual_encoder")
+        ),
         TableEntry("concept_models", f"{_TABLES}:CONCEPT_MODELS", _models),
         TableEntry("concepts", f"{_TABLES}:CONCEPTS", _rows(*EMBEDDING_STEPS)),
     ),
