@@ -127,7 +127,7 @@ def test_objects_that_no_scene_shows_are_left_out_of_rules() -> None:
     sizes, draw = (7, 6), np.random.default_rng(1)
     color, shape = np.unravel_index(np.arange(42), sizes)
     objects = draw.standard_normal((7, 48))[color] * draw.standard_normal((6, 48))[shape]
-    split = split_objects(sizes, 0.7, 0, every_value=True)
+    split = split_objects(sizes, 0.85, 0, every_value=True)
     unseen = [split.train[0], split.test[0]]
     slots = every_pair(sizes)
     slots = slots[~np.isin(slots, unseen).any(1)]

@@ -46,7 +46,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"coverages": [0.1]}, "0.1 of 64 objects are 6, fewer than the 8 values of a type"),
     ({"coverages": [0.985]}, "leaves 1 for testing"),
     ({"coverages": [0.5, 0.5]}, "a value is there twice"),
-    ({"evaluation": {"selected": ["validation"]}, "coverages": [0.9]}, "two are needed to"),
     ({"encoder": {"kind": "transformer", "width": 10, "heads": 4}}, "4 do not divide the width"),
     ({"spaces": [[8]]}, "needs at least 2 entries"),
     ({"coverages": [1.0]}, "must be less than 1"),
