@@ -45,10 +45,7 @@ from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import all_steps, build
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.config import Encoder
-from bindscope.studies.concepts.dual import encoders, evaluation
-from bindscope.studies.concepts.dual.geometry import MOST_SCENES
-from bindscope.studies.concepts.dual.training import EVALUATIONS
-from bindscope.studies.concepts.learners import NUMBERS_AT_ONCE
+from bindscope.studies.concepts.dual import encoders
 from bindscope.studies.datasets import figures as sheets
 from bindscope.studies.same_object import cost as pairs
 from bindscope.studies.same_object import data as pair_data
@@ -114,11 +111,6 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
         if not layout.sprites:
             sides = [x1 - x0 for x0, _, x1, _ in layout.regions]
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
-    assert concepts._AT_ONCE == NUMBERS_AT_ONCE
-    assert concepts._MOST_SCENES == MOST_SCENES
-    assert (concepts._BLOCK, concepts._GROUP) == (evaluation.BLOCK, evaluation.SAMPLED_SCENES)
-    assert (concepts._ROWS, concepts._SPECIAL) == (encoders.ROWS, encoders.SPECIAL)
-    assert concepts._EVALUATIONS == EVALUATIONS
     assert (shared_cost._SHOWN, shared_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
 
 

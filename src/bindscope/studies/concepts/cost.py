@@ -11,6 +11,15 @@ from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides, stored
 from bindscope.graph.cost import n_of, shape_of
 from bindscope.graph.towers import tower_of
+from bindscope.studies.concepts.counting import (
+    EVALUATIONS,
+    MOST_SCENES,
+    NUMBERS_AT_ONCE,
+    ROWS_AT_ONCE,
+    SAMPLED_SCENES,
+    SCORES_AT_ONCE,
+    SPECIAL_TOKENS,
+)
 
 Content = Mapping[str, Any]
 
@@ -19,13 +28,7 @@ _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
 # Of a row of scores, of a run's history, and of a tensor's entry in a file (concepts_nightly).
 _SCORE, _EVALUATION, _TENSOR = 600, 41, 115
-_SPECIAL = 4  # `dual.encoders.SPECIAL`, tokens beside those of values
-_EVALUATIONS = 10  # `dual.training.EVALUATIONS`
-# `dual.evaluation.BLOCK` and `SAMPLED_SCENES`, scores in memory, of eight bytes, twice; rows of
-# `dual.encoders.ROWS`, and numbers that are made of a score.
-_BLOCK, _GROUP, _ROWS, _OF_SCORE = 2**22, 64, 8192, 5
-_AT_ONCE = 2**28  # `learners.NUMBERS_AT_ONCE`, four bytes each
-_MOST_SCENES = 12_000  # `dual.geometry.MOST_SCENES`
+_OF_SCORE = 5  # numbers that are made of a score
 # Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
 # (concepts_nightly: 37 to 41 s a run of 12,000 scenes of 400 objects), and bytes that they hold.
 _DESCENTS, _DESCENT_BYTES = 2200, 128
@@ -40,7 +43,7 @@ def encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
     width, hidden = encoder.get("width", 0), encoder["hidden"]
     if encoder["kind"] == "transformer":
         block = 4 * width**2 + 2 * width * hidden + 9 * width + hidden
-        tower = encoder["layers"] * block + width * (values + _SPECIAL + dim)
+        tower = encoder["layers"] * block + width * (values + SPECIAL_TOKENS + dim)
         return 2 * tower, 2 * types * tower
     perceptron = hidden * (types * dim + 1 + dim)
     return 2 * perceptron + 3 * dim * values, perceptron
@@ -68,21 +71,21 @@ def dual_encoder(product: Product) -> Work:
     layers, width, hidden = (content["encoder"].get(k, 0) for k in ("layers", "width", "hidden"))
     embedded = (types + 2) * (8 * width + 2 * hidden)
     tokens = batch * (slots * (types + 1) + 1) + queries * (types + 2)
-    at_once = max(_BLOCK // objects // _GROUP, 1) * _GROUP
+    at_once = max(SCORES_AT_ONCE // objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     arrays = (
         16.0 * runs * total
         + 12.0 * runs * (batch * queries + read * dim * 4)
         + 16.0 * min(pairs, at_once) * objects  # scores, and those among fewer candidates
         + 8.0 * min(pairs, 2**15) * dim
         # Queries in float32 twice, in float64 twice, and those of the encoder before.
-        + 32.0 * objects * dim + 4.0 * min(objects, _ROWS) * embedded
+        + 32.0 * objects * dim + 4.0 * min(objects, ROWS_AT_ONCE) * embedded
         + 3e7
         # Of each token and layer what gradients need: about ten vectors, and two hidden ones.
         + 4.0 * runs * layers * tokens * (10 * width + 2 * hidden)
     )  # fmt: skip
     # Two splits; of one object four scores, of two those of three strata.
     rows = 1.0 * runs * 2 * (4 + 3 * 5) * _SCORE
-    history = runs * (1 + min(how["steps"], _EVALUATIONS)) * _EVALUATION
+    history = runs * (1 + min(how["steps"], EVALUATIONS)) * _EVALUATION
     tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
         "torch",
@@ -115,10 +118,12 @@ def dual_geometry(product: Product) -> Work:
     n_all = objects**2 // (
         1 if trained["encoder"]["kind"] == "transformer" else 2
     )  # or without order
-    n = min(n_all, _MOST_SCENES, content["max_scenes"] or _MOST_SCENES)
+    n = min(n_all, MOST_SCENES, content["max_scenes"] or MOST_SCENES)
     # Rules are scored on scenes of held-out objects, of which no setting says the number.
-    scored, values = min(n_all, _MOST_SCENES), sum(trained["sizes"])
-    scores = 16.0 * min(_BLOCK, scored * objects) + 8.0 * scored * (4 * dim + 2 * values + 40)
+    scored, values = min(n_all, MOST_SCENES), sum(trained["sizes"])
+    scores = 16.0 * min(SCORES_AT_ONCE, scored * objects) + 8.0 * scored * (
+        4 * dim + 2 * values + 40
+    )
     return Work(
         "torch",
         flops=runs * 4.0 * objects**2 * dim,
@@ -238,7 +243,7 @@ def binding_complexity(product: Product) -> Work:
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
     in_memory = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
-    together = min(splits, max(1.0, 4.0 * _AT_ONCE // in_memory)) if steps > 1 else 1.0
+    together = min(splits, max(1.0, 4.0 * NUMBERS_AT_ONCE // in_memory)) if steps > 1 else 1.0
     return Work(
         "torch",
         flops=(fitted + runs * probes) / _SMALL,

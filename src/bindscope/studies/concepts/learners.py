@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.lbfgs import descend
+from bindscope.studies.concepts.counting import NUMBERS_AT_ONCE
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import value_columns
@@ -70,7 +71,6 @@ def _product(factors: Tensor) -> Tensor:
 FIRST = 0.2
 RATE = 1e-2  # of Adam at the start; it falls to 0 along a cosine
 EVALUATIONS = 20
-NUMBERS_AT_ONCE = 2**28  # float32 of learners that descend together: 1 GiB
 STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
 
 Build = Callable[[int, torch.Generator], nn.Module]

@@ -18,11 +18,10 @@ from bindscope.studies.concepts.config import (
     ProductOptions,
     TransformerOptions,
 )
+from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SPECIAL_TOKENS
 from bindscope.studies.concepts.dual.batches import Ids, offsets
 from bindscope.studies.concepts.recognition import Readout, queries
 from bindscope.studies.concepts.scenes import Floats, values_of
-
-ROWS = 8192  # embedded at a time
 
 
 class DualEncoder(nn.Module, ABC):
@@ -72,8 +71,8 @@ class DualEncoder(nn.Module, ABC):
         """Return raw embeddings (scenes, dim) of one run; objects int64 (scenes, places)."""
         device = self.tokens.device
         parts = [
-            self.scenes(torch.from_numpy(slots[start : start + ROWS])[None].to(device))[0]
-            for start in range(0, len(slots), ROWS)
+            self.scenes(torch.from_numpy(slots[start : start + ROWS_AT_ONCE])[None].to(device))[0]
+            for start in range(0, len(slots), ROWS_AT_ONCE)
         ]
         return np.asarray(torch.cat(parts).cpu().numpy())
 
@@ -83,8 +82,8 @@ class DualEncoder(nn.Module, ABC):
         ids = np.arange(len(self.tokens)) if objects is None else objects
         device = self.tokens.device
         parts = [
-            self.objects(torch.from_numpy(ids[start : start + ROWS])[None].to(device))[0]
-            for start in range(0, len(ids), ROWS)
+            self.objects(torch.from_numpy(ids[start : start + ROWS_AT_ONCE])[None].to(device))[0]
+            for start in range(0, len(ids), ROWS_AT_ONCE)
         ]
         by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
         return queries(by_type, torch.cat(parts).cpu().numpy(), ids)
@@ -183,8 +182,7 @@ class _Mlp(nn.Module):
         return answers.view(*vectors.shape[:-1], -1)
 
 
-START, END, LAST, PADDING = range(4)  # tokens after those of the values
-SPECIAL = 4
+START, END, LAST, PADDING = range(SPECIAL_TOKENS)  # tokens after those of the values
 
 
 class TransformerEncoder(DualEncoder):
@@ -199,7 +197,7 @@ class TransformerEncoder(DualEncoder):
         self, sizes: Sequence[int], options: TransformerOptions, seeds: Sequence[int]
     ) -> None:
         super().__init__(sizes, options, seeds)
-        n_tokens = sum(self.sizes) + SPECIAL
+        n_tokens = sum(self.sizes) + SPECIAL_TOKENS
         self.scene_towers = _Towers(n_tokens, options, [2 * seed for seed in self.seeds])
         self.query_towers = _Towers(n_tokens, options, [2 * seed + 1 for seed in self.seeds])
 

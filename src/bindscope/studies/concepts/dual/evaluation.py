@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
+from bindscope.studies.concepts.counting import SAMPLED_SCENES, SCORES_AT_ONCE
 from bindscope.studies.concepts.dual.batches import Ids
 from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.rows import Row
@@ -32,8 +33,6 @@ from bindscope.studies.concepts.set_separation import (
 )
 
 SAMPLING = 3  # stream of a seed
-SAMPLED_SCENES = 64  # whose objects are the candidates of `sampled`
-BLOCK = 2**22  # scores in memory at a time
 
 
 def pairs(
@@ -90,7 +89,7 @@ def evaluate(
     known = np.isin(np.arange(scored.n_objects), trained)
     # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
     scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
-    rows = max(BLOCK // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
+    rows = max(SCORES_AT_ONCE // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     objects = torch.from_numpy(queries.objects).to(device)
     parts = [
         _recognized(embed, (queries, objects), scored.take(slice(start, start + rows)), kinds,

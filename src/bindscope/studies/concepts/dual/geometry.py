@@ -17,6 +17,7 @@ import numpy as np
 
 from bindscope.studies.concepts.approximators import approximate
 from bindscope.studies.concepts.config import Approximator
+from bindscope.studies.concepts.counting import MOST_SCENES
 from bindscope.studies.concepts.dual.batches import Split
 from bindscope.studies.concepts.dual.encoders import DualEncoder
 from bindscope.studies.concepts.dual.evaluation import evaluate, pairs
@@ -27,7 +28,6 @@ from bindscope.studies.concepts.scenes import Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import object_vectors
 
-MOST_SCENES = 12_000  # pairs that are measured, drawn at random where there are more
 STARTS = 4  # of the rule's fit
 
 

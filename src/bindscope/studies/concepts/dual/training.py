@@ -24,6 +24,7 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.concepts.config import DualEncoders, DualTraining, QueryPool
+from bindscope.studies.concepts.counting import EVALUATIONS
 from bindscope.studies.concepts.dual.batches import VALIDATION, Batch, Batches, Split, split_objects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 
@@ -56,7 +57,6 @@ def contrastive(logits: Tensor, positives: Tensor, symmetric: bool) -> Tensor:
 
 logger = logging.getLogger(__name__)
 
-EVALUATIONS = 10  # of the losses on new scenes
 CLIP_NORM = 1.0  # of each run's gradient
 TAIL = 0.8  # share of the steps after which a loss should have come to rest
 REST_BITS = 0.1  # by how much it may still fall
