@@ -149,7 +149,7 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> tuple
         "n_test_objects": 32, "n_missing_values": 0, "n_parameters": 9, "steps": 3,
         "train_loss_bits": 1.0, "flags": "",
     }  # fmt: skip
-    recognised = [
+    recognized = [
         {**names, **about, "split": split, "target": target, "candidates": candidates,
          "accuracy": accuracy, "bag_of_concepts_floor": 0.2 if target == "object" else None}
         for split, target, candidates in (
@@ -162,7 +162,7 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> tuple
         "pairing_lower_bound_bits_low": 0.6, "pairing_lower_bound_bits_high": 0.8,
         "pairing_entropy_bits": 0.8, "pairing_ratio": 0.875, "n_scenes": 4, "measure_flags": "",
     }  # fmt: skip
-    return recognised, geometry
+    return recognized, geometry
 
 
 def models(tmp_path: Path) -> pd.DataFrame:
@@ -173,7 +173,7 @@ def models(tmp_path: Path) -> pd.DataFrame:
             (0.2, 0.5, 0.8), (0, 1), (("product", 1.0), ("perceptron", 0.5))
         )
     ]
-    files = {"rows": [row for recognised, _ in runs for row in recognised],
+    files = {"rows": [row for recognized, _ in runs for row in recognized],
              "geometry": [geometry for _, geometry in runs]}  # fmt: skip
     products = {}
     for role, content in files.items():
@@ -210,12 +210,12 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     )
     assert drawn == 12
     assert reason(concept_models, table.iloc[:0], []) == "No trained encoder was measured."
-    recognised = frame_of(
+    recognized = frame_of(
         [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()],
         GENERALIZATION_SCHEMA,
     )
     models_chapter = chapter(
-        {"concept_models": table, "binding_generalization": recognised}, Inputs()
+        {"concept_models": table, "binding_generalization": recognized}, Inputs()
     )
     ((sentence, text),) = models_chapter.findings[1].points
     assert "correlates with the recognition of held-out pairs" in sentence

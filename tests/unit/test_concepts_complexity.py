@@ -15,7 +15,7 @@ from bindscope.studies.concepts.approximators import approximate
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.learners import Fitted, Perceptron, Structured, combined
-from bindscope.studies.concepts.recognition import fit_probes, hits_of, recognise
+from bindscope.studies.concepts.recognition import fit_probes, hits_of, recognize
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.splits import split_objects, split_scenes
 from bindscope.studies.concepts.vectors import value_columns
@@ -145,7 +145,7 @@ def test_no_approximator_predicts_the_unseen_objects_of_a_lookup(options):
     z = planted.lookup(SQUARE, planted.Planted(80, slot_effect=0.3), 0.5).astype(np.float32)
     parts = split_scenes(SQUARE)
     readout = fit_probes(z, SQUARE, parts.probed)
-    held_out = recognise(readout, z[parts.read], SQUARE.take(parts.read))
+    held_out = recognize(readout, z[parts.read], SQUARE.take(parts.read))
     [objects] = [
         row["value"] for row in held_out if (row["measure"], row["stratum"]) == ("object", "all")
     ]

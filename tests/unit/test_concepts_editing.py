@@ -137,10 +137,10 @@ def test_a_derangement_moves_everything_and_every_one_is_as_likely():
 
 def test_the_part_of_an_additive_embedding_is_all_of_it():
     z = planted.additive(CLEVR, planted.Planted(30, slot_effect=0.5))
-    centred = z - z.mean(axis=0)
-    np.testing.assert_allclose(part_of(z, CLEVR, "concept"), centred, atol=1e-6)
-    np.testing.assert_allclose(part_of(z, CLEVR, "object"), centred, atol=1e-6)
-    assert np.abs(part_of(z, CLEVR, "permuted_object") - centred).max() > 1
+    centered = z - z.mean(axis=0)
+    np.testing.assert_allclose(part_of(z, CLEVR, "concept"), centered, atol=1e-6)
+    np.testing.assert_allclose(part_of(z, CLEVR, "object"), centered, atol=1e-6)
+    assert np.abs(part_of(z, CLEVR, "permuted_object") - centered).max() > 1
 
 
 def test_removal_takes_what_it_says_and_its_controls_take_nothing_that_is_read():

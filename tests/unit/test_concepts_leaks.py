@@ -17,7 +17,7 @@ from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.embedding import Embedded, recognition_rows
 from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
-from bindscope.studies.concepts.recognition import fit_probes, recognise
+from bindscope.studies.concepts.recognition import fit_probes, recognize
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.splits import split_objects, split_scenes
 
@@ -25,7 +25,7 @@ CLEVR = Scenes.all_of((8, 3))
 
 
 def objects_of_pairs(rows: list[dict[str, object]]) -> float:
-    """The share of pairs that share no value whose objects are recognised."""
+    """The share of pairs that share no value whose objects are recognized."""
     (value,) = (
         row["value"] for row in rows
         if (row["measure"], row["stratum"], row.get("level", 0)) in
@@ -126,7 +126,7 @@ def test_a_share_of_all_scenes_has_an_interval_of_some_width() -> None:
     z = lookup(CLEVR, Planted(96))
     readout = fit_probes(z, CLEVR, np.arange(576))
     (row,) = (
-        row for row in recognise(readout, z, CLEVR)
+        row for row in recognize(readout, z, CLEVR)
         if (row["measure"], row["stratum"]) == ("object", "none")
     )  # fmt: skip
     assert row["value"] == row["value_high"] == 1

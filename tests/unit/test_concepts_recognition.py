@@ -14,7 +14,7 @@ from bindscope.studies.concepts.recognition import (
     fit_probes,
     fit_softmax,
     queries,
-    recognise,
+    recognize,
 )
 from bindscope.studies.concepts.scenes import Scenes
 from bindscope.studies.concepts.set_separation import (
@@ -139,7 +139,7 @@ def test_probes_read_objects_where_they_can_be_read_and_no_more_than_the_guess_e
     train, test = parts.probed, parts.read
     readout = fit_probes(z, CLEVR, train)
     assert readout.converged
-    rows = recognise(readout, z[test], CLEVR.take(test))
+    rows = recognize(readout, z[test], CLEVR.take(test))
     assert accuracy_of(rows, "concept")["value"] == 1
     accuracy = accuracy_of(rows, "object")
     assert accuracy["value_low"] <= accuracy["value"] <= accuracy["value_high"]
@@ -152,7 +152,7 @@ def test_probes_read_objects_where_they_can_be_read_and_no_more_than_the_guess_e
         assert accuracy_of(rows, "object", "none")["bag_of_concepts_floor"] == 0
 
 
-def test_queries_of_the_true_vectors_recognise_and_their_order_matters():
+def test_queries_of_the_true_vectors_recognize_and_their_order_matters():
     of_one = np.eye(200)[: CLEVR.n_objects]
     embedded = of_one[CLEVR.slots].sum(axis=1)
     values = CLEVR.values_of_objects
@@ -173,7 +173,7 @@ def test_what_could_not_be_reconstructed_is_dropped_and_counted():
     readout = fit_probes(z, CLEVR, np.arange(576))
     broken = z.copy()
     broken[:10] = np.nan
-    accuracy = accuracy_of(recognise(readout, broken, CLEVR), "object")
+    accuracy = accuracy_of(recognize(readout, broken, CLEVR), "object")
     assert (accuracy["n_scenes"], accuracy["n_skipped"]) == (566, 10)
 
 

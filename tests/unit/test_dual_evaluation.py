@@ -68,7 +68,7 @@ def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str
 
 
 @pytest.mark.parametrize("sizes", [(5, 4), (3, 4, 2), (2, 2)])
-def test_the_floor_is_what_a_bag_of_concepts_recognises(sizes: tuple[int, ...]) -> None:
+def test_the_floor_is_what_a_bag_of_concepts_recognizes(sizes: tuple[int, ...]) -> None:
     rows = scores(BagOfConcepts(sizes), np.arange(prod(sizes)))
     for (target, _, _), score in rows.items():
         expected = score["bag_of_concepts_floor"] if target == "object" else 1.0
@@ -87,7 +87,7 @@ def test_the_floor_is_what_a_bag_of_concepts_recognises(sizes: tuple[int, ...]) 
         assert rows["object", "full", "shared"]["bag_of_concepts_floor"] < 1.0
 
 
-def test_one_that_knows_every_object_recognises_all_and_a_single_object_needs_no_binding() -> None:
+def test_one_that_knows_every_object_recognizes_all_and_a_single_object_needs_no_binding() -> None:
     for (target, *_), score in scores(OneHot((5, 4)), np.arange(20)).items():
         if target == "object":
             assert score["accuracy"] == 1.0
@@ -100,7 +100,7 @@ def test_one_that_knows_every_object_recognises_all_and_a_single_object_needs_no
     assert single["object", "trained", "all"]["chance"] == pytest.approx((5 / 5 + 15 / 6) / 20)
 
 
-def test_sampled_candidates_are_of_scenes_at_random_and_not_of_neighbours() -> None:
+def test_sampled_candidates_are_of_scenes_at_random_and_not_of_neighbors() -> None:
     """64 pairs (0, 1) .. (0, 64) one after the other hold few objects, and their swaps fewer."""
     sizes = (12, 12)
     everything = np.arange(144)

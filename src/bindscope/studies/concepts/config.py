@@ -54,7 +54,7 @@ class MlpSetOptions(Model):
 
 
 class TransformerOptions(Model):
-    """A scene is a sequence of tokens; positions are sinusoids, blocks normalise first."""
+    """A scene is a sequence of tokens; positions are sinusoids, blocks normalize first."""
 
     kind: Literal["transformer"]
     width: PositiveInt = Field(64, description="Width of the residual stream.")

@@ -160,7 +160,7 @@ def _read(product: Product) -> tuple[int, int]:
     return n, tower_of(embedding.content["model"], 224).width
 
 
-def _recognised(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
+def _recognized(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
     """Return operations and numbers of fitting probes once, and of asking them once."""
     cells, values = sides({"sizes": sizes})
     cells = min(cells, 3 * n)  # those that occur
@@ -172,7 +172,7 @@ def concept_geometry(product: Product) -> Work:
     """Count probes of embeddings, and how far these are sums over objects."""
     content = product.content
     n, dim = _read(product)
-    flops, elements = _recognised(n, dim, content["sizes"])
+    flops, elements = _recognized(n, dim, content["sizes"])
     states = 1 + 2 * len(content["estimators"])
     cells, _ = sides(content)
     return Work(
@@ -199,7 +199,7 @@ def concept_editing(product: Product) -> Work:
     content = product.content
     n, dim = _read(product)
     cells, _ = sides(content)
-    flops, elements = _recognised(n, dim, content["sizes"])
+    flops, elements = _recognized(n, dim, content["sizes"])
     states = 1 + 2 * len(content["estimators"]) * len(content["strengths"])
     return Work(
         "torch",
@@ -237,7 +237,7 @@ def binding_complexity(product: Product) -> Work:
     steps = {"additive": 1, "forest": 0, "booster": 0}.get(how["kind"], how["steps"])
     share = sum(content["coverages"]) / len(content["coverages"])
     fitted = runs * splits * steps * n * share * used * 6.0
-    probes, elements = _recognised(n, dim, content["sizes"])
+    probes, elements = _recognized(n, dim, content["sizes"])
     if "dual" in content:  # its own queries are what reads it
         probes, elements = 0.0, elements / _NEWTON
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])

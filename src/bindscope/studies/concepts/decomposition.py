@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import recognise, unit
+from bindscope.studies.concepts.recognition import recognize, unit
 from bindscope.studies.concepts.rows import Row, scalar
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 from bindscope.studies.concepts.vectors import (
@@ -99,4 +99,4 @@ def _scores(
         yield scalar("r2_objects", r_squared(objects.table[both], vectors.table[both]), *counts)
     yield scalar("retrieval_strict", strict, *counts, 1 / len(scenes))
     yield scalar("retrieval_unordered", unordered, *counts)
-    yield from recognise(embedded.readout, reconstructed, scored_scenes)
+    yield from recognize(embedded.readout, reconstructed, scored_scenes)

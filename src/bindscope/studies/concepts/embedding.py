@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bindscope.studies.concepts.counting import SplitBy
-from bindscope.studies.concepts.recognition import Readout, fit_probes, recognise
+from bindscope.studies.concepts.recognition import Readout, fit_probes, recognize
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Floats, Scenes, completeness
 from bindscope.studies.concepts.splits import Parts, split_scenes
@@ -62,5 +62,5 @@ def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iter
     read = embedded.parts.read
     scored = embedded.scenes.take(read)
     for name, readout in {"probes": embedded.readout, **queries}.items():
-        for row in recognise(readout, embedded.z[read], scored):
+        for row in recognize(readout, embedded.z[read], scored):
             yield {"variant": name, "level": 0, **row}

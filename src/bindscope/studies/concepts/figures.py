@@ -56,7 +56,7 @@ POOLS = {
 
 @figure(table_of(GENERALIZATION_SCHEMA, "encoders"))
 def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
-    """Held-out objects that dual encoders recognise, against the share of objects in training.
+    """Held-out objects that dual encoders recognize, against the share of objects in training.
 
     A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
     """

@@ -25,7 +25,7 @@ from torch import Tensor
 from bindscope.fitting.generators import rng
 from bindscope.statistics.control_variates import controlled
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
-from bindscope.studies.concepts.recognition import LinearObjective, Softmax, minimised
+from bindscope.studies.concepts.recognition import LinearObjective, Softmax, minimize
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # validation scenes choose, or the prior alone
@@ -118,7 +118,7 @@ def pairing_bits(z: Floats, slots: Integers, sizes: Sequence[int], seed: int = 0
     arrays = [torch.from_numpy(np.ascontiguousarray(a)) for a in (embeddings, pairs, new)]
     data = [tuple(array[torch.from_numpy(part == i)] for array in arrays) for i in range(3)]
     prior = Softmax(torch.zeros(prod(sizes), embeddings.shape[1], dtype=torch.float64), 0.0)
-    fits = [minimised(Pairings(data[0], prod(sizes), ridge)) for ridge in RIDGES]
+    fits = [minimize(Pairings(data[0], prod(sizes), ridge)) for ridge in RIDGES]
     chosen = min([prior, *fits], key=lambda fit: float(_losses(data[1], fit, sizes).mean()))
     return _bound(chosen, data, sizes, slots[part == 2], prior=chosen is prior)
 

@@ -123,7 +123,7 @@ class _SoftmaxObjective(LinearObjective):
         return torch.softmax(logits, 1) - self.targets
 
 
-def minimised(objective: LinearObjective) -> Softmax:
+def minimize(objective: LinearObjective) -> Softmax:
     """Minimise a loss from weights of 0 on."""
     n_rows, dim = objective.n_rows, objective.z.shape[1]
     start = objective.z.new_zeros(n_rows * dim, 1)
@@ -136,7 +136,7 @@ def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
 
     The ridge is positive: without it, separable data have no optimum.
     """
-    return minimised(_SoftmaxObjective(z, targets, ridge))
+    return minimize(_SoftmaxObjective(z, targets, ridge))
 
 
 RIDGE = 1e-3  # as a multiple of the mean square of a coordinate
@@ -157,7 +157,7 @@ class Readout:
     unseen: int = 0  # candidates that no training scene holds
     # Of probes: what is subtracted from embeddings (d,), and the constant. Without it, embeddings
     # are divided by their norm: scores are cosines.
-    centre: tuple[Doubles, float] | None = None
+    center: tuple[Doubles, float] | None = None
 
     def concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the values of each type are recognized, (n, C)."""
@@ -182,10 +182,10 @@ class Readout:
 
     def scaled(self, z: Floats) -> Doubles:
         """Return what the maps are applied to, of embeddings (n, d)."""
-        return unit(z) if self.centre is None else centred(z, *self.centre)
+        return unit(z) if self.center is None else centered(z, *self.center)
 
 
-def centred(z: Floats, mean: Doubles, constant: float) -> Doubles:
+def centered(z: Floats, mean: Doubles, constant: float) -> Doubles:
     """Return rows (n, d) minus a mean, a constant beside them, (n, d + 1)."""
     column = np.full((len(z), 1), constant)
     return np.concatenate([np.asarray(z, np.float64) - mean, column], axis=1)
@@ -213,7 +213,7 @@ def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu
             "those of the training scenes hold numbers that are not finite, or are all the same",
             "look at the model that made them; `bindscope verify` checks the files",
         )
-    part = torch.from_numpy(centred(fitted, mean, spread)).to(device)
+    part = torch.from_numpy(centered(fitted, mean, spread)).to(device)
     strength = RIDGE * spread**2
     train_scenes = scenes.take(train)
     present: list[Flags] = [train_scenes.contains_value(k) for k in range(len(scenes.sizes))]
@@ -228,7 +228,7 @@ def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu
         candidates=scenes.present,
         converged=all(fit.converged for fit in fits),
         unseen=int((~present[-1].any(axis=0)).sum()),
-        centre=(mean, spread),
+        center=(mean, spread),
     )
 
 
@@ -245,7 +245,7 @@ def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -
     return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates)
 
 
-def recognise(readout: Readout, z: Floats, scenes: Scenes) -> list[Row]:
+def recognize(readout: Readout, z: Floats, scenes: Scenes) -> list[Row]:
     """Score embeddings (n, d) of scenes by frozen maps: a row per target and stratum.
 
     Targets are `concept` (mean over types), `concept_pooled` (all types among one another) and

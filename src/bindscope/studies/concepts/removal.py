@@ -17,7 +17,7 @@ from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import r_squared
 from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import fit_probes, recognise
+from bindscope.studies.concepts.recognition import fit_probes, recognize
 from bindscope.studies.concepts.rows import Row, scalar
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
 from bindscope.studies.concepts.vectors import (
@@ -51,9 +51,9 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, fit: Integers | None = 
     """Return the part of centered embeddings (n, d) to subtract, fitted to some (default: all)."""
     z = np.asarray(z, np.float64)
     fit = np.arange(len(z)) if fit is None else fit
-    centred = z - z[fit].mean(axis=0)
+    centered = z - z[fit].mean(axis=0)
     if removed == "nothing":
-        return np.zeros_like(centred)
+        return np.zeros_like(centered)
     read_at = scenes
     if removed == "permuted_object":
         # Over the objects that occur: others have no vector to subtract.
@@ -72,7 +72,7 @@ def part_of(z: Floats, scenes: Scenes, removed: Removed, fit: Integers | None = 
         columns, per_slot = object_columns, scenes.n_objects
     else:
         columns, per_slot = value_columns, sum(scenes.sizes)
-    table = one_hot_fit(columns(scenes)[fit], scenes.n_slots * per_slot, centred[fit])
+    table = one_hot_fit(columns(scenes)[fit], scenes.n_slots * per_slot, centered[fit])
     return one_hot_sum(table, columns(read_at))
 
 
@@ -81,16 +81,16 @@ def removal_rows(embedded: Embedded) -> Iterator[Row]:
     parts, scenes, z = embedded.parts, embedded.scenes, np.asarray(embedded.z, np.float64)
     # What is fitted to the probes' scenes leaves nothing there that a linear probe could learn.
     fit = parts.probed if embedded.split_by == "objects" else parts.estimated
-    test, centred = parts.scored, z - z[fit].mean(axis=0)
+    test, centered = parts.scored, z - z[fit].mean(axis=0)
     for removed in get_args(Removed):
         part = part_of(z, scenes, removed, fit)
-        rest = _without_rounding(centred - part, centred)
+        rest = _without_rounding(centered - part, centered)
         probes = fit_probes(rest, scenes, parts.probed, device=embedded.device)
         flags = (
             {} if probes.converged else {"flags": embedded.about("refit_not_converged")["flags"]}
         )
-        explained = scalar("explained", r_squared(centred[test], part[test]), len(test), 0)
-        for row in (explained, *recognise(probes, rest[test], scenes.take(test))):
+        explained = scalar("explained", r_squared(centered[test], part[test]), len(test), 0)
+        for row in (explained, *recognize(probes, rest[test], scenes.take(test))):
             yield {"variant": removed, "level": 0, **row, **flags}
 
 

@@ -1,4 +1,4 @@
-"""Study three, concepts: how embeddings bind concepts, and what generalises to new objects."""
+"""Study three, concepts: how embeddings bind concepts, and what generalizes to new objects."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def pair_counts(columns: Integers, n_columns: int) -> Doubles:
 
 
 def one_hot_fit(columns: Integers, n_columns: int, z: Floats, ridge: float = RIDGE) -> Doubles:
-    """Return the table T (K, d) that minimises sum |z - sum_q T[column_q]|^2 + ridge |T|^2.
+    """Return the table T (K, d) that minimizes sum |z - sum_q T[column_q]|^2 + ridge |T|^2.
 
     Columns without a row are 0. The ridge picks one of the tables that fit equally well (a constant
     may move between slots), nearly the smallest.
@@ -129,17 +129,17 @@ def object_vectors(
     `single`.
     """
     mean = np.asarray(z, np.float64).mean(axis=0)
-    centred, n_objects = np.asarray(z, np.float64) - mean, scenes.n_objects
+    centered, n_objects = np.asarray(z, np.float64) - mean, scenes.n_objects
     shape = (scenes.n_slots, n_objects, z.shape[1])
     if estimator == "avg":
-        vectors = means(scenes.slots, n_objects, centred, scenes.first_of_its_kind)
+        vectors = means(scenes.slots, n_objects, centered, scenes.first_of_its_kind)
         return ObjectVectors(np.broadcast_to(vectors, shape), mean)
     if estimator == "single":
         return ObjectVectors(_single(single, shape), mean)
     columns, n_columns = object_columns(scenes), scenes.n_slots * n_objects
-    by_slot = means(columns, n_columns, centred)
+    by_slot = means(columns, n_columns, centered)
     if estimator == "ols":
-        fitted = one_hot_fit(columns, n_columns, centred)
+        fitted = one_hot_fit(columns, n_columns, centered)
         by_slot = np.where(np.isnan(by_slot), np.nan, fitted)
     return ObjectVectors(by_slot.reshape(shape), mean)
 
@@ -177,18 +177,18 @@ def value_vectors(
     If not `by_slot`, all slots have the same vectors. `fitted` is by least squares over all types
     and slots at once, and implies `by_slot`.
     """
-    centred = np.asarray(z, np.float64) - np.asarray(z, np.float64).mean(axis=0)
+    centered = np.asarray(z, np.float64) - np.asarray(z, np.float64).mean(axis=0)
     m, ends = scenes.n_slots, np.cumsum(scenes.sizes)[:-1]
     if by_slot or fitted:
         columns, n_columns = value_columns(scenes), m * sum(scenes.sizes)
-        table = means(columns, n_columns, centred)
+        table = means(columns, n_columns, centered)
         if fitted:
-            table = np.where(np.isnan(table), np.nan, one_hot_fit(columns, n_columns, centred))
+            table = np.where(np.isnan(table), np.nan, one_hot_fit(columns, n_columns, centered))
         return tuple(np.split(table.reshape(m, sum(scenes.sizes), -1), ends, axis=1))
     vectors = []
     for k, size in enumerate(scenes.sizes):
         one_type = Scenes(scenes.values[:, :, k], (size,))
-        table = means(one_type.slots, size, centred, one_type.first_of_its_kind)
+        table = means(one_type.slots, size, centered, one_type.first_of_its_kind)
         vectors.append(np.broadcast_to(table, (m, *table.shape)))
     return tuple(vectors)
 

@@ -189,7 +189,7 @@ class TransformerEncoder(DualEncoder):
     """Two transformers over symbolic tokens, of scenes and of queries.
 
     A scene is ``[start c1 ... cC end]`` for each object and a last token, whose state after the
-    last block is mapped to the embedding; queries are sequences of that kind. Blocks normalise
+    last block is mapped to the embedding; queries are sequences of that kind. Blocks normalize
     first, there is no norm at the end, positions are sinusoids (arXiv 2605.31503).
     """
 

@@ -87,7 +87,7 @@ def evaluate(
     scored, n_all = scenes
     kinds = ("full", "trained", "sampled")[: 3 if scored.n_slots > 1 else 2]
     known = np.isin(np.arange(scored.n_objects), trained)
-    # In a random order: those of `sampled` are grouped as they come, and neighbours share objects.
+    # In a random order: those of `sampled` are grouped as they come, and neighbors share objects.
     scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
     rows = max(SCORES_AT_ONCE // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     objects = torch.from_numpy(queries.objects).to(device)
