@@ -226,7 +226,7 @@ def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
         tuple(re.findall(r"(\S+) \(≥", one.effect.where.replace("\u00a0", " "))): one
         for one in pairs
     }
-    single = told.found.single
+    single = told.quotes.single
     single = single[(single["dataset"] == "matching") & (single["tokens"] == "cls")]
     for names, one in by_names.items():
         values = [single[single["group"] == name][PAIRING.bound] for name in names]
@@ -400,7 +400,7 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
     assert here.startswith("In scenes of counting, counts alone reach 59 % of B*; from the [CLS] "
                            "token, probes decode ≥ ")  # fmt: skip
-    rows = about(zoo_table()).found.rows
+    rows = about(zoo_table()).quotes.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
     assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [

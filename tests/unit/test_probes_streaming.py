@@ -144,11 +144,11 @@ def test_labels_alone_come_in_pieces(monkeypatch):
     whole = VectorBatches(data, True, CPU).held["val"]
     for part in (heads("chained_object"), heads("feature"), heads("object_anchored")):
         pieces = [
-            [None if x is None else x.clone() for x in piece.of(part)]
+            [None if x is None else x.clone() for x in piece.of_heads(part)]
             for piece in source.labels("val")
         ]
         assert len(pieces) > 1
-        for found, expected in zip(zip(*pieces, strict=True), whole.of(part), strict=True):
+        for found, expected in zip(zip(*pieces, strict=True), whole.of_heads(part), strict=True):
             if expected is None:
                 assert set(found) == {None}
             else:
