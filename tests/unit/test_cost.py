@@ -31,6 +31,7 @@ from bindscope.core.work import LIBRARIES_MB, MARGIN, REFERENCE, Work, refuse, s
 from bindscope.fitting import lbfgs, regressions
 from bindscope.graph import cost as shared_cost
 from bindscope.graph.towers import Tower
+from bindscope.models import training
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
 from bindscope.scenes import sprite_palette
@@ -111,6 +112,8 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
         if not layout.sprites:
             sides = [x1 - x0 for x0, _, x1, _ in layout.regions]
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
+    evaluated = (shared_cost._EVALUATIONS, shared_cost._VAL_SCENES)
+    assert evaluated == (training.EVALUATIONS, training.VAL_SCENES)
     assert (shared_cost._SHOWN, shared_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
 
 
@@ -318,6 +321,18 @@ def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power
 
     assert picture(160) / picture(320) == pytest.approx(2**power)
     assert picture(100) == picture(160)
+
+
+def test_a_short_training_is_mostly_evaluated() -> None:
+    def steps(number: int) -> float:
+        def change(content: dict[str, Any]) -> None:
+            content["models"][0]["training"]["steps"] = number
+
+        (job,) = planned(change).of("training")
+        return job.work.passes
+
+    assert steps(10) == 10 * 16 + 11 * training.VAL_SCENES
+    assert steps(1000) == 1000 * 16 + 21 * training.VAL_SCENES
 
 
 def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> None:

@@ -60,6 +60,7 @@ _TABLE, _PAGE, _LONGEST_PAGE = 0.55, 0.7, 8e5
 _CANVAS, _MARKS, _FULLEST, _ON_PAGE, _PICTURES = 1.2e5, 0.5, 5.5e5, 0.55, 1.1 + 4 / 3
 _SHOWN, _SHOWN_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
+_EVALUATIONS, _VAL_SCENES = 20, 512  # of `models.training`, besides the evaluation at the start
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
 
@@ -251,7 +252,7 @@ def training(product: Product) -> Work:
 
 
 def trained(content: Content, model: Content, render: Content, name: str) -> Work:
-    """Count a training of a model: three passes' worth a step, and scenes that are drawn."""
+    """Count a training of a model: three passes' worth a step, evaluations, and drawn scenes."""
     given = model["training"]
     side = side_of(render)
     shape = tower_of(model, side)
@@ -260,12 +261,13 @@ def trained(content: Content, model: Content, render: Content, name: str) -> Wor
         return Work("torch", bytes_disk=4 * shape.weights, python=1e7)
     views = 4 if objective == "self_distillation" else 1
     n = given["steps"] * given["batch_size"] * views
-    drawn = _DRAWN[render["kind"]] * n * side**2 / views
+    evaluated = (1 + min(_EVALUATIONS, given["steps"])) * _VAL_SCENES * views
+    drawn = _DRAWN[render["kind"]] * (n / views + _VAL_SCENES) * side**2
     return Work(
         "torch",
-        passes=n,
-        flops=3 * n * shape.flops() / _VIT,
-        elements=drawn + 40 * n * shape.width,
+        passes=n + evaluated,
+        flops=(3 * n + evaluated) * shape.flops() / _VIT,
+        elements=drawn + 40 * (n + evaluated) * shape.width,
         python=8000 * given["steps"],
         threads=content["threads"],
         device=content["device"],
