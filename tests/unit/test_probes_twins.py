@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, generator, heads, probe, problem, tokens_of
+from probe_problems import SIZES, generator, heads, probe, problem, tokens_of
+from slow_twins import TWINS, random_inputs, twin_of
 from slow_twins import bits_lost as definition
-from slow_twins import random_inputs, twin_of
 
 from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_information.probes import attention
@@ -69,13 +69,13 @@ def assert_logits_and_gradients_equal(name, part, conditioned):
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TWINS)
 @pytest.mark.parametrize("conditioned", [True, False])
 def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
     assert_logits_and_gradients_equal(name, part, conditioned)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TWINS)
 def test_single_precision_equals_the_twin_in_double(name):
     config, family, tokens = make(name, "chained_object")
     shaken(family)
@@ -88,7 +88,7 @@ def test_single_precision_equals_the_twin_in_double(name):
     torch.testing.assert_close(fast.double(), slow, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TWINS)
 def test_the_same_loss_curve_over_fifty_steps(name):
     config, family, tokens = make(name, "object")
     family = family.double()
@@ -152,7 +152,7 @@ def test_quadratic_reuse_is_for_two_groups():
 
 
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TWINS)
 def test_a_head_sees_only_the_bits_before_it(name, part):
     _, family, tokens = make(name, part)
     shaken(family)
@@ -169,7 +169,7 @@ def test_a_head_sees_only_the_bits_before_it(name, part):
 
 
 @pytest.mark.parametrize("part", ["object", "chained_object"])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TWINS)
 def test_weights_of_bits_that_a_head_may_not_see_stay_zero(name, part):
     _config, family, tokens = make(name, part)
     optimiser = torch.optim.AdamW(family.parameters(), lr=0.1, weight_decay=0.1)
@@ -192,7 +192,7 @@ def test_weights_of_bits_that_a_head_may_not_see_stay_zero(name, part):
         assert torch.any(projection.weight != was)
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ("linear", "set")])
+@pytest.mark.parametrize("name", [name for name in TWINS if name not in ("linear", "set")])
 def test_initial_weights_are_normal_with_deviation_one_fiftieth(name):
     config = probe(name, protocol="paper")
     family = build(config, heads("object", (6, 6)), InputShape(96, True), seed=0)

@@ -41,7 +41,7 @@ IMPLEMENTATIONS = {
         ADAPTERS["known-answer"],
         *DRAWN,
     ],
-    "torch": [*ADAPTERS.values(), *(options_of(name).implementation for name in FAMILIES)],
+    "torch": [*ADAPTERS.values(), *(path for name in FAMILIES for path in options_of(name).code())],
 }
 
 
