@@ -32,9 +32,6 @@ N, SIDE, OBJECTS, DIM = 24, 4, 3, 64
 PATCHES = SIDE * SIDE
 # Deviations of what is not read: as little as a copy's, much, as much as what is read, little.
 ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
-EFFECTS: dict[str, Any] = {
-    "directions": OBJECTS, "weights": True,
-}  # fmt: skip
 
 
 TOKENS = TokenMap(1, 0, (SIDE, SIDE), 1, True)
@@ -146,7 +143,7 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Edi
     scorers = {layer: FittedScorer.read(weights, fit_name(weights, layer)) for layer in (1, 2)}
     scenes = drawn(seed)
     measuring = Measuring(Toy(noise, copies), 1, scorers, scenes, torch.float32, "toy")
-    return measuring, editor_of(weights, 1, measuring.unedited(), scenes, EFFECTS)
+    return measuring, editor_of(weights, 1, measuring.unedited(), scenes, OBJECTS)
 
 
 Told = dict[tuple[str, float, str, str], dict[str, Any]]
@@ -166,7 +163,7 @@ def told(rows: list[dict[str, Any]], probe: str = "") -> Told:
 def measured(noise: float) -> list[dict[str, Any]]:
     """Run all edits on the toy, read by a probe that compares its objects exactly."""
     measuring, editor = on_toy(noise)
-    plain, edits = measuring.unedited(), interventions(EFFECTS)
+    plain, edits = measuring.unedited(), interventions()
     spec = {
         "retrained": None,
         "intervals": {"bootstrap_samples": 200, "bootstrap_seed": 0},

@@ -40,12 +40,12 @@ def blobs(n, seed, objects=5, n_classes=4, patches=32, background=0.1):
     return sample
 
 
-def planted_splits(planted=None, n=(200, 80, 120), background="ignore", **shape):
+def planted_splits(planted=None, n=(200, 80, 120), **shape):
     """Train, val and test with planted features."""
     planted = planted or Planted()
     found = []
     for (name, offset), count in zip(OFFSETS.items(), n, strict=True):
-        data = PairData.of(blobs(count, hash_of(name), **shape), None, GRID, background)
+        data = PairData.of(blobs(count, hash_of(name), **shape), None, GRID)
         tokens = planted_tokens(data.instances, data.classes, data.positions, GRID, planted, offset)
         found.append(replace(data, tokens=ArrayRows(tokens)))
     return found

@@ -33,11 +33,7 @@ def literal_loss(logits, instances, valid):
 
 
 def couples(data):
-    """Pairs one by one: (image, i, j, same object, same class, distance, share, and what is known).
-
-    The share is that of the smaller object. Behind it whether texture, window and piece are the
-    same: None where that is not known, of the piece also where the objects are two.
-    """
+    """Pairs one by one: (image, i, j, same object, same class, distance, share of the smaller)."""
     instances, classes, positions, valid = data.instances, data.classes, data.positions, data.valid
     for n in range(len(instances)):
         places = np.flatnonzero(valid[n])
@@ -49,16 +45,7 @@ def couples(data):
                 classes[n, i] == classes[n, j] != 0,
                 float(np.linalg.norm(positions[n, i] - positions[n, j])),
                 min(size[i], size[j]),
-                _alike(data.textures, n, i, j),
-                _alike(data.windows, n, i, j),
-                _alike(data.pieces, n, i, j) if instances[n, i] == instances[n, j] else None,
             )  # fmt: skip
-
-
-def _alike(values, n, i, j):
-    """Whether two patches have the same of something; None where it is not known."""
-    known = values is not None and values[n, i] and values[n, j]
-    return values[n, i] == values[n, j] if known else None
 
 
 def block_of(x, instances, valid, classes=None):
@@ -68,5 +55,4 @@ def block_of(x, instances, valid, classes=None):
         0, torch.as_tensor(x), instances,
         instances if classes is None else torch.as_tensor(classes),
         torch.as_tensor(valid), torch.zeros(*instances.shape, 2),
-        *torch.zeros(3, *instances.shape, dtype=instances.dtype),
     )  # fmt: skip

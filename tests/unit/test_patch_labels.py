@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bindscope.core.errors import InputError
 from bindscope.scenes import patch_labels as module
-from bindscope.scenes.patch_labels import check_grid, patch_labels, patch_pieces
+from bindscope.scenes.patch_labels import check_grid, patch_labels
 
 CLASSES = np.array([[7, 8, 9]])
 NO_STUFF = np.zeros((1, 3), int)
@@ -31,58 +31,6 @@ def slow_labels(mask: np.ndarray, grid: tuple[int, int]) -> list[tuple[int, floa
             winner = min(number for number, count in counts.items() if count == most)
             found.append((winner, most / (height * width)))
     return found
-
-
-def slow_pieces(mask: np.ndarray, shown: np.ndarray, grid: tuple[int, int]) -> list[int]:
-    """The piece of each patch, by walking from pixel to pixel."""
-    height, width = mask.shape
-    number = np.zeros(mask.shape, int)
-    seen: Counter[int] = Counter()
-    for start in np.ndindex(mask.shape):
-        if number[start] or not mask[start]:
-            continue
-        seen[int(mask[start])] += 1
-        reached = [start]
-        while reached:
-            y, x = reached.pop()
-            if (
-                0 <= y < height
-                and 0 <= x < width
-                and mask[y, x] == mask[start]
-                and not number[y, x]
-            ):
-                number[y, x] = seen[int(mask[start])]
-                reached += [(y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)]
-    found = []
-    high, wide = height // grid[0], width // grid[1]
-    for k, instance in enumerate(shown):
-        row, column = divmod(k, grid[1])
-        patch = slice(row * high, (row + 1) * high), slice(column * wide, (column + 1) * wide)
-        inside = Counter(number[patch][mask[patch] == instance].tolist())
-        most = max(inside.values())
-        found.append(min(n for n, count in inside.items() if count == most) if instance else 0)
-    return found
-
-
-def test_pieces_are_those_that_hang_together_by_their_sides() -> None:
-    mask = np.array([[1, 2, 1, 1], [1, 2, 2, 1], [0, 1, 2, 0], [0, 0, 2, 3]])
-    np.testing.assert_array_equal(
-        patch_pieces(mask[None], mask.reshape(1, 16).astype(np.int16), (4, 4))[0].reshape(4, 4),
-        [[1, 1, 2, 2], [1, 1, 1, 2], [0, 3, 1, 0], [0, 0, 1, 1]],
-    )
-    masks = np.random.default_rng(0).integers(0, 4, (8, 12, 12))
-    shown = patch_labels(masks, np.array([[7, 8, 9]] * 8), np.zeros((8, 3), int), (3, 4)).instances
-    assert patch_pieces(masks, shown, (3, 4)).tolist() == [
-        slow_pieces(mask, one, (3, 4)) for mask, one in zip(masks, shown, strict=True)
-    ]
-
-
-def test_there_are_no_pieces_where_no_patch_shows_an_object_that_has_two() -> None:
-    mask = np.zeros((1, 8, 8), int)
-    mask[0, 0, 0] = mask[0, 7, 7] = 1  # two pieces, neither of which fills a patch
-    labels = patch_labels(mask, CLASSES, NO_STUFF, (2, 2))
-    assert not labels.instances.any()
-    np.testing.assert_array_equal(patch_pieces(mask, labels.instances, (2, 2)), [[0] * 4])
 
 
 def test_a_patch_has_the_label_of_most_of_its_pixels() -> None:

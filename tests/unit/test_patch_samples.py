@@ -48,28 +48,23 @@ def labels_of(
     )
 
 
-def test_background_purity_and_stuff_decide_which_patches_take_part() -> None:
+def test_objects_purity_and_stuff_decide_which_patches_take_part() -> None:
     labels = labels_of([[0, 1, 1, 2]], [[1, 0.4, 0.5, 1]], [[0, 0, 0, 1]])
     expected = {
-        ("ignore", 0.5, "keep"): [0, 0, 1, 1],
-        ("ignore", 0.0, "keep"): [0, 1, 1, 1],
-        ("ignore", 0.9, "drop"): [0, 0, 0, 0],
-        ("object", 0.5, "drop"): [1, 0, 1, 0],
-        ("negative", 0.9, "keep"): [1, 0, 0, 1],
+        (0.5, "keep"): [0, 0, 1, 1],
+        (0.0, "keep"): [0, 1, 1, 1],
+        (0.5, "drop"): [0, 0, 1, 0],
+        (0.9, "drop"): [0, 0, 0, 0],
     }
-    for (background, purity, stuff), wanted in expected.items():
-        rules = PatchSampling(background=background, min_purity=purity, stuff=stuff)
+    for (purity, stuff), wanted in expected.items():
+        rules = PatchSampling(min_purity=purity, stuff=stuff)
         assert valid_patches(labels, rules).astype(int).tolist() == [wanted]
 
 
 def test_images_without_a_pair_are_skipped_with_their_reason() -> None:
     labels = labels_of([[0, 0, 0], [1, 0, 0], [2, 2, 0], [1, 2, 0], [1, 1, 1]])
-    ignore = PatchSampling()
-    reasons = skip_reasons(labels, valid_patches(labels, ignore))
+    reasons = skip_reasons(labels, valid_patches(labels, PatchSampling()))
     assert reasons == [UNLABELLED, TOO_FEW, ONE_OBJECT, None, ONE_OBJECT]
-    as_object = PatchSampling(background="object")  # one object and the background are two
-    reasons = skip_reasons(labels, valid_patches(labels, as_object))
-    assert reasons == [UNLABELLED, None, None, None, ONE_OBJECT]
 
 
 def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
@@ -163,13 +158,12 @@ def run(
     shards: list[Path],
     n: int = N,
     grid: tuple[int, int] = (4, 4),
-    windows: int = 1,
     **rules: object,
 ) -> Store:
     manifest = folder / "samples.json"
     with StoreWriter(manifest.with_suffix(".zarr"), manifest, spec="{}", code="test") as writer:
         options = PatchSampling.model_validate(rules)
-        write_samples(shards, "test", n, grid, GROUPS, options, writer, windows)
+        write_samples(shards, "test", n, grid, GROUPS, options, writer)
     return open_store(manifest)
 
 
@@ -177,8 +171,7 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
     arrays = scenes()
     store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
     assert set(store.names) == {
-        "patches", "instances", "classes", "stuff", "purity", "windows", "pieces", "textures",
-        "copy_of",
+        "patches", "instances", "classes", "stuff", "purity", "copy_of",
     }  # fmt: skip
     assert not store.read("copy_of").any()  # these scenes do not say
     assert store.attributes["grid"] == [4, 4]
@@ -192,20 +185,6 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(instances[i][patches[i] >= 0], shown[shown > 0])
         np.testing.assert_array_equal(store.read("stuff")[i] == 1, instances[i] == 3)
         np.testing.assert_array_equal(store.read("classes")[i], instances[i])
-
-
-def test_windows_and_pieces_are_those_of_the_patches(tmp_path: Path) -> None:
-    arrays = scenes()
-    arrays["masks"][0] = np.kron([[1, 2, 1, 3]] * 4, np.ones((2, 2), np.uint8))  # 2 cuts 1
-    shards = write_shards(tmp_path, arrays, 12)
-    store = run(tmp_path, shards, windows=2, n_patches=9, min_purity=1.0)
-    row, column = np.divmod(store.read("patches"), 4)
-    expected = np.where(store.read("patches") < 0, 0, row // 2 * 2 + column // 2 + 1)
-    np.testing.assert_array_equal(store.read("windows"), expected)
-    np.testing.assert_array_equal(store.read("pieces")[0], np.where(column[0] == 2, 2, 1))
-    whole = run(tmp_path, shards, n_patches=9)
-    assert not whole.read("windows").any()
-    np.testing.assert_array_equal(whole.read("pieces") > 0, whole.read("instances") > 0)
 
 
 def test_neither_shards_nor_the_number_of_scenes_move_a_draw(tmp_path: Path) -> None:
@@ -260,7 +239,7 @@ def test_bad_scenes_are_refused(tmp_path: Path) -> None:
 
 
 def test_options_are_checked() -> None:
-    for bad in ({"n_patches": 1}, {"min_purity": 1.1}, {"background": "skip"},
+    for bad in ({"n_patches": 1}, {"min_purity": 1.1}, {"stuff": "skip"},
                 {"class_groups": []}, {"class_groups": ["a", "a"]}):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(bad))):
             PatchSampling.model_validate(bad)
@@ -302,6 +281,5 @@ def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[st
         cell = cells[i, number - 1]
         kind = store.read("classes")[i, k]
         assert kind == cell % 2 + 1 if cell >= 0 else kind > 2
-        for name in ("textures", "copy_of"):
-            known = scenes.read(name)[i, number - 1] if name in scenes.names else 0
-            assert store.read(name)[i, k] == known
+        known = scenes.read("copy_of")[i, number - 1] if "copy_of" in scenes.names else 0
+        assert store.read("copy_of")[i, k] == known

@@ -28,7 +28,6 @@ from bindscope.models.objectives import self_distillation
 from bindscope.models.objectives.base import Shown
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
-from bindscope.models.refitting import refit
 from bindscope.models.training import VAL_SCENES, Trained, untrained, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.models.zoo import described, write
@@ -261,26 +260,6 @@ def test_a_file_without_heads_names_the_remedy(trainings: Any, zoo: Path) -> Non
     manifest = written(Trained(alone, made.history, 32), "masked", zoo)
     with pytest.raises(ModelError, match=r"the transformer alone(.|\n)*make zoo"):
         load(configured("masked"), manifest, "cpu")
-
-
-@pytest.mark.parametrize("objective", ["objects", "masked"])
-def test_what_a_file_lacks_is_fitted_again_to_a_transformer_that_stays(
-    trainings: Any, objective: str, zoo: Path
-) -> None:
-    made, _ = trainings[objective]
-    alone = {n: v for n, v in made.weights.items() if not n.startswith("objective.")}
-    manifest = written(Trained(alone, made.history, 32), objective, zoo)
-    write(zoo, "small", manifest, described(manifest), lock="1" * 64, cpu_seconds=None)
-    fitted = refit(of_zoo("small"), 30, "cpu")
-    losses = [entry["loss_bits"] for entry in fitted.history if entry["split"] == "val"]
-    assert losses[-1] < losses[0]
-    assert set(fitted.weights) == set(made.weights) - set(alone)
-    heads = [zoo / f"heads{end}" for end in (".safetensors", ".history.json", ".json")]
-    write_training(fitted, *heads, spec="{}", code="own:chained")
-    loss = load(of_zoo("small"), None, "cpu", heads[-1])
-    assert loss.bits(IMAGES, CODES).mean() == pytest.approx(losses[-1], abs=1e-5)
-    for name, value in loss.objective.vit.state_dict().items():
-        assert torch.equal(value, alone[name].half().float())
 
 
 def test_weights_of_another_objective_are_refused(trainings: Any, zoo: Path) -> None:

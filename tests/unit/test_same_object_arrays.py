@@ -93,7 +93,7 @@ def stores(folder: Path) -> tuple[list[str], dict[str, list[str]]]:
 def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     samples, tokens = stores(tmp_path)
     probe = QuadraticScorer(name="quadratic", family="quadratic", ranks=(2,), l2=(0.1,), steps=20)
-    spec = {"layers": [0], "seeds": [0], "control": "none", "background": "ignore",
+    spec = {"layers": [0], "seeds": [0],
             "intervals": {"bootstrap_samples": 1000, "bootstrap_seed": 0}}  # fmt: skip
     keys = {"spec_key": "0" * 8, "code_key": "0" * 8}
     names = {"dataset": "blobs", "model": "planted", "probe": "quadratic", **keys}
@@ -170,15 +170,6 @@ def test_classes_of_objects_and_of_patches_are_the_same() -> None:
     ]
     for entry in labels:
         np.testing.assert_array_equal(entry, PATCH_CLASSES)
-
-
-def test_pieces_of_objects_are_those_of_masks() -> None:
-    masks = np.ones((30, 8, 8), int)
-    masks[:, :, 2:6] = 2  # parts object 1
-    labels = read_labels(masks, None, 30, 16)
-    assert labels.grid == (4, 4)
-    assert labels.pieces is not None
-    np.testing.assert_array_equal(labels.pieces[0].reshape(4, 4), [[1, 1, 1, 2]] * 4)
 
 
 def test_groups_are_not_parted_and_what_was_left_out_is_said() -> None:

@@ -68,7 +68,7 @@ def measure_edits(checkpoints):
     measuring = planting.measuring("test", "binding", planted.LAYER)
     plain = measuring.unedited(checkpoints)
     editor = editor_of(
-        planting.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["effects"]
+        planting.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["directions"]
     )
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
@@ -77,7 +77,7 @@ def measure_edits(checkpoints):
         split_editor = replace(editor, instances=scenes.instances, order=order)
         splits[split] = Edited(planting.measuring(split, "binding", planted.LAYER), split_editor)
     edits = planted.interventions(["remove"], planted.FEWER)
-    retrained = {"probes": [planted.READER.model_dump()], "edits": ["remove"]}
+    retrained = {"probes": [planted.READER.model_dump()]}
     spec = {**planted.SPEC, "retrained": retrained}
     rows = measured_edits(splits, plain, edits, "it has no loss", spec, checkpoints)
     return json.dumps(rows, sort_keys=True)

@@ -163,15 +163,12 @@ def test_scores_do_not_depend_on_the_order_of_a_pair(kind):
     torch.testing.assert_close(scores, other.flip(1, 2).transpose(1, 2))
 
 
-def test_background_rules():
-    instances, valid = torch.tensor([[0, 0, 1, 1, 2]]), torch.ones(1, 5, dtype=torch.bool)
-    block = block_of(torch.zeros(1, 5, 1), instances, valid)
-    assert block.same.sum() == 1  # as "ignore" and "negative": 0 is no object
-    assert replace(block, background="object").same.sum() == 2
+def test_patches_without_an_object_are_in_no_pair():
+    instances = torch.tensor([[0, 0, 1, 1, 2]])
     sample = {"patches": np.arange(5)[None], "instances": instances.numpy(),
               "classes": instances.numpy()}  # fmt: skip
-    assert PairData.of(sample, None, (1, 5), "ignore").valid.sum() == 3
-    assert PairData.of(sample, None, (1, 5), "negative").n_pairs == 10
+    data = PairData.of(sample, None, (1, 5))
+    assert (data.valid.sum(), data.n_pairs, data.same_of_images.sum()) == (3, 3, 1)
 
 
 def test_what_stands_where_there_is_no_patch_reaches_nothing():
@@ -257,7 +254,7 @@ def split_of(data, n, dims):
     """The first images, and the first numbers of every token."""
     tokens = data.tokens.read(0, n)[..., :dims]
     return PairData(ArrayRows(tokens), data.instances[:n], data.classes[:n], data.valid[:n],
-                    data.positions[:n], data.grid, data.background)  # fmt: skip
+                    data.positions[:n], data.grid)  # fmt: skip
 
 
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):

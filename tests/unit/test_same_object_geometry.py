@@ -96,7 +96,6 @@ def places_read(position):
 def test_planted_places_are_read_and_others_are_not():
     there, nowhere = places_read(1.0), places_read(0.0)
     assert there["position_r2", ""] > 0.8
-    assert there["position_accuracy", ""] > 5 * there["position_chance", ""]
     assert nowhere["position_r2", ""] < 0.05
 
 
@@ -138,9 +137,7 @@ def of_copies(binding, place=0.0, n=30, noise=0.05):
 
 def test_identities_make_clusters_of_scenes_and_nothing_makes_none():
     bound, free = of_copies(1.0), of_copies(0.0)
-    assert bound["residual_scenes", ""] == 30
     assert bound["residual_separability", ""] == 1
-    assert bound["residual_variance", "1"] + bound["residual_variance", "2"] > 0.95
     assert free["residual_separability", ""] < 0.55
     assert bound["residual_chance", ""] < 0.35
     assert free["residual_separability", ""] == pytest.approx(free["residual_chance", ""], abs=0.2)
@@ -160,8 +157,8 @@ def test_scenes_without_copies_say_so():
     data = planted_splits(CODES, n=(1, 1, 5))[2]
     nothing = np.zeros_like(data.instances)
     rows = residuals(np.ones((5, 32, 4)), data, nothing, nothing, BY)
-    assert {row["value"] for row in rows} == {0.0, None}
-    assert all(row["reason"] for row in rows if row["value"] is None)
+    assert {row["value"] for row in rows} == {None}
+    assert all(row["reason"] for row in rows)
 
 
 def turned(n=(120, 40, 60)):

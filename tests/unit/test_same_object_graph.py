@@ -98,40 +98,28 @@ def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
     assert test["grid"] == [4, 4]
 
 
-CUT = {
-    "name": "cut", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
-    "layers": [1], "windows": 2,
+WHOLE = {
+    "name": "whole", "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic", "position"],
+    "layers": [0, 1],
 }  # fmt: skip
-WHOLE = {**CUT, "windows": 1, "layers": [0, 1]}
 EDITS = {
     "datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [0],
-    "retrained": {"probes": ["position"], "edits": ["shuffle"]},
+    "retrained": {"probes": ["position"]},
 }  # fmt: skip
 
 
 def test_what_claims_about_edits_need_is_made_whatever_is_asked():
     """The edited probe is fitted again, to removal too; edits are made at full strength."""
-    edits = {**EDITS, "retrained": {"probes": ["class"], "edits": ["shuffle"]}}
+    edits = {**EDITS, "retrained": {"probes": ["class"]}}
     graph = graph_of(fits=[WHOLE], maps=None, geometry=None, effects=edits)
     [job] = graph.of("same_object_effects")
     spec = json.loads(job.spec)
     again = spec["retrained"]
     assert [probe["name"] for probe in again["probes"]] == ["quadratic", "class"]
-    assert again["edits"] == ["shuffle", "remove"]
     assert again["train"] <= json.loads(job.inputs["train_samples"][0].spec)["n_scenes"]
     assert spec["later"] == 1
-    full = {(what.edit, what.strength) for what in interventions(spec["effects"])}
-    assert {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0), ("weights", 1.0)} <= full
-
-
-def test_windows_make_a_larger_grid_of_another_sample():
-    graph = graph_of(fits=[CUT], maps=None, effects=None, geometry=None)
-    [samples] = graph.of("patch_samples", split="test")
-    spec = json.loads(samples.spec)
-    whole = json.loads(graph_of().of("patch_samples", dataset="tiny")[0].spec)
-    assert (spec["windows"], whole["windows"]) == (2, 1)
-    assert spec["grid"] == [2 * side for side in whole["grid"]]  # each window as large as an image
-    assert {json.loads(p.spec)["windows"] for p in graph.of("sampled")} == {2}
+    full = {(what.edit, what.strength) for what in interventions()}
+    assert {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0)} <= full
 
 
 @pytest.mark.parametrize(
@@ -156,8 +144,6 @@ def test_windows_make_a_larger_grid_of_another_sample():
             {"maps": None, "effects": {**EDITS, "layers": [1]}, "fits": [WHOLE]},
             "fitted to no layer of 'vit' on 'tiny' after layer 1, and claims are about a later",
         ),
-        ({"maps": None, "effects": None, "fits": [{**CUT, "windows": 5}]}, "not cut into 5 equal"),
-        ({"effects": None, "fits": [CUT]}, "windows: maps run 'vit' on whole images"),
         (
             {"geometry": {"datasets": ["tiny"], "models": ["vitt"], "probes": ["quadratic2"]}},
             "geometry.models: 'vitt' is not defined; did you mean 'vit'",

@@ -261,7 +261,7 @@ def of_split(vit: ViT, split: Any, n: int) -> PairData:
             tokens = block(tokens)
     sample = {"patches": patches, "instances": labels, "classes": (labels > 0).astype(int)}
     sample = {name: values.astype(np.int16) for name, values in sample.items()}
-    data = PairData.of(sample, None, (vit.rows, vit.rows), "ignore")
+    data = PairData.of(sample, None, (vit.rows, vit.rows))
     return replace(data, tokens=ArrayRows(tokens[:, 1:].numpy()))
 
 

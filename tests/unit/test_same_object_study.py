@@ -41,7 +41,6 @@ from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import (
     best_layers,
     fitted,
-    of_positions,
     over_models,
     with_groups,
 )
@@ -51,7 +50,7 @@ ROOT = Path(__file__).parents[2]
 KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
 IMAGES = {"train": 60, "val": 30, "test": 40}
 SPEC = {
-    "seeds": [0], "control": "none", "background": "ignore",
+    "seeds": [0],
     "intervals": {"bootstrap_samples": 60, "bootstrap_seed": 0},
 }  # fmt: skip
 PROBES = {
@@ -109,7 +108,7 @@ def fitted_product(folder, probe, model, samples, tokens, layers):
     base = folder / f"{probe}-{model}"
     outputs = ("rows", "strata", "images", "weights", "history")
     files = {name: str(base.with_suffix(f".{name}.jsonl")) for name in outputs}
-    names = {"dataset": "blobs", "model": model, "probe": probe, "control": "none"}
+    names = {"dataset": "blobs", "model": model, "probe": probe}
     spec = {**SPEC, "layers": layers}
     results = fit_layers(PROBES[probe], samples, tokens, spec, {**names, **KEYS})
     write_results(SimpleNamespace(**files), results)
@@ -157,7 +156,7 @@ def test_probes_that_were_asked_about_other_pairs_are_not_compared(made):
 def test_patches_that_no_image_has_take_no_room(made):
     sample = open_store(made.samples[2])
     stores = [open_store(path) for path in made.tokens["test"]]
-    data = pair_data(sample, stores, "0", "ignore")
+    data = pair_data(sample, stores, "0")
     assert data.valid.shape == (IMAGES["test"], 13)
     every = stores[0].read("patches", layer="0")
     block = Pairs(data).read(3, 9)
@@ -172,7 +171,7 @@ def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):
         writer.create("patches", tokens.shape, "float32", sample_axis=1)
         writer.write("patches", tokens)
     with pytest.raises(StoreError, match="tokens of 5 x 16 patches, and the sample"):
-        pair_data(open_store(made.samples[0]), [open_store(path)], "0", "ignore")
+        pair_data(open_store(made.samples[0]), [open_store(path)], "0")
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -185,7 +184,7 @@ def ends(column, value, half=0.01):
 def row(model, layer, family, accuracy, **columns):
     base = {
         "dataset": "d", "model": model, "layer": layer, "probe": family, "family": family,
-        "control": "none", "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
+        "grid": "8x8", "n_layers": 4, "rank": 0, "seed": 0, "n_images": 50,
         "flags": "",
         "accuracy": accuracy, "val_loss_bits": 1 - accuracy,
         **{f"{name}{end}": np.nan for name in LEADS for end in ("", "_low", "_high")},
@@ -393,15 +392,6 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
     assert any("positions only" in point[0] for f in page.findings for point in f.points)
-
-
-def test_baselines_without_a_model_do_not_pass_for_positions():
-    rows = [row("none", "none", family, accuracy, auc=0.5)
-            for family, accuracy in (("position", 0.7), ("baseline", 0.9))]  # fmt: skip
-    found = of_positions(
-        pd.DataFrame(rows).assign(balanced_accuracy=0.5, loss_bits=1.0, auc_within=0.5)
-    )
-    assert list(found["accuracy"]) == [0.7]
 
 
 def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table):

@@ -5,7 +5,7 @@ import pytest
 from activations_by_hand import TinyModel, extraction, images, store
 
 from bindscope.activations.extraction import SampledPatches, extract
-from bindscope.activations.images import JoinedImages, StoreImages, WindowedImages
+from bindscope.activations.images import StoreImages
 from bindscope.core.errors import ModelError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays
@@ -62,28 +62,6 @@ def test_only_the_scenes_that_are_used_are_run(tmp_path):
     found = open_store(tmp_path / "x.json").read("patches", layer=2)
     tokens = model.tokens(scenes[:6], 2)[:, 3:]
     assert np.array_equal(found[3, 0], tokens[3, places[3, 0]])
-
-
-def test_windows_are_images_of_their_own_and_their_patches_lie_where_they_are_cut(tmp_path):
-    """Every patch has the token that it has in the image of its window alone."""
-    n, windows = 3, 2
-    scenes = np.random.default_rng(0).integers(0, 256, (n, 24, 24, 3), np.uint8)
-    write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", {"images": scenes}, spec="{}", code="c")
-    cut = WindowedImages(JoinedImages([StoreImages(open_store(tmp_path / "s.json"))]), windows)
-    assert (len(cut), cut.size_px) == (n, 12)
-    rows, columns = GRID[0] * windows, GRID[1] * windows
-    places = np.tile(np.arange(rows * columns), (n, 1))
-    with store(tmp_path / "x") as writer:
-        sampled = SampledPatches(writer, [1], places, (rows, columns), windows)
-        extract(TinyModel(), cut, extraction(dtype="float32"), sampled=sampled)
-    found = open_store(tmp_path / "x.json").read("patches", layer=1)
-    assert found.shape[:2] == (n, rows * columns)
-    for i, y, x in np.ndindex(n, windows, windows):
-        window = scenes[i : i + 1, 12 * y : 12 * y + 12, 12 * x : 12 * x + 12]
-        alone = TinyModel().tokens(window, 1)[0, 3:].reshape(*GRID, -1)
-        whole = found[i].reshape(rows, columns, -1)
-        part = whole[GRID[0] * y : GRID[0] * (y + 1), GRID[1] * x : GRID[1] * (x + 1)]
-        np.testing.assert_array_equal(part, alone)
 
 
 def test_another_grid_than_the_models_is_refused(tmp_path):

@@ -88,7 +88,6 @@ ALLOWED: dict[str, set[str]] = {
             "attention",
             "fit",
             "learning_curve",
-            "refitted_heads",
             "training",
         ),
         _WEIGHTS,

@@ -50,7 +50,7 @@ def told(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
     accuracy = POSITION + lead
     return {
         "dataset": "scenes", "model": model, "layer": layer, "probe": family, "family": family,
-        "control": "none", "flags": "", "val_loss_bits": loss,
+        "flags": "", "val_loss_bits": loss,
         "accuracy": accuracy, "accuracy_low": accuracy - 0.002, "accuracy_high": accuracy + 0.002,
         "position_lead": lead, "position_lead_low": lead - 0.003,
         "position_lead_high": lead + 0.003, **KEYS, **changes,

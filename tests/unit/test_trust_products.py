@@ -82,19 +82,6 @@ def test_json_that_nobody_wrote(content: bytes, tmp_path: Path) -> None:
     assert verify_listing(path) == [f"{path}: the listing is truncated or was changed"]
 
 
-@pytest.mark.parametrize(
-    "header", [b"", b"\xff" * 16, b"\0" * 8, (9).to_bytes(8, "little") + b"[" * 9]
-)
-def test_a_stored_model_whose_header_is_damaged(
-    header: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(zoo, "manifest_path", lambda _: tmp_path / "a.json")
-    monkeypatch.setattr(zoo, "read_manifest", lambda _: {"weights": "a.safetensors"})
-    (tmp_path / "a.safetensors").write_bytes(header)
-    with pytest.raises(BindscopeError, match="is damaged"):
-        zoo.kept_names("zoo:a")
-
-
 def test_no_other_byte_of_a_checkpoint_is_accepted(tmp_path: Path) -> None:
     """Training starts afresh, from the first step: it neither crashes nor goes on from noise."""
     checkpoint = Checkpoint(tmp_path / "a.checkpoint", "key")

@@ -106,7 +106,7 @@ def pairs_of_patches() -> dict[str, Any]:
     section["fits"].append(
         {"name": "kept", "models": ["kept"], "layers": [0, 1], "probes": ["quadratic"]}
     )
-    section["effects"] |= {"models": ["vit", "kept"], "refit": 2}
+    section["effects"] |= {"models": ["vit", "kept"]}
     shown = (section[part] for part in ("maps", "geometry", "effects"))
     for entry in (*section["fits"], *shown):
         entry["datasets"] = ["pairs"]

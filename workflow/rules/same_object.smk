@@ -165,29 +165,6 @@ rule same_object_geometry:
         "../scripts/same_object_geometry.py"
 
 
-rule refitted_heads:
-    output:
-        manifest=output_of("refitted_heads", "manifest"),
-        weights=output_of("refitted_heads", "weights"),
-        history=output_of("refitted_heads", "history"),
-    log:
-        log_of("refitted_heads"),
-    benchmark:
-        benchmark_of("refitted_heads")
-    conda:
-        "../../envs/torch.yaml"
-    threads: threads_of("refitted_heads")
-    resources:
-        mem_mb=memory_of("refitted_heads"),
-        runtime=minutes_of("refitted_heads"),
-        gpu=gpus_of("refitted_heads"),
-    params:
-        spec=spec("refitted_heads"),
-        code=code("refitted_heads"),
-    script:
-        "../scripts/refitted_heads.py"
-
-
 rule same_object_effects:
     input:
         unpack(made_from("same_object_effects")),

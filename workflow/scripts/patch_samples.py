@@ -22,7 +22,7 @@ def main(job: "Job") -> None:
         write_samples(
             job.input.scenes, spec["split"], spec["n_scenes"], tuple(spec["grid"]),
             {group["name"]: group["size"] for group in spec["groups"]},
-            PatchSampling.model_validate(spec["sampling"]), writer, spec["windows"],
+            PatchSampling.model_validate(spec["sampling"]), writer,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import bindscope
 from bindscope.activations.extraction import SampledPatches, extract
-from bindscope.activations.images import JoinedImages, StoreImages, WindowedImages
+from bindscope.activations.images import JoinedImages, StoreImages
 from bindscope.activations.parts import rows_by_split
 from bindscope.config.entities import model_of
 from bindscope.core.devices import hold_device
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `patches` (layer, n, M, dim) of the part's scenes that are used."""
     config, part = model_of(job), job.spec["part"]
-    used, windows = [slice(held["start"], held["stop"]) for held in part], job.spec["windows"]
-    whole = JoinedImages(
+    used = [slice(held["start"], held["stop"]) for held in part]
+    images = JoinedImages(
         [
             StoreImages(open_store(path), rows.stop - rows.start)
             for path, rows in zip(job.input.scenes, used, strict=True)
         ]
     )
-    images = whole if windows == 1 else WindowedImages(whole, windows)
     samples = [open_store(path) for path in job.input.samples]
     patches = [s.read("patches", rows) for s, rows in zip(samples, used, strict=True)]
     weights = next(iter(job.input.weights), None)
@@ -45,7 +44,7 @@ def main(job: "Job") -> None:
         writer.attributes["splits"] = rows_by_split(part)
         sampled = SampledPatches(
             writer, job.spec["layers"], np.concatenate(patches),
-            tuple(samples[0].attributes["grid"]), windows,
+            tuple(samples[0].attributes["grid"]),
         )  # fmt: skip
         extract(model, images, config.extraction, sampled=sampled)
 

@@ -47,27 +47,13 @@ class SampledPatches:
 
     The store gets ``patches`` (layer, n, M, dim), and attributes as `extract` says. `layers` are of
     one width and one patch grid; `patches` int (n, M) are places in that `grid` in raster order, -1
-    = none, whose tokens are 0. `windows` of a side of an image (`images.WindowedImages`) share the
-    grid.
+    = none, whose tokens are 0.
     """
 
     writer: StoreWriter
     layers: Sequence[Layer]
     patches: NDArray[np.integer]
     grid: tuple[int, int]
-    windows: int = 1
-
-    def whole(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Put the patch tokens of an image's windows into the order of its whole grid.
-
-        Takes (n * windows^2, P, d), gives (n, P * windows^2, d).
-        """
-        if self.windows == 1:
-            return tokens
-        k, dim = self.windows, tokens.shape[-1]
-        rows, columns = (side // k for side in self.grid)
-        cut = tokens.reshape(-1, k, k, rows, columns, dim).transpose(2, 3)
-        return cut.reshape(-1, k * rows * k * columns, dim)
 
 
 def extract(
@@ -283,7 +269,7 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
             "read layers of one width together: give each width a block of its own",
         )  # fmt: skip
     for layer_shape in shapes:
-        rows, columns = (side * sampled.windows for side in layer_shape.token_map.grid)
+        rows, columns = layer_shape.token_map.grid
         if (rows, columns) != tuple(sampled.grid):
             raise ModelError(
                 model.revision,
@@ -298,7 +284,7 @@ def _sampled_sink(model: Model, n: int, sampled: SampledPatches, dtype: str) -> 
 
     def choose(layer: Layer, tokens: torch.Tensor) -> dict[str, torch.Tensor]:
         nonlocal at
-        whole = sampled.whole(tokens[:, all_shapes[layer].token_map.patches])
+        whole = tokens[:, all_shapes[layer].token_map.patches]
         here = places[at : at + len(whole)].to(tokens.device)
         if layer == layers[-1]:
             at += len(whole)

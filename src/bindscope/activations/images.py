@@ -71,27 +71,4 @@ class JoinedImages:
         return images[0] if len(images) == 1 else np.concatenate(images)
 
 
-class WindowedImages:
-    """Square images cut into `windows` a side, each of which a model sees as an image."""
-
-    def __init__(self, images: JoinedImages, windows: int) -> None:
-        self._images, self._windows = images, windows
-
-    @property
-    def size_px(self) -> int:
-        """Side of a window in pixels."""
-        return self._images.size_px // self._windows
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
-        """Return the windows of images in raster order, one image after the other."""
-        images, k = self._images[rows], self._windows
-        n, height, width, channels = images.shape
-        cut = images.reshape(n, k, height // k, k, width // k, channels).swapaxes(2, 3)
-        windows: NDArray[np.uint8] = cut.reshape(n * k * k, height // k, width // k, channels)
-        return windows
-
-
-Images: TypeAlias = StoreImages | JoinedImages | WindowedImages | NDArray[np.uint8]
+Images: TypeAlias = StoreImages | JoinedImages | NDArray[np.uint8]

@@ -17,7 +17,7 @@ from bindscope.studies.build import all_steps
 _FIRST: Mapping[str, tuple[str, ...]] = {
     "downloads": ("downloads", "weights"),
     "scenes": ("captions", "labels", "priors", "records", "scenes", "statistics of scenes"),
-    "training": ("heads", "training"),
+    "training": ("training",),
     "activations": ("activations", "closed forms", "joint embeddings", "text embeddings"),
 }
 _LAST: Mapping[str, tuple[str, ...]] = {"tables and figures": ("figure", "report", "table")}

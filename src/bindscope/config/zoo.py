@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bindscope.core.errors import ModelError, first_line
+from bindscope.core.errors import ModelError
 from bindscope.core.files import parse_json
 from bindscope.core.keys import CLONE
 
@@ -14,7 +14,6 @@ ZOO = CLONE / "resources" / "zoo"
 VISION = "vision transformer"
 """Kind of the models whose manifest names none."""
 TOY = "toy vision-language model"
-_HEADER = 1 << 24  # bytes; no header is larger
 REMEDY = (
     "`git checkout -- resources/zoo` brings back what is committed there; `make zoo` trains every "
     "model of config/presets/zoo.yaml"
@@ -63,14 +62,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(str(path), f"is damaged ({error})", REMEDY) from error
     return manifest
-
-
-def kept_names(source: str) -> list[str]:
-    """Return the names of the weights in a model's file, from its header alone."""
-    path = manifest_path(source).parent / read_manifest(source)["weights"]
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        try:
-            return sorted(set(parse_json(file.read(min(size, _HEADER)))) - {"__metadata__"})
-        except (ValueError, TypeError) as error:
-            raise ModelError(str(path), f"is damaged ({first_line(error)})", REMEDY) from error

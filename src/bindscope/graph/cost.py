@@ -356,8 +356,8 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
     """
     content = product.content
     shape, how = tower_of(content["model"], image_px(product)), content["model"]["extraction"]
-    n, batch = _n_part(content) * content.get("windows", 1) ** 2, how["batch_size"]
-    batch = min(batch, n)
+    n = _n_part(content)
+    batch = min(how["batch_size"], n)
     on_gpu = content["device"] == "cuda"
     checks = _CHECKS * shape.network
     read = n + checks

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit, Editable
@@ -63,42 +63,6 @@ def apply_edit(edit: Edit, tokens: Tensor, layer: int, where: str) -> Tensor:
         where, f"the edit at layer {layer} {problem}",
         "return one tensor of floating-point numbers, of the shape and on the device of the tokens",
     )  # fmt: skip
-
-
-@contextmanager
-def unwritten(blocks: Sequence[nn.Module] | None, basis: Tensor, where: str) -> Iterator[None]:
-    """While the context lasts, let blocks read nothing in a subspace of the residual stream.
-
-    A stream whose writers' weights have the subspace projected out has no part in it anywhere: not
-    before a block, and not between its attention and its MLP. Edits of layers take it out before
-    and after blocks; this takes it out of what the norms of a block read. Together both are the
-    projected weights, whatever a library calls these. `basis` is orthonormal (d, k); blocks without
-    a norm of the stream's width are a ModelError.
-    """
-    norms = [
-        [
-            part
-            for part in block.children()
-            if getattr(part, "normalized_shape", ()) == basis.shape[:1]
-        ]
-        for block in blocks or ()
-    ]
-    if blocks is None or not all(norms):
-        raise ModelError(
-            where,
-            "what its blocks write into the residual stream cannot be told: it has no row of "
-            "pre-norm blocks of one width",
-            "set `effects: {weights: false}`",
-        )
-
-    def read(norm: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        directions = basis.to(inputs[0])
-        return (inputs[0] - (inputs[0] @ directions) @ directions.t(), *inputs[1:])
-
-    with ExitStack() as stack:
-        for norm in (norm for parts in norms for norm in parts):
-            stack.callback(norm.register_forward_pre_hook(read).remove)
-        yield
 
 
 def grad_mode(gradients: bool) -> AbstractContextManager[Any]:

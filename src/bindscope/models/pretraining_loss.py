@@ -46,11 +46,10 @@ def load(
     config: Controlled | Zoo,
     weights: Path | None,
     device: torch.device | str,
-    heads: Path | None = None,
 ) -> Evaluation:
     """Load a model with what its objective added to it, frozen, for its loss (see `restore`)."""
     where = f"the pretraining loss of {config.name} ({config.source})"
-    restored = restore(config, weights, device, where, heads)
+    restored = restore(config, weights, device, where)
     size = int(restored.recipe["model"]["training"]["batch_size"])
     return Evaluation(
         where, restored.objective, transform(restored.input_px), torch.device(device), size
@@ -62,7 +61,6 @@ def restore(
     weights: Path | None,
     device: torch.device | str,
     where: str,
-    heads: Path | None = None,
 ) -> Restored:
     """Load a model with what its objective added to it, frozen.
 
@@ -74,8 +72,6 @@ def restore(
         Manifest that `models.training.write_training` wrote; not used for a model of the zoo.
     where
         What it is needed for in words, for errors.
-    heads
-        Manifest that `models.refitting.refit` left, of what a file of the zoo lacks.
 
     Raises
     ------
@@ -96,10 +92,6 @@ def restore(
         recipe = json.loads(manifest["spec"])
     content = checked(path.parent / manifest["weights"], manifest["sha256"], remedy)
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
-    if heads is not None:
-        again = f"fit them again: `{snakemake_command(f'--forcerun {heads}')}`"
-        fitted = read_json(heads, again)
-        tensors |= load_tensors(checked(heads.parent / fitted["weights"], fitted["sha256"], again))
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ADDED)}
     px = int(manifest["input_px"])
     objective = _restored(recipe, px, tensors, where)
@@ -120,8 +112,7 @@ def _restored(
     if not any(tensor.startswith(BESIDE) for tensor in tensors):
         raise ModelError(
             where, "its file holds the transformer alone, without heads, decoder or teacher",
-            "train it again, which keeps them (of the zoo: `make zoo`), or fit them again to the "
-            "frozen transformer (`models.refitting`; of `effects`: `refit` above 0)",
+            "train it again, which keeps them (of the zoo: `make zoo`)",
         )  # fmt: skip
     sizes = [int(group["size"]) for group in recipe["dataset"]["space"]["groups"]]
     unused = random_stream(0)  # all weights are replaced

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import label
 
 from bindscope.core.errors import InputError
 
@@ -90,44 +89,6 @@ def count_pixels(masks: Ints, grid: Grid) -> NDArray[np.int64]:
     pixels = masks.reshape(n, rows, height // rows, columns, width // columns)
     counted = np.bincount((patch * n_ids + pixels).ravel(), minlength=n * rows * columns * n_ids)
     return counted.reshape(n, rows * columns, n_ids)
-
-
-def patch_pieces(masks: Ints, instances: NDArray[np.int16], grid: Grid) -> NDArray[np.int16]:
-    """Tell which connected piece of its object each patch shows, int16 (n, P).
-
-    A piece is pixels of one id that hang together by their sides; a patch shows the piece with most
-    of its pixels of that object, of several the first one. Pieces are numbered from 1 on, in the
-    order of their first pixels; 0 of patches without an object.
-    """
-    pieces = (instances > 0).astype(np.int16)
-    for i, mask in enumerate(masks):
-        numbers = _pieces(mask)
-        if numbers.max(initial=0) < 2 or not pieces[i].any():
-            continue
-        enlarged = np.repeat(np.repeat(instances[i].reshape(grid), mask.shape[0] // grid[0], 0),
-                          mask.shape[1] // grid[1], 1)  # fmt: skip
-        counts = count_pixels(np.where(mask == enlarged, numbers, 0)[None], grid)[0, :, 1:]
-        pieces[i] = np.where(instances[i] > 0, counts.argmax(1) + 1, 0)
-    return pieces
-
-
-def _pieces(mask: Ints) -> NDArray[np.int64]:
-    """Number the pieces of every object of one mask (H, W) from 1 on; 0 where there is none."""
-    height, width = mask.shape
-    # Pixels, with what joins two equal ones between them.
-    joined = np.zeros((2 * height - 1, 2 * width - 1), bool)
-    joined[::2, ::2] = True
-    joined[1::2, ::2] = mask[1:] == mask[:-1]
-    joined[::2, 1::2] = mask[:, 1:] == mask[:, :-1]
-    components = label(joined)[0][::2, ::2]
-    _, first = np.unique(components, return_index=True)
-    owner = mask.ravel()[first].astype(np.int64)
-    order = np.argsort(owner, kind="stable")
-    numbers = np.zeros_like(owner)
-    numbers[order] = np.arange(len(owner)) - np.searchsorted(owner[order], owner[order]) + 1
-    numbers[owner == 0] = 0
-    of_pixels: NDArray[np.int64] = numbers[components - 1]
-    return of_pixels
 
 
 def check_grid(size: tuple[int, ...], grid: Grid, where: str) -> None:

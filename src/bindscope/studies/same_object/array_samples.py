@@ -15,7 +15,7 @@ from bindscope.arrays.inputs import Representation, to_array
 from bindscope.core.errors import InputError
 from bindscope.core.splits import SPLITS, SplitName
 from bindscope.fitting.rows import Array, ArrayRows, whole
-from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels, patch_pieces
+from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.data import PairData, trimmed
 from bindscope.studies.same_object.patch_samples import sample
@@ -37,8 +37,6 @@ class ImageLabels:
     # Objects are numbered from 1 on in each image, in the order of their ids; all have class 0
     # where no classes are known.
     labels: PatchLabels
-    # int16 (N, P), as `patch_pieces`; None where there are no masks.
-    pieces: npt.NDArray[np.int16] | None
     grid: Grid  # rows and columns of patches
 
 
@@ -88,7 +86,7 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
     grid = _grid(tuple(masks.shape), n_patches)
     look_up = None if classes is None else _read_classes(classes, masks.shape, n, n_patches)
     has_pixels = len(masks.shape) == 3 and grid != tuple(masks.shape[1:])
-    parts, pieces = [], []
+    parts = []
     for first in range(0, n, _AT_ONCE):
         block = np.asarray(masks[first : first + _AT_ONCE])
         dense, ids = _numbered(
@@ -100,8 +98,6 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
         if look_up:
             found = _look_up_all(look_up, first, ids, labels.instances)
         parts.append(replace(labels, classes=found))
-        if has_pixels:
-            pieces.append(patch_pieces(dense, labels.instances, grid))
     names = ("instances", "classes", "stuff", "purity")
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     labels = PatchLabels(*joined)
@@ -109,7 +105,7 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
         raise InputError(
             WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
         )
-    return ImageLabels(labels, np.concatenate(pieces) if pieces else None, grid)
+    return ImageLabels(labels, grid)
 
 
 def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
@@ -242,7 +238,7 @@ def draw_samples(
         rows = index[name]
         arrays, reasons = _sample(images, rows, sampling, name)
         patches[name] = arrays["patches"]
-        data[name] = PairData.of(arrays, None, images.grid, sampling.background)
+        data[name] = PairData.of(arrays, None, images.grid)
         skipped[name] = Counter(reasons)
         if len(reasons) == len(rows):
             counts = ", ".join(f"{reason}: {n}" for reason, n in skipped[name].most_common())
@@ -262,9 +258,4 @@ def _sample(
         labels.instances[rows], labels.classes[rows], labels.stuff[rows], labels.purity[rows]
     )
     drawn = sample(labels, sampling, split, 0)
-    arrays = dict(drawn.arrays)
-    if images.pieces is not None:
-        patches = np.maximum(arrays["patches"], 0).astype(np.intp)
-        pieces = np.take_along_axis(images.pieces[rows], patches, 1)
-        arrays["pieces"] = np.where(arrays["patches"] >= 0, pieces, 0)
-    return trimmed(arrays), [reason for _, reason in drawn.skipped]
+    return trimmed(drawn.arrays), [reason for _, reason in drawn.skipped]

@@ -70,15 +70,6 @@ _DECLARED: tuple[tuple[Claim, _Source], ...] = (
     ),
     (
         Claim(
-            "attention-without-weights",
-            "Attention on the same object falls more when no weight writes the probe's subspace "
-            f"{_WITHOUT} than under any control.",
-            "below",
-        ),
-        _Source("object_share_beyond_controls", 100.0, "weights"),
-    ),
-    (
-        Claim(
             "later-probe-without-subspace",
             f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
             "than under any control.",

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 
-Control = Literal["none", "permuted_images", "permuted_within"]
 PatchGrid = tuple[PositiveInt, PositiveInt]
 
 
@@ -43,11 +42,6 @@ class PatchSampling(Model):
         64,
         description="Patches that are drawn of each image, without replacement; all of them where "
         "the grid has no more.",
-    )
-    background: Literal["object", "ignore", "negative"] = Field(
-        "ignore",
-        description="Patches of unlabelled pixels (id 0): `object` takes them for one more object, "
-        "`negative` for patches without any partner, `ignore` leaves them out.",
     )
     min_purity: Probability = Field(
         0.5, description="Smallest share of a patch's pixels that its label must have."
@@ -76,17 +70,12 @@ class UsedScenes(SplitCounts):
 
 
 class PairFits(Grid):
-    """A grid of fits: datasets x models x layers x probes x seed blocks x controls."""
+    """A grid of fits: datasets x models x layers x probes x seed blocks."""
 
     probes: tuple[ProbeName, ...] = Field(
         min_length=1,
         description="Names of probes. Those that a claim compares with a quadratic one are also "
         "fitted to the other layers to which an entry fits a quadratic one of the same model.",
-    )
-    controls: tuple[Control, ...] = Field(
-        ("none",),
-        description="`permuted_images` gives every image the labels of another one, "
-        "`permuted_within` lets labels change places within their image.",
     )
     layers_per_job: PositiveInt = Field(
         8,
@@ -97,13 +86,6 @@ class PairFits(Grid):
         None,
         description="Rows and columns of the models' patches. Default: as zoo and controlled "
         "models say; others need it.",
-    )
-    windows: PositiveInt = Field(
-        1,
-        description=(
-            "Windows per side that each image is cut into. The model reads each as an image, so "
-            "patches of two windows are of two forward passes."
-        ),
     )
 
 
@@ -131,11 +113,6 @@ class Retrained(Model):
     probes: tuple[ProbeName, ...] = Field(
         (), description="Names of probes that read tokens, fitted again beside the edited one."
     )
-    edits: tuple[Literal["shuffle", "inject", "remove", "weights"], ...] = Field(
-        ("shuffle", "inject", "remove"),
-        description="The edits, at their greatest strength, of every subspace; and no edit. "
-        "`remove`, which a claim is about, is always among them.",
-    )
     train: PositiveInt = Field(
         500,
         description="Scenes of train, the first ones, at most: the model runs over them under "
@@ -154,21 +131,10 @@ class Effects(OfFits):
     directions: PositiveInt = Field(
         8, description="Directions of the subspace: eigenvalues of the probe, largest by size."
     )
-    weights: bool = Field(
-        True,
-        description="Whether the subspace is taken out of all weights that write the residual "
-        "stream, too: no layer's tokens have a part in it. Needs layers of one width.",
-    )
     retrained: Retrained = Field(
         Retrained(),
         description="Probes that are fitted again to edited tokens, which distinguishes "
         "information that is gone from information that the old probe no longer finds.",
-    )
-    refit: NonNegativeInt = Field(
-        400,
-        description="Steps in which head, decoder or text tower of a model of the zoo whose file "
-        "has none are fitted again to its frozen transformer, for its own pretraining loss; 0: it "
-        "has no such loss.",
     )
     scenes: PositiveInt | None = Field(
         None, description="Number of test scenes, the first ones. Default: those that are used."
@@ -203,16 +169,7 @@ class PairSection(Model):
 
 
 def patch_grid(model: AnyModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
-    """Return rows and columns of an image's patches, those of all of its windows.
-
-    None where the configuration of the model does not say.
-    """
-    own = _own_grid(model, dataset, block)
-    return own and (own[0] * block.windows, own[1] * block.windows)
-
-
-def _own_grid(model: AnyModel, dataset: Dataset, block: PairFits) -> PatchGrid | None:
-    """Return rows and columns of what a model sees at once."""
+    """Return rows and columns of a model's patches; None where its configuration does not say."""
     if block.patch_grid or isinstance(model, KnownAnswer):
         return block.patch_grid
     if isinstance(model, Zoo):
@@ -244,7 +201,6 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
         for dataset in used:
             yield from _scenes(where, section, dataset)
         yield from _models(where, block, known, used)
-        yield from _windows(where, section, block, used)
     if maps := section.maps:
         yield from _of_fits("maps", section, maps, models)
         for name in maps.datasets:
@@ -277,36 +233,13 @@ def _models(
                 )
 
 
-def _windows(
-    where: str, section: PairSection, block: PairFits, datasets: Iterable[Dataset]
-) -> Iterator[str]:
-    """Images can be cut, and nothing else reads these models on images that are whole."""
-    if block.windows == 1:
-        return
-    for dataset in datasets:
-        if dataset.render and dataset.render.size_px % block.windows:
-            yield (
-                f"{where}.windows: {dataset.render.size_px} pixels of {dataset.name!r} are not cut "
-                f"into {block.windows} equal parts; ask for a divisor"
-            )
-    for other, asked in (("maps", section.maps), ("effects", section.effects)):
-        if asked is None or not set(asked.datasets) & set(block.datasets):
-            continue
-        if both := sorted(set(asked.models) & set(block.models)):
-            yield (
-                f"{where}.windows: {other} run {both[0]!r} on whole images; leave it out of "
-                f"{other}, or give it a second name here"
-            )
-
-
 def _fitted(
     section: PairSection, models: Mapping[str, AnyModel]
 ) -> dict[tuple[str, str, str], set[int | str]]:
-    """Return the layers that a probe is fitted to with true labels: by dataset, model, probe."""
+    """Return the layers that a probe is fitted to: by dataset, model, probe."""
     found: dict[tuple[str, str, str], set[int | str]] = {}
     for block in section.fits:
-        known = block.models if "none" in block.controls else ()
-        for dataset, model, probe in product(block.datasets, known, block.probes):
+        for dataset, model, probe in product(block.datasets, block.models, block.probes):
             layers = layers_of(models[model], block)
             found.setdefault((dataset, model, probe), set()).update(layers)
     return found
@@ -315,7 +248,7 @@ def _fitted(
 def _of_fits(
     where: str, section: PairSection, asked: OfFits, models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
-    """Yield what is asked of probes of other families, or not fitted with true labels."""
+    """Yield what is asked of probes of other families, or not fitted."""
     probes = {probe.name: probe for probe in section.probes}
     for name in asked.probes:
         if (family := probes[name].family) != "quadratic":
@@ -361,8 +294,6 @@ def _effects(
     for name in again.probes:
         if probes[name].family in WITHOUT_MODEL:
             yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
-    if "weights" in again.edits and not effects.weights:
-        yield "effects.retrained.edits: `weights` is not made; set `effects: {weights: true}`"
     for name in effects.datasets:
         used = used_scenes(section, datasets[name])["test"]
         if effects.scenes and effects.scenes > used:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bindscope.core.graph import Product
 from bindscope.core.work import METADATA, Work, stored
-from bindscope.graph.cost import extraction, image_px, trained
+from bindscope.graph.cost import extraction, image_px
 from bindscope.graph.towers import tower_of
 
 Content = Mapping[str, Any]
@@ -38,6 +38,7 @@ _BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default r
 _BATCH, _ATTENDED, _MASKS = 64, 2**24, 16  # `effects.passes.BATCH`, `WEIGHTS` and `MASKS`
 _EDITS = 5  # subspaces that are edited
 _STRENGTHS = 4  # of shuffles and injections
+_REFITTED = 3  # edits of each under which probes are fitted again
 _SMALL = 0.5  # share of the rate of large products that blocks of images reach
 
 
@@ -224,28 +225,18 @@ def same_object_geometry(product: Product) -> Work:
     )
 
 
-def refitted_heads(product: Product) -> Work:
-    """Count the training of a model's heads on its frozen trunk."""
-    content = product.content
-    model = content["recipe"]["model"]
-    given = {**model, "training": {**model["training"], "steps": content["steps"]}}
-    render = content["recipe"]["dataset"]["render"]
-    return trained(content, given, render, product.wildcards["model"])
-
-
 def same_object_effects(product: Product) -> Work:
     """Count passes under every edit, and the probes that are fitted again under some."""
     content = product.content
-    asked, again, side = content["effects"], content["retrained"], image_px(product)
+    again, side = content["retrained"], image_px(product)
     shape = tower_of(content["model"], side)
     (sample,) = product.inputs["samples"]
     width, n = (
         _width(sample),
         {"test": int(content["n_scenes"]), **{s: again[s] for s in ("train", "val")}},
     )
-    each = _STRENGTHS + bool(asked["weights"])
-    edits = 1 + _EDITS * (each + 1)
-    refits = 1 + _EDITS * len(again["edits"])
+    edits = 1 + _EDITS * (_STRENGTHS + 1)
+    refits = 1 + _EDITS * _REFITTED
     # Under an edit tokens are read up to the last layer with a probe, and attention in the next
     # block; models of the zoo have a loss of their own, at their end.
     read, looked = int(content["later"] or content["layer"]), int(content["layer"]) + 1

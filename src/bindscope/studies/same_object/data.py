@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +16,12 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import Array, ArrayRows, Rows, as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
-from bindscope.studies.same_object.config import Control
 
-Background = Literal["object", "ignore", "negative"]
 BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
 PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
-# Arrays of a patch sample that tell kinds of pairs apart where they are known, as `Block` has them.
-KNOWN = ("textures", "pieces", "windows")
 
 
 @dataclass(frozen=True)
@@ -42,15 +36,6 @@ class PairData:
     valid: npt.NDArray[np.bool_]  # bool (n, M): whether the entry is a patch whose pairs count
     positions: npt.NDArray[np.float32]  # float32 (n, M, 2): row and column in the patch grid
     grid: tuple[int, int]  # rows and columns of the patch grid
-    # `object`: two patches of instance 0 are the same object; `negative`: they are not. With
-    # `ignore` such patches are not valid.
-    background: Background = "ignore"
-    # int16 (n, M): texture of the object, 0 where it is not known; None: of no patch.
-    textures: npt.NDArray[np.int16] | None = None
-    # int16 (n, M): which connected piece of its object the patch shows, likewise.
-    pieces: npt.NDArray[np.int16] | None = None
-    # int16 (n, M): which window of its image the patch was seen in, likewise.
-    windows: npt.NDArray[np.int16] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that are not of the same patches."""
@@ -74,18 +59,15 @@ class PairData:
         sample: Mapping[str, Array],
         tokens: Array | Rows | None,
         grid: tuple[int, int],
-        background: Background = "ignore",
     ) -> PairData:
         """Put the arrays of a patch sample and the tokens of its patches together.
 
-        `sample`: `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M);
-        `textures`, `pieces` and `windows` (n, M) where they are known. `tokens` (n, M, d) in the
+        `sample`: `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M).
+        `tokens` (n, M, d) in the
         sample's order, or None for what reads labels and places alone.
         """
         patches = np.asarray(sample["patches"])
-        valid = patches >= 0
-        if background == "ignore":
-            valid &= np.asarray(sample["instances"]) != 0
+        valid = (patches >= 0) & (np.asarray(sample["instances"]) != 0)
         place = np.stack(np.divmod(np.maximum(patches, 0), grid[1]), axis=-1).astype(np.float32)
         return cls(
             no_tokens(patches.shape) if tokens is None else as_rows(tokens),
@@ -94,8 +76,6 @@ class PairData:
             valid,
             place,
             (int(grid[0]), int(grid[1])),
-            background,
-            **{name: np.asarray(sample[name], np.int16) for name in KNOWN if name in sample},
         )
 
     @property
@@ -139,8 +119,9 @@ class PairData:
     @cached_property
     def same_object(self) -> npt.NDArray[np.bool_]:
         """Whether two patches are of the same object, bool (n, M, M)."""
-        same: npt.NDArray[np.bool_] = self.instances[:, :, None] == self.instances[:, None, :]
-        return same if self.background == "object" else same & (self.instances != 0)[:, :, None]
+        same = self.instances[:, :, None] == self.instances[:, None, :]
+        known: npt.NDArray[np.bool_] = same & (self.instances != 0)[:, :, None]
+        return known
 
     @cached_property
     def pairs(self) -> npt.NDArray[np.bool_]:
@@ -148,33 +129,6 @@ class PairData:
         upper = np.triu(np.ones((self.valid.shape[1],) * 2, bool), 1)
         both: npt.NDArray[np.bool_] = self.valid[:, :, None] & self.valid[:, None, :] & upper
         return both
-
-    def controlled(self, control: Control, seed: int) -> PairData:
-        """Return the patches with labels that say nothing about the tokens.
-
-        `permuted_images`: every image has the labels of another one (what is left to learn is what
-        the places of patches tell). `permuted_within`: labels change places within their image, so
-        that only its share of pairs of the same object can be learnt.
-        """
-        if control == "none":
-            return self
-        generator = rng(seed, 11)
-        labels: dict[str, Any] = {"instances": self.instances, "classes": self.classes}
-        of_objects = {"textures": self.textures, "pieces": self.pieces}  # windows are of places
-        labels |= {name: values for name, values in of_objects.items() if values is not None}
-        if control == "permuted_images":
-            # A cycle through a random order leaves no image its own labels.
-            order = generator.permutation(self.n_images)
-            taken = np.empty_like(order)
-            taken[order] = np.roll(order, 1)
-            valid = self.valid & self.valid[taken]
-            return replace(self, valid=valid, **{k: v[taken] for k, v in labels.items()})
-        draw = np.where(self.valid, generator.random(self.valid.shape), np.inf)
-        target, source = draw.argsort(1), np.argsort(~self.valid, axis=1, kind="stable")
-        moved = {name: values.copy() for name, values in labels.items()}
-        for name, out in moved.items():
-            np.put_along_axis(out, target, np.take_along_axis(labels[name], source, 1), 1)
-        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -188,11 +142,6 @@ class Block:
     classes: Tensor
     valid: Tensor  # bool (B, M)
     positions: Tensor  # float32 (B, M, 2)
-    # int64 (B, M), 0 where not known.
-    textures: Tensor
-    pieces: Tensor
-    windows: Tensor
-    background: Background = "ignore"  # of the data
 
     @cached_property
     def index(self) -> Tensor:
@@ -231,8 +180,7 @@ class Block:
     @property
     def same(self) -> Tensor:
         """Whether two patches are of the same object, bool (P,)."""
-        a, b = self.both(self.instances)
-        return a == b if self.background == "object" else (a == b) & (a != 0)
+        return self.equal(self.instances)
 
     @cached_property
     def sign(self) -> Tensor:
@@ -316,16 +264,12 @@ class Pairs:
         valid = torch.from_numpy(data.valid[rows])
         x[~valid] = 0.0  # whatever stands where there is no patch, NaN included
         places = torch.from_numpy(data.positions[rows])
-        unknown = np.zeros_like(data.instances[rows])
-        more = (unknown if v is None else v[rows] for v in (getattr(data, k) for k in KNOWN))
-        instances, classes, textures, pieces, windows = (
-            torch.from_numpy(labels.astype(np.int64)).to(self.device)
-            for labels in (data.instances[rows], data.classes[rows], *more)
+        instances, classes = (
+            torch.from_numpy(labels[rows].astype(np.int64)).to(self.device)
+            for labels in (data.instances, data.classes)
         )
         x, valid, places = (part.to(self.device) for part in (x, valid, places))
-        return Block(
-            start, x, instances, classes, valid, places, textures, pieces, windows, data.background
-        )
+        return Block(start, x, instances, classes, valid, places)
 
 
 def trimmed(sample: Mapping[str, Array]) -> dict[str, Array]:

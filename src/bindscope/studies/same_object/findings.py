@@ -34,11 +34,11 @@ from bindscope.studies.same_object.views import (
     best_layers,
     fitted,
     of_positions,
-    own_losses,
     with_groups,
+    without_loss,
 )
 
-_LABELS = ("dataset", "model", "layer", "probe", "control")
+_LABELS = ("dataset", "model", "layer", "probe")
 
 
 def _percent(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
@@ -53,7 +53,6 @@ NUMBERS = (
     Column("AUC within images", "auc_within", "number", "area under the ROC curve within images; "
            "0.5 of what is constant in an image", ".3f", interval=True),
     Column("loss", "loss_bits", "number", "cross-entropy, bits per pair", ".3f", interval=True),
-    Column("ECE", "ece", "number", "expected calibration error", ".3f"),
     _percent("quadratic ahead", "quadratic_lead", "accuracy of the quadratic probe minus this "
              "one's, on the same pairs", interval=True),
     _percent("with positions ahead", "quadratic_position_lead", "accuracy of the quadratic probe "
@@ -198,7 +197,7 @@ def _left_out(table: pd.DataFrame) -> list[str]:
 
 
 def _warnings(table: pd.DataFrame) -> list[Warned]:
-    flagged = table[table["flags"].str.contains("not_converged") & (table["control"] == "none")]
+    flagged = table[table["flags"].str.contains("not_converged")]
     named = tuple(
         " ".join(str(row[name]) for name in _LABELS) for row in flagged.to_dict("records")
     )
@@ -266,18 +265,8 @@ def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
 
 
 def _own_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
-    """Say how far the models' own losses are those of their training; nothing without edits."""
-    if EDITS not in tables:
-        return []
-    reasons, losses = own_losses(tables[EDITS])
+    """Say which models have no loss of their own; nothing without edits."""
+    reasons = without_loss(tables[EDITS]) if EDITS in tables else {}
     points = [("No loss", f"{', '.join(models)}: {reason}.") for reason, models in reasons.items()]
-    points += [
-        (
-            model,
-            f"heads fitted again to the frozen transformer: {refitted:.3f} bits on its own "
-            f"validation scenes, {trained:.3f} at the end of its training.",
-        )
-        for model, (refitted, trained) in losses.items()
-    ]
     words = "The models' own pretraining loss under edits:"
     return [Finding(words, tuple(points))] if points else []

@@ -28,9 +28,7 @@ from bindscope.fitting.checkpoint import (
     split_states,
 )
 from bindscope.fitting.denormals import flushed
-from bindscope.studies.same_object.config import Control
-from bindscope.studies.same_object.data import KNOWN, Background, PairData, Pairs, trimmed
-from bindscope.studies.same_object.histogram import UNCHANGED
+from bindscope.studies.same_object.data import PairData, Pairs, trimmed
 from bindscope.studies.same_object.metrics import measure, tally, validated
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
@@ -72,23 +70,19 @@ def fit_rows(
     splits: Mapping[str, PairData],
     names: Mapping[str, Any],
     n_skipped: int,
-    *,
-    control: Control = "none",
     **options: Any,
 ) -> list[ProbeResult]:
     """Fit a probe to one layer; its rows are whole, but for gains over other probes.
 
     `splits`: patches of `train`, `val` and `test`. `names`: columns that name the fit: dataset,
-    model, layer, keys. `n_skipped`: test images without a pair of patches. `control`, `options`: as
-    `fit_probe` has them.
+    model, layer, keys. `n_skipped`: test images without a pair of patches. `options` are those of
+    `fit_probe`.
     """
-    here = {**names, "family": probe.family, "control": control,
-            "grid": "x".join(map(str, splits["test"].grid))}  # fmt: skip
+    grid = "x".join(map(str, splits["test"].grid))
+    here = {**names, "family": probe.family, "grid": grid}
     about = {f"n_{name}_images": splits[name].n_images_with_pairs for name in ("train", "val")}
     about["n_skipped"] = n_skipped
-    results = fit_probe(
-        probe, splits["train"], splits["val"], splits["test"], control=control, **options
-    )
+    results = fit_probe(probe, splits["train"], splits["val"], splits["test"], **options)
     return [
         replace(
             result,
@@ -108,7 +102,6 @@ def fit_probe(
     test: PairData,
     *,
     seeds: Sequence[int] = (0,),
-    control: Control = "none",
     bootstrap_samples: int = 1000,
     bootstrap_seed: int = 0,
     checkpoints: Checkpoints | None = None,
@@ -124,8 +117,6 @@ def fit_probe(
         them and the calibration, test nothing.
     seeds
         Seeds of a family that has one; the others are fitted once, and their rows have seed 0.
-    control
-        Whether labels are permuted, in all three splits, by the first seed.
     bootstrap_samples, bootstrap_seed
         Resamples of the test images.
     checkpoints
@@ -140,16 +131,13 @@ def fit_probe(
     InputError
         If a split has no pair of patches, or train only one label.
     """
-    splits = {"train": train, "val": val, "test": test}
-    for name, split in splits.items():
-        splits[name] = split.controlled(control, seeds[0])
-        _refuse_without_pairs(name, splits[name])
-    memory = probe.memory_mb * 2**20
-    task = Task(splits["train"], splits["val"], memory, probe.device, seeds, checkpoints)
+    for name, split in zip(SPLITS, (train, val, test), strict=True):
+        _refuse_without_pairs(name, split)
+    task = Task(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
     fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
 
     def measure_scorer(scorer: Fitted) -> ProbeResult:
-        options = (task, splits["test"], control, bootstrap_samples, bootstrap_seed)
+        options = (task, test, bootstrap_samples, bootstrap_seed)
         return ProbeResult.of(
             remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
         )
@@ -162,7 +150,7 @@ def _refuse_without_pairs(name: str, data: PairData) -> None:
     if 0 < same < data.n_pairs or (name == "test" and data.n_pairs):
         return
     problem = f"has {data.n_pairs} pairs of patches, {same} of them of the same object"
-    remedy = "use more images, `background: object`, or a smaller `min_purity`"
+    remedy = "use more images, or a smaller `min_purity`"
     raise InputError(f"patch sample of {name}", problem, remedy)
 
 
@@ -174,11 +162,7 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     for block in test.blocks():
         for name, found in fitted.scorer.graded(block).items():
             totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in found])
-    row = {name: _mean_ratio(*total) for name, total in totals.items()}
-    if "same_class_share" in row:
-        share = row.pop("same_class_share")
-        row["same_class_majority"] = max(share, 1 - share)
-    return row
+    return {name: _mean_ratio(*total) for name, total in totals.items()}
 
 
 def _mean_ratio(hits: npt.NDArray[Any], n: npt.NDArray[Any]) -> float:
@@ -192,19 +176,16 @@ def _measured(
     fitted: Fitted,
     task: Task,
     test: PairData,
-    control: Control,
     bootstrap_samples: int,
     bootstrap_seed: int,
 ) -> ProbeResult:
     val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
     calibration, edges = validated(fitted.scorer, val)
-    if not fitted.calibrated:
-        calibration = UNCHANGED
     found = tally(fitted.scorer, last, edges, calibration)
-    row, strata = measure(found, calibration, bootstrap_samples, bootstrap_seed)
+    row, strata = measure(found, bootstrap_samples, bootstrap_seed)
     columns = dict(fitted.columns) | _graded(fitted, last)
     flags = {*columns.pop("flags", ()), *(() if found.fine.finite else ("diverged",))}
-    names = {"seed": fitted.seed, "rank": fitted.rank, "control": control}
+    names = {"seed": fitted.seed, "rank": fitted.rank}
     options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
     row = {
         **names, **row, **columns, "flags": ";".join(sorted(flags)),
@@ -220,12 +201,10 @@ def _measured(
     )
 
 
-SAMPLE_ARRAYS = ("patches", "instances", "classes", *KNOWN)
+SAMPLE_ARRAYS = ("patches", "instances", "classes")
 
 
-def pair_data(
-    sample: Store, tokens: Sequence[Store], layer: str, background: Background
-) -> PairData:
+def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
     """Put the patches of a split and their tokens in one layer together; tokens are read later.
 
     `sample`: store of the rule `patch_samples`. `tokens`: stores of the rule `sampled`, in the
@@ -244,7 +223,7 @@ def pair_data(
             f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
             "run snakemake again, which makes both of the same images",
         )
-    return PairData.of(arrays, reader, (rows, columns), background)
+    return PairData.of(arrays, reader, (rows, columns))
 
 
 def fit_layers(
@@ -258,8 +237,8 @@ def fit_layers(
     """Fit a probe to each layer of a block, as `bindscope.same_object` does.
 
     `samples`: manifests of the patches of train, val and test. `tokens`: manifests of their tokens
-    by split; empty for what reads labels and positions alone. `spec`: the job's `layers`, `seeds`,
-    `control`, `background` and `intervals`. `names`: columns that the job knows: dataset, model,
+    by split; empty for what reads labels and positions alone. `spec`: the job's `layers`, `seeds`
+    and `intervals`. `names`: columns that the job knows: dataset, model,
     probe, keys.
     """
     opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
@@ -268,12 +247,11 @@ def fit_layers(
 
     def fit_layer(layer: str, parts: Checkpoints | None) -> State:
         data: dict[str, PairData] = {
-            split: pair_data(opened[split], stores[split], layer, spec["background"])
-            for split in SPLITS
+            split: pair_data(opened[split], stores[split], layer) for split in SPLITS
         }
         results = fit_rows(
             probe, data, {**names, "layer": layer}, skipped, seeds=spec["seeds"],
-            control=spec["control"], checkpoints=parts, **spec["intervals"],
+            checkpoints=parts, **spec["intervals"],
         )  # fmt: skip
         return join_states([result.state() for result in results])
 

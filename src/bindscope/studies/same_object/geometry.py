@@ -126,7 +126,6 @@ def transfers(
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
-MOMENTS = 7  # sums of an image before its patches by place
 
 
 def positions_decoded(
@@ -144,21 +143,13 @@ def positions_decoded(
     best = min(read_outs, key=lambda read_out: float(_errors(splits[1], read_out)[:, 1].sum()))
     sums = _errors(splits[2], best)
     sums = sums[sums[:, 0] > 0]
-    commonest = MOMENTS + int(sums[:, MOMENTS:].sum(0).argmax())
 
     def r2(means: Floats) -> Floats:
         # Of rows and columns together: squares about the mean of the patches that were drawn.
-        spread = means[:, 5] + means[:, 6] - (means[:, 3] ** 2 + means[:, 4] ** 2) / means[:, 0]
+        spread = means[:, 4] + means[:, 5] - (means[:, 2] ** 2 + means[:, 3] ** 2) / means[:, 0]
         return 1 - means[:, 1] / spread
 
-    return by.rows(
-        sums,
-        {
-            ("position_r2", ""): r2,
-            ("position_accuracy", ""): ratio(2, 0),
-            ("position_chance", ""): ratio(commonest, 0),
-        },
-    )
+    return by.rows(sums, {("position_r2", ""): r2})
 
 
 def ridge(
@@ -182,23 +173,17 @@ def ridge(
 def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
     """Sum what is decoded of each image.
 
-    Returns: float64 (n, 7 + cells): patches, squared errors, places that are right; sums of rows
-    and columns, and of their squares; patches by place.
+    Returns: float64 (n, 6): patches, squared errors; sums of rows and columns; of their squares.
     """
-    rows, columns = pairs.data.grid
     found = []
     for block in pairs.blocks():
         decoded = block.x @ read_out[0] + read_out[1]
         here = block.positions
         valid = block.valid.double()
         squares = (decoded - here).square().sum(-1) * valid
-        right = (decoded.round() == here).all(-1) * valid
-        sums = torch.stack([valid.sum(1), squares.sum(1), right.sum(1)], 1)
+        sums = torch.stack([valid.sum(1), squares.sum(1)], 1)
         moments = [(here.double() ** k * valid[..., None]).sum(1) for k in (1, 2)]
-        place = (here[..., 0] * columns + here[..., 1]).long()
-        cells = torch.zeros(len(here), rows * columns, dtype=torch.float64)
-        cells.scatter_add_(1, place, valid)
-        found.append(torch.cat([sums, *moments, cells], 1).numpy())
+        found.append(torch.cat([sums, *moments], 1).numpy())
     return np.concatenate(found)
 
 
@@ -266,24 +251,20 @@ def separability(points: Floats, groups: NDArray[np.integer]) -> float:
     return right / len(points)
 
 
-def of_group(differences: list[Floats]) -> tuple[Floats, float, float]:
-    """Make a PCA of three scenes' differences (k, d).
+def of_group(differences: list[Floats]) -> tuple[float, float]:
+    """Return separability in the first components of three scenes' differences (k, d), and chance.
 
-    Returns: explained shares (3,), 0 behind the last dimension; separability; and separability
-    where scenes are dealt out at random, which can be less than a third: a point that is left out
-    takes its scene's centre away from itself.
+    Chance is separability where scenes are dealt out at random. It can be less than a third: a
+    point that is left out takes its scene's centre away from itself.
     """
     stacked = np.concatenate(differences)
     centred = stacked - stacked.mean(0)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    shares = np.zeros(COMPONENTS)
-    held = min(COMPONENTS, len(s))
-    shares[:held] = s[:held] ** 2 / max(float((s**2).sum()), np.finfo(np.float64).tiny)
     groups = np.repeat(np.arange(len(differences)), [len(part) for part in differences])
-    points = u[:, :held] * s[:held]
+    points = (u * s)[:, :COMPONENTS]
     orders = (rng(i, 19).permutation(len(groups)) for i in range(DEALS))
     chance = float(np.mean([separability(points, groups[order]) for order in orders]))
-    return shares, separability(points, groups), chance
+    return separability(points, groups), chance
 
 
 def _differences(
@@ -307,26 +288,22 @@ def residuals(
     purity: NDArray[Any],
     by: Bootstrap,
 ) -> list[Row]:
-    """Return what a PCA of copies minus originals shows; intervals are over groups of scenes.
+    """Return whether copies minus originals cluster; intervals are over groups of scenes.
 
     `tokens` raw (n, M, d). `labels`, `copy_of`, `purity`: of their patches; `copy_of` is the
     instance of the exact copy, 0 = none.
     """
     scenes = list(_differences(tokens, labels, copy_of, purity))
-    names = [("residual_variance", str(i + 1)) for i in range(COMPONENTS)]
-    names += [("residual_separability", ""), ("residual_separability_shuffled", "")]
-    names.append(("residual_chance", ""))
-    found = [row("residual_scenes", float(len(scenes)))]
+    names = ("residual_separability", "residual_separability_shuffled", "residual_chance")
     groups = [scenes[i : i + SCENES] for i in range(0, len(scenes) - SCENES + 1, SCENES)]
     if not groups:
-        return found + [row(name, None, at=at, reason=NO_COPIES) for name, at in names]
+        return [row(name, None, reason=NO_COPIES) for name in names]
     sums = []
     for group in groups[:GROUPS]:
-        shares, apart, chance = of_group([plain for plain, _ in group])
-        _, shuffled, _ = of_group([moved for _, moved in group])
-        sums.append([*shares, apart, shuffled, chance])
-    statistics = {name: column(i) for i, name in enumerate(names)}
-    return found + by.rows(np.array(sums), statistics)
+        apart, chance = of_group([plain for plain, _ in group])
+        shuffled, _ = of_group([moved for _, moved in group])
+        sums.append([apart, shuffled, chance])
+    return by.rows(np.array(sums), {(name, ""): column(i) for i, name in enumerate(names)})
 
 
 MORE = ("copy_of", "purity")  # of the patches of test
@@ -353,10 +330,7 @@ class Measured:
         stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
         layers = [str(layer) for layer in spec["layers"]]
         splits: dict[str, dict[str, PairData]] = {
-            split: {
-                layer: pair_data(opened[split], stores[split], layer, spec["background"])
-                for layer in layers
-            }
+            split: {layer: pair_data(opened[split], stores[split], layer) for layer in layers}
             for split in SPLITS
         }
         weights = {layer: FittedScorer.read(fit, weights_name(layer, 0, 0)) for layer in layers}

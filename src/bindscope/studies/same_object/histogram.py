@@ -2,11 +2,9 @@
 
 A bin holds the float32 numbers with the same sign, exponent and first 11 bits of the mantissa, so
 bins are 0.05 % wide and equal logits are in one bin. The area under the ROC curve counts a tie, and
-so two different logits of one bin, as one half; half the share of such mixed pairs is how far off
-it may be.
+so two different logits of one bin, as one half: it is off by at most half the share of such pairs.
 
-Sources: Platt (1999), "Probabilistic outputs for support vector machines"; Guo et al. (2017), "On
-calibration of modern neural networks" (the expected calibration error in bins of equal width).
+Source: Platt (1999), "Probabilistic outputs for support vector machines".
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ from scipy.special import expit
 
 BITS = 20
 BINS = 2**BITS
-CONFIDENCES = 15  # bins of the expected calibration error
 NEWTON, ENOUGH = 100, 1e-10  # steps, and the change of weights with which they end
 
 
@@ -61,10 +58,10 @@ class Histogram:
         counts = self.counts[:, where]
         return self.sums[where] / counts.sum(0), counts
 
-    def auc(self) -> tuple[float, float] | None:
-        """Return the area under the ROC curve and how far off it may be; None of one label."""
-        _, counts = self.occupied()
-        return area(counts)
+    def auc(self) -> float | None:
+        """Return the area under the ROC curve; None of one label."""
+        won, couples = count_couples(self.occupied()[1].astype(np.float64))
+        return float(won / couples) if couples else None
 
     def calibrated(self) -> Calibration:
         """Fit Platt's map by Newton's method, with his targets, which no split is too easy for."""
@@ -86,22 +83,6 @@ class Histogram:
         scale = float(theta[0]) / spread
         return Calibration(scale, float(theta[1]) - scale * centre)
 
-    def loss_bits(self, by: Calibration) -> float:
-        """Return the mean loss of the labels after a map of the logits, in bits."""
-        logits, (different, same) = self.occupied()
-        z = by.scale * logits + by.offset
-        lost = different @ np.logaddexp(0, z) + same @ np.logaddexp(0, -z)
-        return float(lost) / max(int(different.sum() + same.sum()), 1) / float(np.log(2.0))
-
-    def calibration_error(self, by: Calibration = UNCHANGED) -> float:
-        """Return the mean distance of confidence and share, over bins of equal width."""
-        logits, (different, same) = self.occupied()
-        p = expit(by.scale * logits + by.offset)
-        place = np.minimum((p * CONFIDENCES).astype(np.int64), CONFIDENCES - 1)
-        n = different + same
-        gap = np.bincount(place, weights=p * n - same, minlength=CONFIDENCES)
-        return float(np.abs(gap).sum() / max(int(n.sum()), 1))
-
     def quantile_edges(self, bins: int) -> npt.NDArray[np.float32]:
         """Return edges (bins - 1,) between which about as many logits are."""
         logits, counts = self.occupied()
@@ -120,15 +101,17 @@ def ordered_keys(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     return (ordered >> np.uint32(32 - BITS)).astype(np.int64)
 
 
-def area(counts: npt.NDArray[np.int64]) -> tuple[float, float] | None:
-    """Return the area under the ROC curve of counts (2, bins), and half the share of its ties."""
-    different, same = counts.astype(np.float64)
-    pairs = float(different.sum() * same.sum())
-    if pairs == 0:
-        return None
-    below = different.cumsum() - different
-    ties = float(different @ same)
-    return float(below @ same + ties / 2) / pairs, ties / 2 / pairs
+def count_couples(
+    counts: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Count couples of pairs of different and of the same objects, of counts (..., 2, bins).
+
+    Returns: couples (...) in which the second is in a higher bin (a tie counts one half), and all;
+    their ratio is the area under the ROC curve.
+    """
+    different, same = counts[..., 0, :], counts[..., 1, :]
+    below = different.cumsum(-1) - different / 2
+    return (below * same).sum(-1), different.sum(-1) * same.sum(-1)
 
 
 def _newton(

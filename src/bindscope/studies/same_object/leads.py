@@ -35,16 +35,14 @@ def rows_with_leads(
     same tokens minus the row's; `position_lead`, the row's accuracy minus that of the probe that
     reads positions alone; `image_majority_lead`, minus that of each image's more frequent answer;
     `last_layer_lead`, minus that of the same probe after the last block. Each has a 95 % interval
-    over test images that are drawn for both at once. None where there is no such probe, and for
-    shuffled labels.
+    over test images that are drawn for both at once. None where there is no such probe.
 
     `fits`: products with `images`: what is right of each test image.
     """
     found = [(row, _of_images(given, row)) for given in fits for row in read_rows(given)]
     for row, _ in found:
         row["n_layers"] = depths.get(row["model"])
-    true = [one for one in found if one[0]["control"] == "none"]
-    for _, group in groupby(sorted(true, key=_pairs_key), key=_pairs_key):
+    for _, group in groupby(sorted(found, key=_pairs_key), key=_pairs_key):
         add_leads(list(group), n_samples, seed)
     return [row for row, _ in found]
 

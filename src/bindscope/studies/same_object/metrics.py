@@ -19,24 +19,24 @@ from torch.nn.functional import softplus
 
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
+from bindscope.studies.same_object.histogram import (
+    UNCHANGED,
+    Calibration,
+    Histogram,
+    count_couples,
+)
 from bindscope.studies.same_object.quantities import (
     ALL,
     CLASSES,
     DISTANCES,
-    PIECES,
     SIZES,
-    TEXTURES,
-    WINDOWS,
 )
 from bindscope.studies.same_object.scorers.base import LN2, Scorer
 
 FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin
 LARGEST = (0.05, 0.2)  # the largest share of each bin
-AXES = (CLASSES, DISTANCES, SIZES, TEXTURES, WINDOWS, PIECES)
-# The last cell of textures, windows and pieces holds pairs of which it is not known.
-UNKNOWN = 2
-SHAPE = (len(CLASSES), len(DISTANCES), len(SIZES), UNKNOWN + 1, UNKNOWN + 1, UNKNOWN + 1)
+AXES = (CLASSES, DISTANCES, SIZES)
+SHAPE = tuple(map(len, AXES))
 CELLS = int(np.prod(SHAPE))
 
 
@@ -46,27 +46,12 @@ class Stratum(NamedTuple):
     same_class: str
     distance: str
     size: str
-    texture: str
-    window: str
-    piece: str
-
-
-# What is told apart together; a stratum tells apart no more than one of these does.
-_TOGETHER = (
-    {"same_class", "distance", "size"},
-    {"same_class", "texture"},
-    {"same_class", "distance", "window"},
-    {"distance", "piece"},  # two patches of one object are always of one class
-)
 
 
 def _cells_of_strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
     """Return all strata, and which cells each holds, bool (strata, CELLS)."""
     found, members = [], []
     for places in product(*(range(len(axis) + 1) for axis in AXES)):
-        told = {name for name, place in zip(Stratum._fields, places, strict=True) if place}
-        if not any(told <= together for together in _TOGETHER):
-            continue
         inside = np.ones(SHAPE, bool)
         for axis, place in enumerate(places):
             if place:
@@ -85,36 +70,20 @@ MEMBERS: Final = _ALL_STRATA[1]
 
 
 def cells(block: Block) -> Tensor:
-    """Return the cell of each pair, a kind of each of the six, int64 (P,)."""
+    """Return the cell of each pair, a kind of each of the three, int64 (P,)."""
     left, right = block.both(block.positions)
     distance = (left - right).norm(dim=-1)
     far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
     small, other = block.both(object_shares(block))
     size = torch.minimum(small, other)
     large = torch.bucketize(size, size.new_tensor(LARGEST))
-    texture, window = _alike(block, block.textures), _alike(block, block.windows)
-    piece = _alike(block, block.pieces).masked_fill(~block.equal(block.instances), UNKNOWN)
-    found = same_class(block).long()
-    places = (far, large, texture, window, piece)
-    for place, kinds in zip(places, SHAPE[1:], strict=True):
-        found = found * kinds + place
-    return found
-
-
-def _alike(block: Block, values: Tensor) -> Tensor:
-    """Return 1 where values (B, M) of both patches are equal, 0 where not, int64 (P,)."""
-    a, b = block.both(values)
-    return torch.where((a != 0) & (b != 0), (a == b).long(), UNKNOWN)
+    return (same_class(block).long() * len(DISTANCES) + far) * len(SIZES) + large
 
 
 def same_class(block: Block) -> Tensor:
-    """Whether two patches have the same class, bool (P,); what has none is like nothing.
-
-    With `background: object`, patches without an object are one, of a class of its own.
-    """
+    """Whether two patches have the same class, bool (P,); without one, as of the same object."""
     a, b = block.both(block.classes)
-    equal = (a == b) & (a != 0)
-    return equal | (block.same & (a == 0) & (b == 0))
+    return (a == b) & ((a != 0) | block.same)
 
 
 def object_shares(block: Block) -> Tensor:
@@ -260,7 +229,7 @@ def _within(
     by_cell = counted.reshape(b, len(present), 2 * QUANTILES).astype(np.float32)
     members = MEMBERS[:, present].astype(np.float32)
     counts = np.matmul(members, by_cell).reshape(b, len(STRATA), 2, QUANTILES).astype(np.float64)
-    won, couples = _won(counts)
+    won, couples = count_couples(counts)
     won[:, 0], couples[:, 0] = won_all, couples_all
     return won, couples
 
@@ -286,16 +255,9 @@ def ratios(sums: Floats) -> dict[str, Floats]:
         }
 
 
-def _won(counts: Floats) -> tuple[Floats, Floats]:
-    """Return couples won and couples (...) of counts (..., 2, bins)."""
-    different, same = counts[..., 0, :], counts[..., 1, :]
-    below = different.cumsum(-1) - different / 2
-    return (below * same).sum(-1), different.sum(-1) * same.sum(-1)
-
-
 def areas(coarse: Floats) -> Floats:
     """Return areas under the ROC curve of counts (..., 2, COARSE), NaN of one label."""
-    return _ratio(*_won(coarse))
+    return _ratio(*count_couples(coarse))
 
 
 def _ratio(hits: Floats, n: Floats) -> Floats:
@@ -308,14 +270,7 @@ def _majority(sums: Floats) -> Floats:
     return np.maximum(sums[..., SAME], sums[..., PAIRS] - sums[..., SAME])
 
 
-def entropy_bits(share: float) -> float:
-    """Return the entropy of a label with this share of ones, in bits."""
-    return -sum(p * float(np.log2(p)) for p in (share, 1 - share) if p > 0)
-
-
-def measure(
-    found: Tally, calibration: Calibration, n_samples: int, seed: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def measure(found: Tally, n_samples: int, seed: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the measured columns of a scorer's row, and the rows of its strata."""
     used = found.sums[:, 0, PAIRS] > 0
     sums = found.sums[used]
@@ -327,7 +282,7 @@ def measure(
     means = resampled_means(flat, n_samples, seed)
     drawn, won, couples, drawn_coarse = np.split(means, ends, axis=1)
     drawn, within = drawn.reshape(-1, len(STRATA), SUMS), _ratio(won, couples)
-    row = _whole(found, sums[:, 0], calibration)
+    row = _whole(found, sums[:, 0])
     samples = ratios(drawn[:, 0]) | {"auc_within": within[:, 0]}
     shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
     samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
@@ -335,22 +290,16 @@ def measure(
     return row, _strata(found, sums, drawn, within)
 
 
-def _whole(found: Tally, of_images: Floats, calibration: Calibration) -> dict[str, Any]:
+def _whole(found: Tally, of_images: Floats) -> dict[str, Any]:
     total = of_images.sum(0)
     share = float(total[SAME] / total[PAIRS])
     row: dict[str, Any] = {name: _number(value) for name, value in ratios(total).items()}
-    auc = found.fine.auc()
     return row | {
-        "auc": None if auc is None else auc[0],
-        "auc_error": None if auc is None else auc[1],
+        "auc": found.fine.auc(),
         "auc_within": _number(_ratio(found.won[:, 0].sum(), found.couples[:, 0].sum())),
-        "loss_calibrated_bits": found.fine.loss_bits(calibration),
-        "ece": found.fine.calibration_error(),
-        "ece_calibrated": found.fine.calibration_error(calibration),
         "n_images": len(of_images),
         "n_pairs": int(total[PAIRS]),
         "positives": share,
-        "base_entropy_bits": entropy_bits(share),
         "majority_accuracy": max(share, 1 - share),
         "image_majority_accuracy": float(_majority(of_images).sum() / total[PAIRS]),
         "class_oracle_accuracy": float(found.oracle.sum() / total[PAIRS]),

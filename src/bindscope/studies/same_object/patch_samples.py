@@ -21,7 +21,7 @@ from bindscope.core.progress import Progress
 from bindscope.core.splits import SplitName
 from bindscope.core.store.reader import Store, open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels, patch_pieces
+from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.scenes.placement import RandomWords
 from bindscope.studies.same_object.config import PatchSampling
 
@@ -36,20 +36,16 @@ class PatchSamples:
     """Sampled patches of successive images, padded with -1 and 0 behind the last one."""
 
     # `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
-    # `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M); `windows` int16 (n, M):
-    # the window that the patch was seen in, from 1 on; 0 where images are seen whole. In a store
-    # also `pieces` int16 (n, M), the connected piece of its object that the patch shows, from 1 on,
-    # and `textures` and `copy_of` int16 (n, M) of that object, as the scenes have them
+    # `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M). In a
+    # store also `copy_of` int16 (n, M): the exact copy of that object, as the scenes have it
     # (`scenes.clutter.render`); 0 where they have none.
     arrays: dict[str, NDArray[Any]]
     skipped: list[tuple[int, str]]  # (image, reason) of those without patches
 
 
 def valid_patches(labels: PatchLabels, sampling: PatchSampling) -> NDArray[np.bool_]:
-    """Tell which patches take part, by background, purity and stuff; bool (n, P)."""
-    valid = np.asarray(labels.purity >= np.float32(sampling.min_purity))
-    if sampling.background == "ignore":
-        valid &= labels.instances > 0
+    """Tell which patches take part, by object, purity and stuff; bool (n, P)."""
+    valid = (labels.purity >= np.float32(sampling.min_purity)) & (labels.instances > 0)
     if sampling.stuff == "drop":
         valid &= ~labels.stuff
     return valid
@@ -87,15 +83,6 @@ def draw_patches(
     return np.where(chosen < beyond, chosen, -1).astype(np.int16)
 
 
-def window_numbers(patches: NDArray[np.int16], grid: Grid, windows: int) -> NDArray[np.int16]:
-    """Number the windows of patches (n, M) from 1 on; 0 where there is no patch, or one window."""
-    if windows == 1:
-        return np.zeros_like(patches)
-    row, column = np.divmod(patches, grid[1])
-    found = row * windows // grid[0] * windows + column * windows // grid[1] + 1
-    return np.where(patches >= 0, found, 0).astype(np.int16)
-
-
 def sample(
     labels: PatchLabels, sampling: PatchSampling, split: SplitName, start: int
 ) -> PatchSamples:
@@ -129,7 +116,6 @@ def write_samples(
     groups: Mapping[str, int],
     sampling: PatchSampling,
     writer: StoreWriter,
-    windows: int = 1,
 ) -> None:
     """Sample the patches of the first images of a split into a store that is being written.
 
@@ -137,7 +123,7 @@ def write_samples(
 
     `shards`: manifests of the split's scenes, in order. `n_images`: how many of its scenes are
     used. `groups`: the space's feature groups: name -> number of values, in the order of the object
-    code. `windows`: windows of a side that images are cut into; divides the grid.
+    code.
     """
     width = min(sampling.n_patches, prod(grid))
     for name, dtype in _DTYPES.items():
@@ -147,8 +133,8 @@ def write_samples(
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
         found = sample(labels, sampling, split, done)
-        pieces = patch_pieces(block.masks, labels.instances, grid)
-        for name, values in _known(found.arrays, block, pieces, grid, windows).items():
+        copies = of_objects(block.copies, found.arrays["instances"])
+        for name, values in (found.arrays | {"copy_of": copies}).items():
             writer.write(name, values)
         skipped += found.skipped
         done += len(block.masks)
@@ -158,40 +144,20 @@ def write_samples(
     writer.attributes.update(split=split, grid=list(grid), n_images=n_images, skipped=listed)
 
 
-def _known(
-    arrays: Mapping[str, NDArray[Any]],
-    block: _Block,
-    pieces: NDArray[np.int16],
-    grid: Grid,
-    windows: int,
-) -> dict[str, NDArray[Any]]:
-    """Add what else is known of sampled patches; `pieces` (n, P) are of all patches."""
-    patches = arrays["patches"]
-    taken = np.take_along_axis(pieces, np.maximum(patches, 0).astype(np.intp), axis=1)
-    return {
-        **arrays,
-        "windows": window_numbers(patches, grid, windows),
-        "pieces": np.where(patches >= 0, taken, 0).astype(np.int16),
-        **{name: of_objects(values, arrays["instances"]) for name, values in block.more.items()},
-    }
-
-
 _DTYPES = {
     "patches": "int16", "instances": "int16", "classes": "int16", "stuff": "uint8",
-    "purity": "float32", "windows": "int16", "pieces": "int16", "textures": "int16",
-    "copy_of": "int16",
+    "purity": "float32", "copy_of": "int16",
 }  # fmt: skip
-_MORE = ("textures", "copy_of")  # of objects, where the scenes have them
 
 
 class _Block(NamedTuple):
-    """Successive scenes: masks (n, H, W), and of every id its class, its stuff flag, and more."""
+    """Successive scenes: masks (n, H, W), and of every id its class, its stuff flag, its copy."""
 
     where: str
     masks: NDArray[Any]
     classes: NDArray[np.int16]
     stuff: NDArray[Any]
-    more: dict[str, NDArray[Any]]
+    copies: NDArray[Any]
 
 
 def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
@@ -214,14 +180,14 @@ def _blocks(
             rows = slice(first, min(first + layout.chunk_rows, layout.n_rows, n))
             cells = store.read("cells", rows)
             nothing = np.zeros(cells.shape, np.int16)
-            more = {
-                name: store.read(name, rows) if name in store.names else nothing
-                for name in ("stuff", *_MORE)
-            }
+            stuff, copies = (
+                store.read(name, rows) if name in store.names else nothing
+                for name in ("stuff", "copy_of")
+            )
             own = store.read("classes", rows) if "classes" in store.names else None
             classes = object_classes(cells, own, groups, sampling.class_groups)
             where = f"{path}, from scene {first}"
-            yield _Block(where, store.read("masks", rows), classes, more.pop("stuff"), more)
+            yield _Block(where, store.read("masks", rows), classes, stuff, copies)
         n -= layout.n_rows
 
 
@@ -291,5 +257,5 @@ def _check_use(
         raise InputError(
             where,
             f"none of the {wanted} images has two patches to compare ({reasons})",
-            "lower sampling.min_purity, choose another `background` or `stuff`, or other scenes",
+            "lower sampling.min_purity, choose another `stuff`, or other scenes",
         )

@@ -102,21 +102,6 @@ class PositionScorer(_Scorer):
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
 
-class Baseline(_Scorer):
-    """A closed form that reads no token.
-
-    `majority`: one constant. `image_majority`: the best constant of every test image, a bound.
-    `class_oracle`: whether the true classes are the same.
-    """
-
-    family: Literal["baseline"]
-    kind: Literal["majority", "image_majority", "class_oracle"] = Field(
-        "majority",
-        description="`majority`: one constant; `image_majority`: the best constant of every test "
-        "image, which no scorer without tokens can pass; `class_oracle`: the true classes.",
-    )
-
-
 AnyScorer = Annotated[
     LinearScorer
     | DiagonalScorer
@@ -126,8 +111,7 @@ AnyScorer = Annotated[
     | ClassPosition
     | IdentityScorer
     | CosineScorer
-    | PositionScorer
-    | Baseline,
+    | PositionScorer,
     Field(discriminator="family"),
 ]
 
@@ -142,7 +126,6 @@ FAMILIES = {
     "class_pointwise": f"{_SCORERS}.classes:fit_classes",
     "class_position": f"{_SCORERS}.classes:fit_class_position",
     "identity_pointwise": f"{_SCORERS}.identity:fit_identity",
-    "cosine": f"{_SCORERS}.baselines:fit_cosine",
+    "cosine": f"{_SCORERS}.cosine:fit_cosine",
     "position": f"{_SCORERS}.position:fit_position",
-    "baseline": f"{_SCORERS}.baselines:fit_baseline",
 }

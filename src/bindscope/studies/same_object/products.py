@@ -9,16 +9,15 @@ from itertools import product
 from typing import Any
 
 from bindscope.activations.parts import in_parts
-from bindscope.config.codes import Dataset, SceneDistribution
+from bindscope.config.codes import Dataset
 from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, Zoo
-from bindscope.config.zoo import kept_names
 from bindscope.core.graph import Graph, Product, once
 from bindscope.core.interfaces import Step
 from bindscope.core.registries import OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.activations import add_weights, model_code, model_slice
-from bindscope.graph.data import add_codes, add_scenes, renderer_code, space_code
+from bindscope.graph.data import add_codes, add_scenes
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
@@ -36,8 +35,7 @@ from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import LEADING, WITHOUT_MODEL
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
-_FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{control}-{seeds}-{key}"
-_HEADS = "results/heads/{model}-{key}"
+_FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
@@ -102,19 +100,9 @@ STEPS = (
         makes="geometry of scores",
     ),
     Step(
-        "refitted_heads",
-        {
-            "manifest": f"{_HEADS}.json",
-            "weights": f"{_HEADS}.safetensors",
-            "history": f"{_HEADS}.history.json",
-        },
-        leaf=True,
-        makes="heads",
-    ),
-    Step(
         "same_object_effects",
         {"rows": "results/same_object/{dataset}/{model}/effects-{layer}/{probe}-{key}.jsonl"},
-        reads={"fit": ("weights",), "weights": ("weights",), "heads": ("weights", "history")},
+        reads={"fit": ("weights",), "weights": ("weights",)},
         leaf=True,
         makes="effects of edits",
     ),
@@ -152,10 +140,8 @@ class _Fits:
     asked: set[tuple[object, ...]]
 
     def add(self) -> None:
-        """Add the fits of every block of layers, probe, control and block of seeds."""
-        samples = add_patch_samples(
-            self.graph, self.section, self.dataset, self.grid, self.block.windows
-        )
+        """Add the fits of every block of layers, probe and block of seeds."""
+        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
         known = {probe.name: probe for probe in self.section.probes}
         for probe in (known[name] for name in self.block.probes):
             for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
@@ -163,11 +149,10 @@ class _Fits:
                     self._baseline(probe, seeds, samples)
                     continue
                 for layers in self._layer_blocks():
-                    for control in self.block.controls:
-                        self._fit(probe, seeds, layers, control, samples)
+                    self._fit(probe, seeds, layers, samples)
         for probe, seeds in self._rivals():
             for layers in self._layer_blocks():
-                self._fit(probe, seeds, layers, "none", samples)
+                self._fit(probe, seeds, layers, samples)
 
     def _rivals(self) -> list[tuple[AnyScorer, tuple[int, ...]]]:
         """Return probes that other entries fit to these tokens and that a claim may need here.
@@ -176,9 +161,7 @@ class _Fits:
         known beforehand: so its rivals are fitted to every layer that a leading probe is fitted to.
         """
         known = {probe.name: probe for probe in self.section.probes}
-        if "none" not in self.block.controls or not any(
-            known[name].family in LEADING for name in self.block.probes
-        ):
+        if not any(known[name].family in LEADING for name in self.block.probes):
             return []
         found: dict[tuple[str, tuple[int, ...]], AnyScorer] = {}
         for block in self.section.fits:
@@ -206,7 +189,6 @@ class _Fits:
             "threads": model.extraction.threads,
             "device": model.extraction.device,
             "layers": list(layers),
-            "windows": self.block.windows,
         }
         shards = {
             split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
@@ -238,15 +220,14 @@ class _Fits:
         probe: AnyScorer,
         seeds: tuple[int, ...],
         layers: tuple[int | str, ...],
-        control: str,
         samples: Mapping[str, Product],
     ) -> None:
         """Add a fit of those layers that no block before has asked for: a layer has one row."""
-        place = (self.dataset.name, self.model.name, probe.name, seeds, control)
+        place = (self.dataset.name, self.model.name, probe.name, seeds)
         layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.asked)
         self.asked.update((*place, str(layer)) for layer in layers)
         if layers:
-            names = {"model": self.model.name, "layers": joined(layers), "control": control}
+            names = {"model": self.model.name, "layers": joined(layers)}
             tokens = self._tokens(layers, samples)
             self._add("same_object_fit", names, probe, seeds, layers, samples, tokens)
 
@@ -270,12 +251,10 @@ class _Fits:
         content = {
             "probe": probe.model_dump(mode="json", exclude={"name"}),
             "seeds": list(seeds),
-            "background": self.section.sampling.background,
             "intervals": self.section.intervals.model_dump(mode="json"),
             "threads": probe.threads,
             "device": probe.device,
             "layers": list(layers),
-            "control": names.get("control", "none"),
         }
         about = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
         inputs = {"samples": list(samples.values()), **tokens}
@@ -296,14 +275,13 @@ def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str
 
 @once
 def add_patch_samples(
-    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid, windows: int
+    graph: Graph, section: PairSection, dataset: Dataset, grid: PatchGrid
 ) -> dict[str, Product]:
     """Add which patches of each image are in pairs, and what they show; by split."""
     content = {
         "sampling": section.sampling.model_dump(mode="json"),
         "groups": [group.model_dump() for group in dataset.space.groups],
         "grid": list(grid),
-        "windows": windows,
     }
     return {
         split: graph.add(
@@ -326,7 +304,7 @@ def _fits_of(
     probes = [probe for probe in section.probes if probe.name in asked.probes]
     for dataset, model, probe in product(asked.datasets, asked.models, probes):
         names = {"dataset": dataset, "model": model, "probe": probe.name}
-        yield probe, names, graph.of("same_object_fit", control="none", **names)
+        yield probe, names, graph.of("same_object_fit", **names)
 
 
 def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
@@ -357,7 +335,7 @@ def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> Non
     for probe, names, fits in _fits_of(graph, section, geometry):
         for fit in fits:
             known = json.loads(fit.spec)
-            content = {key: known[key] for key in ("layers", "background", "intervals")}
+            content = {key: known[key] for key in ("layers", "intervals")}
             content["threads"] = probe.threads
             names = {**names, "layers": fit.wildcards["layers"]}
             graph.add("same_object_geometry", names, content, {"fit": fit, **fit.inputs})
@@ -396,9 +374,8 @@ def _add_edits_of_layer(
         "model": model_slice(model),
         "layer": layer,
         "later": later,
-        "effects": effects.model_dump(mode="json", include={"directions", "weights"}),
+        "directions": effects.directions,
         "n_scenes": n_scenes,
-        "background": section.sampling.background,
         "intervals": section.intervals.model_dump(mode="json"),
         "threads": model.extraction.threads,
         "device": model.extraction.device,
@@ -409,15 +386,12 @@ def _add_edits_of_layer(
         "samples": samples,
         "fit": list(used.values()),
         "weights": [weights] if weights else [],
-        "heads": [],
         **read,
     }
     runs = [*model_code(model), *(FAMILIES[probe["family"]] for probe in again["probes"])]
     if isinstance(model, Controlled | Zoo):
         inputs["codes"] = [add_codes(graph, dataset)[SPLITS.index("test")]]
         runs += [OBJECTIVES[model.objective]] if model.objective in OBJECTIVES else []
-        if isinstance(model, Zoo) and effects.refit:
-            inputs["heads"] = _heads(graph, model, effects.refit)
     graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)
 
 
@@ -426,13 +400,12 @@ def _retrained(
 ) -> tuple[dict[str, Any], dict[str, list[Product]]]:
     """Return what is said of probes that are fitted again, and scenes and samples of the splits.
 
-    Claims are about the edited probe and about removal, so both are always among them.
+    Claims are about the edited probe, so it is always among them.
     """
     asked, edited = effects.retrained, fit.wildcards["probe"]
     known = {probe.name: probe for probe in section.probes}
     names = dict.fromkeys((edited, *asked.probes))
     content: dict[str, Any] = {
-        "edits": list(dict.fromkeys((*asked.edits, "remove"))),
         "probes": [known[name].model_dump(mode="json") for name in names],
     }
     inputs: dict[str, list[Product]] = {}
@@ -445,24 +418,3 @@ def _retrained(
         inputs[f"{split}_scenes"] = add_scenes(graph, dataset, split)[:n_shards]
         inputs[f"{split}_samples"] = [sample]
     return content, inputs
-
-
-def _heads(graph: Graph, model: Zoo, steps: int) -> list[Product]:
-    """Add what a model's file lacks for its own loss; nothing where it has it, or has no loss."""
-    manifest, objective = model.stored, model.objective
-    kept = any(name.startswith("objective.") for name in kept_names(model.source))
-    if kept or objective not in OBJECTIVES:
-        return []
-    recipe = manifest["recipe"]
-    dataset = SceneDistribution.model_validate(
-        {**recipe["dataset"], "name": recipe["model"]["training"]["dataset"]}
-    )
-    content = {
-        "model": {"source": model.source, "weights_sha256": manifest["sha256"]},
-        "recipe": recipe,
-        "steps": steps,
-        "threads": recipe["threads"],
-        "device": recipe["device"],
-    }
-    code = [OBJECTIVES[objective], *space_code(dataset), *renderer_code(dataset)]
-    return [graph.add("refitted_heads", {"model": model.name}, content, runs=code)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 NO_MODEL = "none"  # model and layer of what reads labels and positions alone
-WITHOUT_MODEL: Final = ("position", "baseline")  # families that do
+WITHOUT_MODEL: Final = ("position",)  # families that do
 LEADING: Final = ("quadratic", "quadratic_position")  # families whose gains over others are judged
 # Whose edits claims are about: what a probe reads outside the subspaces of class and position.
 JUDGED: Final = "beyond"
@@ -20,12 +20,6 @@ CLASSES = ("different", "same")
 DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
 # Share of an image's sampled patches that the smaller object of a pair has.
 SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
-# Whether the objects of both patches have one texture, where the scenes say.
-TEXTURES = ("different", "same")
-# Whether both patches were seen in one forward pass, where images are cut into windows.
-WINDOWS = ("different", "same")
-# Whether two patches of one object show the same piece of it.
-PIECES = ("different", "same")
 
 
 def weights_name(layer: str, seed: int, rank: int) -> str:
@@ -60,18 +54,9 @@ GEOMETRY: Final[dict[str, Quantity]] = {
        for name, words in _SCALES.items()},
     "position_r2": Quantity("", "R^2 of a ridge regression from the token to the patch's row and "
                             "column, on test.", None),
-    "position_accuracy": Quantity(_PATCHES, "Patches whose row and column it gives right, "
-                                  "rounded."),
-    "position_chance": Quantity(_PATCHES, "Patches in the most frequent place."),
-    "residual_scenes": Quantity("scenes", "Test scenes with an object and its exact copy of which "
-                                "three or more patches were sampled at the same places.",
-                                high=None),
-    "residual_variance": Quantity("share of variance", "Of the differences of the tokens of a copy "
-                                  "and its original, patch by patch, three scenes at a time: what "
-                                  "component `at` of a PCA explains."),
-    "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant on the first three "
-                                      "components names the scene of a difference that was left "
-                                      "out."),
+    "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant names the scene of "
+                                      "a difference that was left out: token of a copy minus that "
+                                      "of its original, first three components of three scenes."),
     "residual_separability_shuffled": Quantity(_PATCHES, "The same where the patches of the copy "
                                                "have changed places."),
     "residual_chance": Quantity(_PATCHES, "The same where the scenes are dealt out at random."),
@@ -136,9 +121,6 @@ CORRELATIONS: Final[dict[str, Quantity]] = {
                    f"heads, or of their logarithms): {meaning}", -1.0)
     for name, meaning in {
         "pearson": "correlation with the probe's probabilities.",
-        "pearson_logit": "correlation with the probe's logits.",
-        "pearson_renormalised": "correlation of weights that sum to 1 over the other sampled "
-                                "patches with the probe's probabilities.",
         "spearman": "rank correlation.",
         "beyond_rivals": "correlation of its logarithm with the labels, given query, key, both "
                          "classes, distance, cosine and inner product.",
@@ -170,11 +152,6 @@ EDITS: Final[dict[str, Quantity]] = {
     **CORRELATIONS,
     **_changed("pretraining_loss", _LOSS, "The model's own loss; `n` batches, t interval.",
                low=None, high=None),
-    "trained_loss_bits": Quantity(_LOSS, "Validation loss at the end of the training, on its "
-                                  "scenes; only where head, decoder or teacher were fitted again "
-                                  "to the frozen transformer.", None, None),
-    "refitted_loss_bits": Quantity(_LOSS, "The same with what was fitted again: what that loses.",
-                                   None, None),
 }  # fmt: skip
 
 QUANTITIES: Final = GEOMETRY | EDITS

@@ -21,7 +21,7 @@ from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
 _OF_A_RUN: Final = (
-    "dataset", "model", "control", "n_layers", "spec_key", "code_key", "last_layer_lead",
+    "dataset", "model", "n_layers", "spec_key", "code_key", "last_layer_lead",
     "last_layer_lead_low", "last_layer_lead_high",
 )  # fmt: skip
 _GUESS: Final = "image_majority_accuracy"
@@ -66,7 +66,7 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     reads_none = table["family"].isin(WITHOUT_MODEL)
     model = layers.mask(reads_none, NO_MODEL)
     rows = table.assign(
-        dataset=_ARRAYS, group=model, model=model, control="none", n_layers=float("nan"),
+        dataset=_ARRAYS, group=model, model=model, n_layers=float("nan"),
         layer=reads_none.map({True: NO_MODEL, False: "0"}),
     )  # fmt: skip
     effects = []

@@ -65,7 +65,7 @@ def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request |
 def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     """Ask for the weights of the quadratic fits that are also measured truncated."""
     ranked = {p.name for p in section.probes if p.family == "quadratic" and p.ranks}
-    fits = graph.of("same_object_fit", control="none")
+    fits = graph.of("same_object_fit")
     quadratic = [fit for fit in fits if fit.wildcards["probe"] in ranked]
     if not quadratic:
         return None
@@ -190,10 +190,10 @@ STUDY = Study(
         _figure(
             "figures.effects:same_object_edits",
             "Effects of editing the probe subspace",
-            "Effect of editing the subspace of a quadratic probe (shuffle, inject, remove, out of "
-            "weights) on probes within images, next block's attention and the model's loss. Blue: "
-            "the part outside class and position directions; black: all; others: controls. Filled: "
-            "probes as fitted; hollow: fitted again. Bars: 95 % intervals over test images (loss: "
+            "Effect of editing the subspace of a quadratic probe (shuffle, inject, remove) on "
+            "probes within images, next block's attention and the model's loss. Blue: the part "
+            "outside class and position directions; black: all; others: controls. Filled: probes "
+            "as fitted; hollow: fitted again. Bars: 95 % intervals over test images (loss: "
             "batches).",
             _edits,
         ),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import log2
 from typing import Any
 
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.same_object.leads import rows_with_leads
-from bindscope.studies.same_object.probes_config import FAMILIES
 from bindscope.studies.same_object.quantities import (
     ALL,
     CLASSES,
@@ -19,15 +17,12 @@ from bindscope.studies.same_object.quantities import (
     EDITS,
     GEOMETRY,
     JUDGED,
-    PIECES,
     QUANTITIES,
     SIZES,
-    TEXTURES,
-    WINDOWS,
     Quantity,
     describe,
 )
-from bindscope.tables.rules import TOLERANCE, layer_number, near
+from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -45,7 +40,6 @@ from bindscope.tables.schema import (
     table_of,
 )
 
-LABELS = ("none", "permuted_images", "permuted_within")
 FLAGS = ("diverged", "not_converged")
 
 _METRICS = "`studies.same_object.metrics`"
@@ -81,13 +75,6 @@ NAMES: tuple[Column, ...] = (
     label("family", "What family of probe it is.", "config `probes[].family`"),
     label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"),
     _PROBE,
-    label(
-        "control",
-        "`permuted_images`: every image has the labels of another one; `permuted_within`: labels "
-        "change places within their image.",
-        "config `fits[].controls`",
-        values=LABELS,
-    ),
     Column(
         "rank", "int64", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
         "config `probes[].ranks`", "never", 0,
@@ -142,7 +129,6 @@ _IMAGE_MAJORITY = share(
     reference="exact",
 )
 _BASES: tuple[Column, ...] = (
-    _bits("base_entropy_bits", "Entropy of `positives`.", _METRICS, to="exact"),
     share(
         "majority_accuracy", _PAIRS, "The more frequent answer for all pairs.", _METRICS,
         null="never", reference="exact",
@@ -158,12 +144,6 @@ _BASES: tuple[Column, ...] = (
 _CALIBRATION: tuple[Column, ...] = (
     *_ends("auc", "probability"),
     *_ends("loss_bits", "bits per pair", None),
-    _bits("loss_calibrated_bits", "Cross-entropy after Platt's map of validation.", _METRICS),
-    share("ece", "probability", "Expected calibration error, 15 bins.", _METRICS, null="never"),
-    share(
-        "ece_calibrated", "probability", "The same after Platt's map of validation.", _METRICS,
-        null="never",
-    ),
     Column("platt_scale", "float64", "", "Factor of Platt's map.", "`histogram`"),
     Column("platt_offset", "float64", "nats", "Offset of Platt's map.", "`histogram`"),
 )  # fmt: skip
@@ -211,16 +191,6 @@ _FITS: tuple[Column, ...] = (
         "query that is matched to it, those that are of both. Likewise, of instances.",
         _FIT, null="allowed",
     ),
-    share(
-        "same_class_accuracy", _PAIRS,
-        "The paper's way, `graded: class`: whether a pointwise probe names both patches of a pair "
-        "alike, against whether they are of the same *class*.",
-        _FIT, null="allowed",
-    ),
-    share(
-        "same_class_majority", _PAIRS, "The more frequent answer to that question.", _FIT,
-        null="allowed",
-    ),
     label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _FIT),
     label("options", "Options of the probe, JSON.", "config `probes[]`"),
 )  # fmt: skip
@@ -230,12 +200,6 @@ _POOLED: tuple[Column, ...] = (
         "auc", "probability",
         "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
         _METRICS, null="allowed", reference="close",
-    ),
-    share(
-        "auc_error", "probability",
-        "How far `auc` may be off, as logits are counted in bins: half the share of couples of "
-        "both kinds in one bin.",
-        "`studies.same_object.histogram`", null="allowed", high=0.5,
     ),
 )  # fmt: skip
 
@@ -251,22 +215,6 @@ _KINDS: tuple[Column, ...] = (
     label(
         "size", "Share of the image's sampled patches that the smaller of both objects has.",
         _METRICS, values=(ALL, *SIZES), reference="same",
-    ),
-    label(
-        "texture", "Whether both objects have one texture; `all` where it does not matter, and "
-        "where the scenes do not say.",
-        _METRICS, values=(ALL, *TEXTURES), reference="same",
-    ),
-    label(
-        "window", "Whether both patches were seen in one forward pass, where images are cut into "
-        "windows; `all` where it does not matter, and where images are seen whole.",
-        _METRICS, values=(ALL, *WINDOWS), reference="same",
-    ),
-    label(
-        "piece", "Of pairs of one object: whether both patches show the same connected piece of "
-        "it, or two that something else keeps apart; `all` where it does not matter. Accuracy is "
-        "the share of such pairs that is found.",
-        _METRICS, values=(ALL, *PIECES), reference="same",
     ),
 )  # fmt: skip
 
@@ -298,21 +246,7 @@ _ABOUT = (
 )  # fmt: skip
 
 
-ROW_KEY = ("dataset", "model", "layer", "probe", "control", "rank", "seed")
-
-
-def _entropy(frame: pd.DataFrame) -> pd.Series[bool]:
-    expected = frame["positives"].map(lambda p: -sum(q * log2(q) for q in (p, 1 - p) if q > 0))
-    return near(frame["base_entropy_bits"], expected)
-
-
-def _majority(frame: pd.DataFrame) -> pd.Series[bool]:
-    p = frame["positives"]
-    return near(frame["majority_accuracy"], p.where(p > 0.5, 1 - p))
-
-
-def _image_majority(frame: pd.DataFrame) -> pd.Series[bool]:
-    return frame["image_majority_accuracy"] >= frame["majority_accuracy"] - TOLERANCE
+ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
 
 def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -325,15 +259,10 @@ def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
     return good
 
 
-def _families(frame: pd.DataFrame) -> pd.Series[bool]:
-    named = frame["options"].str.extract(r'"family":"([a-z_]+)"')[0]
-    return named.isin(FAMILIES)
-
-
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
     version=2,
-    description="One row per dataset, model, layer, probe of pairs, control, rank and probe seed. "
+    description="One row per dataset, model, layer, probe of pairs, rank and probe seed. "
     "Every number is measured on the frozen pairs of the test split, which all models of a patch "
     "grid share.",
     columns=(
@@ -349,12 +278,8 @@ SAME_OBJECT_SCHEMA = TableSchema(
     ),
     key=(*ROW_KEY, "grid"),
     rules=(
-        ("base_entropy_bits is the entropy of positives", _entropy),
-        ("majority_accuracy is that of the more frequent answer", _majority),
-        ("a constant per image is at least as good as one constant", _image_majority),
         ("intervals have two ends, low before high", ends_ordered),
         joined("flags", FLAGS),
-        ("options is JSON with a known family", _families),
     ),
     order={"layer": layer_number},
 )
@@ -362,7 +287,7 @@ STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
     version=2,
     description="The scores of `same_object` for parts of the pairs: by class, distance of the "
-    "patches, size of the smaller object, texture, forward pass, and piece of their object.",
+    "patches and size of the smaller object.",
     columns=(*NAMES, *_KINDS, *_SIZES, *_ACCURACIES, _IMAGE_MAJORITY, *KEYS),
     key=(*ROW_KEY, *(column.name for column in _KINDS), "grid"),
     rules=(("intervals have two ends, low before high", ends_ordered),),
@@ -370,7 +295,7 @@ STRATA_SCHEMA = TableSchema(
 )
 
 
-EDIT_NAMES = ("none", "shuffle", "inject", "remove", "weights")
+EDIT_NAMES = ("none", "shuffle", "inject", "remove")
 SUBSPACES = ("none", "probe", JUDGED, *CONTROLS)
 
 
@@ -456,8 +381,8 @@ EDITS_SCHEMA = _long(
         label("edit", "What is done to b; `none`: nothing.", "config `effects`",
               values=EDIT_NAMES),
         share("strength", "", "Of `shuffle` the share of patches that exchange b; of `inject` "
-              "1 - alpha, the share of b that the object's mean replaces; of `remove` and "
-              "`weights` 1.", "config `effects`", null="never"),
+              "1 - alpha, the share of b that the object's mean replaces; of "
+              "`remove` 1.", "config `effects`", null="never"),
         label("subspace", "Whose b: `probe`, `beyond` (outside class and position), or a control.",
               "`studies.same_object.effects`", values=SUBSPACES),
     ),

@@ -41,7 +41,7 @@ def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.
 
 
 def fitted(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of probes that read tokens and true labels, with `x`, the layer's place.
+    """Return the rows of probes that read tokens, with `x`, the layer's place.
 
     Truncated forms (`rank` above 0) have a figure of their own and are left out.
     """
@@ -50,7 +50,7 @@ def fitted(table: pd.DataFrame) -> pd.DataFrame:
 
 def with_layer_places(table: pd.DataFrame) -> pd.DataFrame:
     """Return the same rows, those of truncated forms included."""
-    rows = table[(table["model"] != NO_MODEL) & (table["control"] == "none")].copy()
+    rows = table[table["model"] != NO_MODEL].copy()
     last = rows["layer"] == "final"
     rows["x"] = pd.to_numeric(rows["layer"].mask(last, "0")).astype(float)
     if "n_layers" in rows:
@@ -67,8 +67,8 @@ def of_positions(table: pd.DataFrame) -> pd.DataFrame:
 def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 
-    `keys`: columns that stay apart, `group` among them. Returns these, the means of the numbers,
-    and `n_models`. The ends of an interval are those of the t interval over models where there are
+    `keys`: columns that stay apart, `group` among them. Returns these and the means
+    of the numbers. The ends of an interval are those of the t interval over models where there are
     several, else the means of the ends, if known.
     """
     numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
@@ -84,7 +84,6 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
                 own = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
                 over = (means[name] + sign * half).clip(0.0, most)
                 means[f"{name}_{end}"] = own.mask(counts > 1, over)
-    means["n_models"] = counts
     return means.reset_index()
 
 
@@ -104,17 +103,14 @@ def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
 def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
     """Return each probe at the layer that validation prefers for it, averaged as `over_models`.
 
-    Returns: a row per dataset, group and probe, with its `layer`, and `depth`, that
-    layer's place from 0 (input of the first block) to 1 (output of the last one).
+    Returns: a row per dataset, group and probe, with its `layer`.
     """
     rows = fitted(table)
     keys = ["dataset", "group", "grid", "probe", "family", "layer", "x", "n_layers"]
     means = over_models(rows, keys)
     means = means[means["val_loss_bits"].notna()]
     best = means.groupby(["dataset", "group", "probe"], sort=False)["val_loss_bits"].idxmin()
-    found = means.loc[best].reset_index(drop=True)
-    found["depth"] = found["x"] / found["n_layers"].astype(float).clip(lower=1)
-    return found
+    return means.loc[best].reset_index(drop=True)
 
 
 def bin_start(label: str) -> float:
@@ -205,19 +201,8 @@ def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFr
     return means.reset_index().sort_values("x")
 
 
-def own_losses(
-    edits: pd.DataFrame,
-) -> tuple[dict[str, list[str]], dict[str, tuple[float, float]]]:
-    """Return what is to be said of the models' own losses.
-
-    Returns: reason -> models that have none; and model -> its loss with heads that were fitted
-    again, and at the end of its training, in bits.
-    """
+def without_loss(edits: pd.DataFrame) -> dict[str, list[str]]:
+    """Return why models have no loss of their own: reason -> models."""
     none = edits[(edits["quantity"] == "pretraining_loss") & (edits["reason"] != "")]
     reasons = none.groupby("reason")["model"].unique()
-    refitted, trained = (
-        edits[edits["quantity"] == name].drop_duplicates("model").set_index("model")["value"]
-        for name in ("refitted_loss_bits", "trained_loss_bits")
-    )
-    losses = {str(model): (refitted[model], trained[model]) for model in refitted.index}
-    return {str(reason): list(models) for reason, models in reasons.items()}, losses
+    return {str(reason): list(models) for reason, models in reasons.items()}

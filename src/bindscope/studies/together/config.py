@@ -74,11 +74,8 @@ def _read_for_objects(section: Any) -> Pairs:
     pairs_by_family: dict[str, Pairs] = {"quadratic": set(), "position": set()}
     for block in section.fits:
         for family in pairs_by_family.keys() & {families.get(name) for name in block.probes}:
-            if "none" in block.controls:
-                pairs_by_family[family] |= {(d, m) for d in block.datasets for m in block.models}
-    places = {
-        dataset for dataset, _ in pairs_by_family["position"]
-    }  # all models of a dataset share it
+            pairs_by_family[family] |= {(d, m) for d in block.datasets for m in block.models}
+    places = {dataset for dataset, _ in pairs_by_family["position"]}  # its models share it
     return {pair for pair in pairs_by_family["quadratic"] if pair[0] in places}
 
 

@@ -223,7 +223,7 @@ class TogetherTable:
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the tables; as content come `datasets`, and `models` with group and seed."""
         objects = read_table(inputs.paths(SAME_OBJECT)[0])
-        objects = objects[(objects["control"] == "none") & (objects["model"] != "none")]
+        objects = objects[objects["model"] != "none"]
         sides = (
             (_best(read_table(inputs.paths(BITS)[0])), _binding_row, _BITS_OF_CLS),
             (objects, _same_object_row, _PATCHES),

@@ -1,9 +1,9 @@
 """What attention has to do with a probe's scores, and with the objects that there are.
 
 Source: arXiv 2510.24709, section 4.3 and appendix A.5 (the correlation). The paper leaves open
-whether heads are averaged, whether weights are renormalised, and whether scores are probabilities:
-all are measured. That attention correlates with scores does not show that it follows objects: both
-may go by class, by distance or by the cosine of tokens. `beyond_rivals` therefore takes the labels.
+which correlation it is: two are measured. That attention correlates with scores does not show that
+it follows objects: both may go by class, by distance or by the cosine of tokens. `beyond_rivals`
+therefore takes the labels.
 """
 
 from __future__ import annotations
@@ -56,19 +56,13 @@ def correlations(attention: Floats, scores: Floats) -> dict[str, Floats]:
     """Correlate the attention of each head with a probe's scores, over ordered pairs of an image.
 
     `attention` (H, m, m): weights among m patches, rows are queries. `scores` (m, m): logits of the
-    probe, symmetric. Returns: measure -> (H,): `pearson` with probabilities, `pearson_logit` with
-    logits, both of the weights as they are; `pearson_renormalised` after each row was divided by
-    its sum over the others; `spearman`. NaN where either side does not vary.
+    probe, symmetric. Returns: measure -> (H,): `pearson` with probabilities, `spearman`. NaN where
+    either side does not vary.
     """
     pairs = ~np.eye(len(scores), dtype=bool)
     weights, logits = attention[:, pairs], scores[pairs]
-    rows = (attention * pairs).sum(-1, keepdims=True)
-    renormalised = (attention / np.maximum(rows, 1e-300))[:, pairs]
-    probability = expit(logits)
     return {
-        "pearson": _correlation(weights, probability),
-        "pearson_logit": _correlation(weights, logits),
-        "pearson_renormalised": _correlation(renormalised, probability),
+        "pearson": _correlation(weights, expit(logits)),
         "spearman": _correlation(rankdata(weights, axis=-1), rankdata(logits)),
     }
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,14 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from bindscope.config.models import Controlled, Zoo
-from bindscope.config.zoo import read_manifest
 from bindscope.core.errors import ModelError, StoreError
 from bindscope.core.interfaces import Edit
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.models.edits import unwritten
 from bindscope.models.loading import load_model
 from bindscope.models.objectives.base import Shown
 from bindscope.models.objectives.evaluation import Edits, Evaluation
 from bindscope.models.pretraining_loss import load
-from bindscope.studies.same_object.data import Background
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects.rows import (
     PLAIN,
@@ -43,7 +39,6 @@ from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
     directions,
-    edited_layers,
     matched_basis,
     order_of_patches,
     orthonormal,
@@ -81,35 +76,24 @@ def pretraining_losses(
     if (rows, rows) != grid:
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
-    found: dict[Intervention | None, NDArray[np.float64]] = {}
-    for what in (None, *edits):
-        with under(evaluation, layer, editor, what) as edited:
-            found[what] = evaluation.bits(images, objects, edited)
-    return found
+    whats: list[Intervention | None] = [None, *edits]
+    return {
+        what: evaluation.bits(images, objects, what and _edits(layer, editor, what))
+        for what in whats
+    }
 
 
-@contextmanager
-def under(
-    evaluation: Evaluation, layer: int, editor: Editor, what: Intervention | None
-) -> Iterator[Edits | None]:
-    """Give what `Evaluation` takes for an edit of a layer; hook what concerns all weights."""
-    if what is None:
-        yield None
-        return
-    layers = edited_layers(what, layer, range(evaluation.n_layers + 1))
+def _edits(layer: int, editor: Editor, what: Intervention) -> Edits:
+    """Return what `Evaluation` takes for an edit of a layer."""
 
     def made(shown: Shown) -> Mapping[int, Edit]:
         def edited(tokens: Tensor) -> Tensor:
             device = tokens.device
             return editor.edited(tokens, what, shown.scenes.to(device), shown.patches.to(device))
 
-        return dict.fromkeys(layers, edited)
+        return {layer: edited}
 
-    with ExitStack() as stack:
-        if what.edit == "weights":
-            blocks, basis = evaluation.objective.vit.blocks, editor.bases[what.subspace]
-            stack.enter_context(unwritten(list(blocks), basis, evaluation.where))
-        yield made
+    return made
 
 
 SEED = 0  # of fits that have none, of shuffles and of random directions
@@ -119,14 +103,13 @@ Rows = list[dict[str, Any]]
 Weights = Mapping[str, NDArray[Any]]
 
 
-def interventions(effects: Mapping[str, Any]) -> list[Intervention]:
+def interventions() -> list[Intervention]:
     """Return all edits of a layer."""
     found = []
     for subspace in ("probe", JUDGED, *CONTROLS):
         if subspace != "mean":
             found += [Intervention("shuffle", share, subspace) for share in SHARES]
             found += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
-            found += [Intervention("weights", 1.0, subspace)] if effects["weights"] else []
         found.append(Intervention("remove", 1.0, subspace))
     return found
 
@@ -143,11 +126,11 @@ def fit_name(weights: Weights, layer: int) -> str:
 
 
 def editor_of(
-    weights: Weights, layer: int, found: Unedited, scenes: Scenes, effects: Mapping[str, Any]
+    weights: Weights, layer: int, found: Unedited, scenes: Scenes, n_directions: int
 ) -> Editor:
     """Return the editor of a layer: the probe's subspace, the judged part of it, and controls."""
     name = fit_name(weights, layer)
-    probe = orthonormal(directions(weights, name, effects["directions"]))
+    probe = orthonormal(directions(weights, name, n_directions))
     judged = outside(probe, (found.classes, found.positions))
     dim, k = judged.shape
     bases = {
@@ -176,24 +159,20 @@ def measured(
     """Measure one layer of a model.
 
     `files`: paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may
-    have a loss of its own `codes`, and `heads` where these were fitted again; scenes and samples of
-    train and val (`train_scenes`, ...) where probes are fitted again. `spec`: the job's `layer`,
-    `later`, `effects`, `retrained`, `n_scenes`, `background` and `intervals`.
+    have a loss of its own `codes`; scenes and samples of train and val (`train_scenes`, ...).
+    `spec`: the job's `layer`, `later`, `directions`, `retrained`, `n_scenes` and `intervals`.
     """
-    scenes, _ = read_scenes(files.scenes, files.samples[0], spec["n_scenes"], spec["background"])
+    scenes = read_scenes(files.scenes, files.samples[0], spec["n_scenes"])
     fits: dict[str, NDArray[Any]] = {}
     for path in files.fit_weights:
         fits |= load_file(path)
     measuring = _measuring(config, files, spec, scenes, fits, device)
     plain = measuring.unedited(checkpoints)
     splits = _splits(files, spec, measuring, fits, plain)
-    edits = interventions(spec["effects"])
+    edits = interventions()
     losses = _losses(config, files, spec, device, splits["test"], edits)
-    about = [row("val_loss_bits", validation_loss(files, spec))]
-    if not isinstance(losses, str):
-        about += heads_rows(config, files)
     return [
-        *(PLAIN | one for one in about),
+        PLAIN | row("val_loss_bits", validation_loss(files, spec)),
         *measured_edits(splits, plain, edits, losses, spec, checkpoints),
     ]
 
@@ -221,8 +200,7 @@ def measured_edits(
         rows += [edit_names(what) | one for one in _overlaps(editor, plain, what)]
     if retrained := spec["retrained"]:
         probes = [TypeAdapter(AnyScorer).validate_python(one) for one in retrained["probes"]]
-        edits = strongest(edits, retrained["edits"])
-        rows += refitted_rows(splits, edits, probes, by, checkpoints)
+        rows += refitted_rows(splits, strongest(edits), probes, by, checkpoints)
     return rows
 
 
@@ -248,27 +226,23 @@ def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
     return float(row["val_loss_bits"])
 
 
-def read_scenes(
-    stores: Sequence[str], samples: str, n_scenes: int, background: Background
-) -> tuple[Scenes, tuple[int, int]]:
-    """Return the scenes that are used with their sampled patches, and the patch grid."""
+def read_scenes(stores: Sequence[str], samples: str, n_scenes: int) -> Scenes:
+    """Return the scenes that are used with their sampled patches."""
     sample, part = open_store(samples), slice(0, n_scenes)
     arrays = {name: sample.read(name, part) for name in ("patches", "instances", "classes")}
     rows, columns = map(int, sample.attributes["grid"])
-    opened = [open_store(path) for path in stores]
-    return Scenes.of(opened, arrays, (rows, columns), background), (rows, columns)
+    return Scenes.of([open_store(path) for path in stores], arrays, (rows, columns))
 
 
 def _splits(
     files: Any, spec: Mapping[str, Any], measuring: Measuring, fits: Weights, plain: Unedited
 ) -> dict[str, Edited]:
     """Return the scenes of the splits, edited by what was measured of those of test."""
-    editor = editor_of(fits, spec["layer"], plain, measuring.scenes, spec["effects"])
+    editor = editor_of(fits, spec["layer"], plain, measuring.scenes, spec["directions"])
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
         stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
-        n_scenes = spec["retrained"][split]
-        scenes, _ = read_scenes(stores, samples[0], n_scenes, spec["background"])
+        scenes = read_scenes(stores, samples[0], spec["retrained"][split])
         order = _order(scenes)
         splits[split] = Edited(
             replace(measuring, scenes=scenes),
@@ -319,9 +293,9 @@ def _losses(
     """Return the model's own loss under each edit, or why it has none."""
     if not isinstance(config, Controlled | Zoo):
         return "its pretraining heads are not available"
-    weights, heads = (next(iter(paths), None) for paths in (files.weights, files.heads))
+    weights = next(iter(files.weights), None)
     try:
-        evaluation = load(config, weights and Path(weights), device, heads and Path(heads))
+        evaluation = load(config, weights and Path(weights), device)
     except ModelError as error:
         return error.problem
     scenes = test.measuring.scenes
@@ -329,13 +303,3 @@ def _losses(
     return pretraining_losses(
         evaluation, scenes.images(), objects, spec["layer"], test.editor, edits, scenes.labels.grid
     )
-
-
-def heads_rows(config: Any, files: Any) -> Rows:
-    """Return what is lost by heads behind a loss that were fitted again; nothing of those kept."""
-    if not files.heads:
-        return []
-    history = json.loads(Path(files.heads_history[0]).read_text())
-    refitted = [entry["loss_bits"] for entry in history if entry["split"] == "val"][-1]
-    trained = read_manifest(config.source)["val_loss_bits"]
-    return [row("refitted_loss_bits", refitted), row("trained_loss_bits", trained)]

@@ -8,7 +8,6 @@ an image, logits of its pairs and a few sums are kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
@@ -26,9 +25,9 @@ from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention, attentive
 from bindscope.models.base import TokenMap, layer_shapes
-from bindscope.models.edits import editable, unwritten
+from bindscope.models.edits import editable
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.data import Background, Block, PairData, Pairs
+from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
     correlations,
@@ -40,7 +39,6 @@ from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
     LabelMeans,
-    edited_layers,
 )
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
@@ -62,12 +60,11 @@ class Scenes:
 
     @classmethod
     def of(
-        cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int],
-        background: Background,
-    ) -> Scenes:  # fmt: skip
+        cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int]
+    ) -> Scenes:
         """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
         n = len(sample["patches"])
-        labels = PairData.of(sample, None, grid, background)
+        labels = PairData.of(sample, None, grid)
         # Counts of a whole shard would be gigabytes: one per image, patch and object.
         parts = (
             store.read("masks", slice(start, min(start + MASKS, rows)))
@@ -76,8 +73,7 @@ class Scenes:
         )
         found = [count_pixels(masks, grid).argmax(-1) for masks in parts]
         instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
-        if background != "object":
-            instances[instances == 0] = -1
+        instances[instances == 0] = -1
         return cls(stores, labels, torch.from_numpy(sample["patches"].astype(np.int64)), instances)
 
     def __len__(self) -> int:
@@ -184,7 +180,7 @@ class Measuring:
         data = PairData(
             as_rows(self.taken(start, tokens)),
             labels.instances[rows], labels.classes[rows], labels.valid[rows],
-            labels.positions[rows], labels.grid, labels.background,
+            labels.positions[rows], labels.grid,
         )  # fmt: skip
         return Pairs(data, device=str(self.device)).read(0, len(tokens))
 
@@ -193,18 +189,16 @@ class Measuring:
     ) -> dict[int, Tensor]:
         """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
         model = editable(self.model, self.where)
-        with self._editing(editor, what, start) as edits:
-            found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        edits = self._edits(editor, what, start)
+        found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
         return {layer: tokens for layer, tokens in found.items() if layer != "final"}
 
-    @contextmanager
-    def _editing(
+    def _edits(
         self, editor: Editor | None, what: Intervention | None, start: int
-    ) -> Iterator[dict[int, Edit]]:
-        """Give the edits by layer; of weights, blocks are changed while the context lasts."""
+    ) -> dict[int, Edit]:
+        """Return the edits by layer."""
         if editor is None or what is None:
-            yield {}
-            return
+            return {}
 
         def edit(tokens: Tensor) -> Tensor:
             scenes = torch.arange(start, start + len(tokens), device=tokens.device)
@@ -213,13 +207,7 @@ class Measuring:
             patches[:, self.tokens.patches] = numbers
             return editor.edited(tokens, what, scenes, patches)
 
-        layers = edited_layers(what, self.layer, layer_shapes(self.model))
-        edits: dict[int, Edit] = dict.fromkeys(layers, edit)
-        with ExitStack() as stack:
-            if what.edit == "weights":
-                blocks, basis = getattr(self.model, "blocks", None), editor.bases[what.subspace]
-                stack.enter_context(unwritten(blocks, basis, self.where))
-            yield edits
+        return {self.layer: edit}
 
     def _run(
         self,
@@ -232,9 +220,9 @@ class Measuring:
         streams = self.tokens_under(pixels, start, editor, what)
         blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
         logits = {layer: self.scorers[layer].logits(one).cpu() for layer, one in blocks.items()}
+        edits = self._edits(editor, what, start)
         reading = attentive(self.model, self.where)
-        with self._editing(editor, what, start) as edits:
-            ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
+        ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
         return Pass(streams[self.layer], blocks[self.layer], logits, self._attended(start, found))
 
     def _attended(self, start: int, found: BlockAttention) -> Tensor:

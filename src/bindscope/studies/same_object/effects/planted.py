@@ -57,7 +57,7 @@ TOKENS = TokenMap(1, 0, GRID, 1, True)
 SHARPNESS = {"binding": 0.6, "class": 1.0, "position": 0.5, "distance": 0.5, "cosine": 5.0}
 SPEC: dict[str, Any] = {
     "layer": LAYER,
-    "effects": {"directions": RANK + CLASS_DIMS},
+    "directions": RANK + CLASS_DIMS,
     "intervals": {"bootstrap_samples": RESAMPLES, "bootstrap_seed": 0},
 }
 PROBE = QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20)
@@ -225,7 +225,6 @@ class Planting:
 planting = lru_cache(maxsize=64)(Planting)
 WEIGHED: tuple[SubspaceName, ...] = (JUDGED, "random", "matched", "variance")
 FEWER: tuple[SubspaceName, ...] = (JUDGED, "matched", "variance")
-SHARE: tuple[EditName, ...] = ("remove", "weights")  # edits of claims about attention
 
 
 def interventions(
@@ -245,7 +244,7 @@ def effects_of(
     attends: Attends,
     loss: Part = "",
     *,
-    edits: Sequence[EditName] = ("remove", "weights", "shuffle"),
+    edits: Sequence[EditName] = ("remove", "shuffle"),
     emptied: bool = False,
     of_class: bool = False,
     refitted: bool = False,
@@ -262,7 +261,7 @@ def effects_of(
     measuring = found.measuring("test", attends, last)
     plain = measuring.unedited()
     weights = _of_class(found.weights) if of_class else found.weights
-    editor = editor_of(weights, LAYER, plain, measuring.scenes, SPEC["effects"])
+    editor = editor_of(weights, LAYER, plain, measuring.scenes, SPEC["directions"])
     if emptied:
         none = torch.zeros(DIM, 0, dtype=torch.float64)
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
@@ -270,10 +269,7 @@ def effects_of(
     spec = {**SPEC, "retrained": None}
     splits = {"test": Edited(measuring, editor)}
     if refitted:
-        spec["retrained"] = {
-            "probes": [READER.model_dump()],
-            "edits": ["remove"],
-        }
+        spec["retrained"] = {"probes": [READER.model_dump()]}
         for split in ("train", "val"):
             scenes = found.scenes[split]
             order = editor.order[:1].expand(len(scenes), -1)
@@ -328,8 +324,8 @@ _EDITS = [name for name in _MADE if name != _RIVALS]
 EDIT_CASES: tuple[Case, ...] = (
     _case("bound, attention by binding", BOUND, "binding", "binding", genuine=_MADE),
     _case("attention by class", BOUND, "class", "class", impostor=[*_ATTENTION, _LOSS]),
-    _case("attention by distance", BOUND, "distance", edits=SHARE, impostor=_ATTENTION),
-    _case("attention to all alike", BOUND, "nothing", edits=SHARE, impostor=_ATTENTION),
+    _case("attention by distance", BOUND, "distance", edits=["remove"], impostor=_ATTENTION),
+    _case("attention to all alike", BOUND, "nothing", edits=["remove"], impostor=_ATTENTION),
     _case("attention by cosine", BOUND, "cosine", edits=(), impostor=[_RIVALS]),
     _case("class only, edited", CLASS, "class", "class", impostor=_MADE),
     _case("position only, edited", POSITION, "position", "position", impostor=_MADE),

@@ -234,11 +234,10 @@ class Edited:
         }
 
 
-def strongest(edits: Iterable[Intervention], names: Sequence[str]) -> list[Intervention]:
-    """Return the edits with one of these names, at the greatest strength that each has."""
-    kept = [what for what in edits if what.edit in names]
-    most = {what.edit: max(o.strength for o in kept if o.edit == what.edit) for what in kept}
-    return [what for what in kept if what.strength == most[what.edit]]
+def strongest(edits: Sequence[Intervention]) -> list[Intervention]:
+    """Return the edits at the greatest strength that each has."""
+    most = {what.edit: max(o.strength for o in edits if o.edit == what.edit) for what in edits}
+    return [what for what in edits if what.strength == most[what.edit]]
 
 
 def refitted_rows(

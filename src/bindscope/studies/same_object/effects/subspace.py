@@ -13,7 +13,7 @@ Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from torch import Tensor
 from bindscope.fitting.generators import rng
 from bindscope.studies.same_object.quantities import JUDGED
 
-EditName = Literal["shuffle", "inject", "remove", "weights"]
+EditName = Literal["shuffle", "inject", "remove"]
 SubspaceName = Literal["probe", "beyond", "random", "matched", "variance", "mean"]
 BASIS, ORDER, MATCHED = 21, 22, 23  # what generators are for
 DRAWS = 64  # of which the one whose variance is nearest is kept
@@ -36,16 +36,15 @@ class Intervention(NamedTuple):
     """One edit of the tokens of a layer."""
 
     # `shuffle`: patches exchange b; `inject`: b becomes more like the mean b of the patch's object;
-    # `remove`: b is taken away; `weights`: no weight writes into the subspace, so that no token of
-    # any layer has a part in it.
+    # `remove`: b is taken away.
     edit: EditName
     # `shuffle`: share of the patches that take part; `inject`: 1 - alpha, the share of b that the
-    # object's mean replaces; `remove` and `weights`: 1. At 0 nothing changes.
+    # object's mean replaces; `remove`: 1. At 0 nothing changes.
     strength: float
     # Whose b: `probe`: the directions that the probe reads most; `beyond`: the part of them outside
     # the subspaces of class and position. Controls of `beyond`: `random` (as many random
     # directions), `matched` (random ones that hold as much variance), `variance` (the directions of
-    # most variance, the change of each token as long as that of `beyond`, but for `weights`),
+    # most variance, the change of each token as long as that of `beyond`),
     # `mean` (no subspace: the whole token moves to the mean token, as far as `beyond` moves it).
     subspace: SubspaceName
 
@@ -169,16 +168,6 @@ def overlap(first: Tensor, second: Tensor) -> float:
     return min(share, 1.0)  # a subspace of itself, but for rounding
 
 
-def edited_layers(what: Intervention, layer: int, layers: Iterable[Any]) -> list[int]:
-    """Return where an edit is made: at its layer, or, of `weights`, at all that are numbers.
-
-    The residual stream is a sum of what embedding and blocks write, so a subspace that is out of
-    every writer's weights is out of every layer (and of what is read inside of blocks, see
-    `models.edits.unwritten`).
-    """
-    return [at for at in layers if at != "final"] if what.edit == "weights" else [layer]
-
-
 def variance_basis(covariance: Tensor, k: int) -> Tensor:
     """Return the k directions of most variance, float64 (d, k)."""
     vectors: Tensor = torch.linalg.eigh(covariance).eigenvectors.flip(1)
@@ -241,14 +230,11 @@ class Editor:
     instances: Tensor  # int64 (n, P): object of every patch; below 0 is none
 
     def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
-        """Return edited tokens; all but patches stay as they are, except by `weights`.
+        """Return edited tokens; all but patches stay as they are.
 
         `tokens` float32 (R, T, d). `scenes` int64 (R,): image that a row is of. `patches` int64 (R,
         T): patch that a token is of; below 0 is none.
         """
-        if what.edit == "weights":
-            basis = self.bases[what.subspace].to(tokens)
-            return tokens - what.strength * (tokens @ basis) @ basis.t()
         there, places = patches >= 0, patches.clamp_min(0)
         order = self.order.to(tokens.device)[scenes[:, None], places]
         instances = self.instances.to(tokens.device)[scenes[:, None], places]

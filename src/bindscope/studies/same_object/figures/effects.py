@@ -17,10 +17,10 @@ from bindscope.figures.style import handle, note_above, zero_line
 from bindscope.studies.same_object.quantities import MEAN_HEAD
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
-    own_losses,
     panels_of,
     read_shown,
     where_validation_is_best,
+    without_loss,
 )
 
 _CORRELATIONS: Final[dict[str, tuple[str, Look]]] = {
@@ -133,30 +133,15 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
     if there & set(_AGAIN_OF.values()):
         entries["hollow: probe fitted again"] = {**_AGAIN, "linestyle": "none"}
     grid.legend(entries, handle("guess; without an edit", **_MAJORITY), per_row=3)
-    if notes := _notes(shown):
-        note_above(grid.figure, " ".join(notes))
+    if reasons := sorted(without_loss(shown)):
+        note_above(grid.figure, f"No pretraining loss of some models: {'; '.join(reasons)}.")
     return grid.figure
-
-
-def _notes(shown: pd.DataFrame) -> list[str]:
-    """Return what is to be said of losses: where there is none, whose heads are not their own."""
-    without, losses = own_losses(shown)
-    notes = []
-    if without:
-        notes.append(f"No pretraining loss of some models: {'; '.join(sorted(without))}.")
-    if losses:
-        each = [f"{model} {again:.2f} ({own:.2f})" for model, (again, own) in losses.items()]
-        notes.append(
-            "Own loss with heads that were fitted again; bits on validation, in brackets at the "
-            f"end of training: {', '.join(each)}."
-        )
-    return notes
 
 
 def _conditions(table: pd.DataFrame) -> list[Condition]:
     """Return edits with their strengths, in order."""
     pairs = table[["edit", "strength"]].drop_duplicates().itertuples(index=False)
-    order = ("none", "shuffle", "inject", "remove", "weights")
+    order = ("none", "shuffle", "inject", "remove")
     return sorted(((str(e), float(s)) for e, s in pairs), key=lambda c: (order.index(c[0]), c[1]))
 
 
@@ -165,7 +150,7 @@ def _words(edit: str, strength: float) -> str:
         return f"shuffle {strength:.0%}"
     if edit == "inject":
         return f"inject \N{GREEK SMALL LETTER ALPHA} = {1 - strength:.2g}"
-    return {"none": "original", "weights": "out of weights"}.get(edit, "remove")
+    return {"none": "original"}.get(edit, edit)
 
 
 def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Condition]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -32,36 +31,17 @@ from bindscope.studies.same_object.views import (
     with_layer_places,
 )
 
-
-@dataclass(frozen=True)
-class Shown:
-    """How a family of probe is shown: its name in legends, its words in a sentence, its look."""
-
-    name: str
-    words: str
-    color: str
-    marker: str = "o"
-
-    @property
-    def look(self) -> dict[str, Any]:
-        """Color and marker of its lines."""
-        return {"color": self.color, "marker": self.marker or None}
-
-
+# Family -> its name in legends, color and marker; in the order of legends.
 _FAMILIES: Final = {
-    "quadratic": Shown("quadratic", "the quadratic probe", BLUE),
-    "diagonal": Shown("diagonal", "the diagonal probe", ORANGE, "s"),
-    "linear": Shown("linear", "the linear probe", GREY, "v"),
-    "class_pointwise": Shown("class", "the class probe", PINK, "D"),
-    "class_position": Shown("class + position", "the probe of class and position", PINK, "^"),
-    "identity_pointwise": Shown("identity", "the identity probe", GREEN, "P"),
-    "quadratic_position": Shown(
-        "quadratic + position", "the quadratic probe with positions", BLUE, "^"
-    ),
-    "cosine": Shown("cosine", "the cosine", AMBER, ">"),
-    "position": Shown("positions only", "the probe of positions alone", INK, ""),
+    "quadratic": ("quadratic", BLUE, "o"),
+    "diagonal": ("diagonal", ORANGE, "s"),
+    "linear": ("linear", GREY, "v"),
+    "class_pointwise": ("class", PINK, "D"),
+    "class_position": ("class + position", PINK, "^"),
+    "identity_pointwise": ("identity", GREEN, "P"),
+    "quadratic_position": ("quadratic + position", BLUE, "^"),
+    "cosine": ("cosine", AMBER, ">"),
 }
-FAMILY_ORDER: Final = tuple(_FAMILIES)
 # Column, name in legends, how it is drawn.
 LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     ("class_oracle_accuracy", "true classes", {"linestyle": (0, (6, 2)), "color": PINK}),
@@ -72,23 +52,17 @@ LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
     ),
     ("majority_accuracy", "majority", {"linestyle": (0, (1, 1.5)), "color": GREY}),
 )
-LOOK_OF_POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK}
+_POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
 
 
-def family_shown(family: str) -> Shown:
-    """Return how a family of probe is shown."""
-    return _FAMILIES.get(family, Shown(family, f"the probe {family}", INK))
-
-
-def family_order(family: str) -> int:
-    """Return the place of a family in legends."""
-    return FAMILY_ORDER.index(family) if family in FAMILY_ORDER else len(FAMILY_ORDER)
+def _look(family: str) -> dict[str, Any]:
+    _, color, marker = _FAMILIES[family]
+    return {"color": color, "marker": marker}
 
 
 _COLUMNS = 4
 _OF_PROBE = ["dataset", "group", "probe", "family"]
 _MEASURES = {"accuracy": ("accuracy, %", 100.0), "auc": ("area under ROC", 1.0)}
-_POSITION = {**LOOK_OF_POSITION, "linewidth": 1.0}
 
 
 def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
@@ -105,13 +79,16 @@ def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
 def _probes(rows: pd.DataFrame) -> dict[str, Look]:
     """Return the look of each probe, that of its family."""
     families = rows.drop_duplicates("probe").set_index("probe")["family"]
-    return {str(probe): family_shown(family).look for probe, family in families.items()}
+    return {str(probe): _look(family) for probe, family in families.items()}
 
 
 def _families(rows: pd.DataFrame) -> dict[str, Look]:
     """Return the looks of the families that there are by the names in legends, in their order."""
-    shown = [family_shown(name) for name in sorted(rows["family"].unique(), key=family_order)]
-    return {one.name: {**one.look, "markersize": 4} for one in shown}
+    there = set(rows["family"])
+    return {
+        name: {**_look(family), "markersize": 4}
+        for family, (name, *_) in _FAMILIES.items() if family in there
+    }  # fmt: skip
 
 
 def _rivals(positions: pd.DataFrame) -> list[Any]:
@@ -193,9 +170,10 @@ def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
 
 
 def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
-    families = sorted(rows["family"].unique(), key=family_order)
+    there = set(rows["family"])
+    families = [family for family in _FAMILIES if family in there]
     for _, row in rows[rows["group"].isin(order)].iterrows():
-        look = family_shown(str(row["family"])).look
+        look = _look(row["family"])
         shift = 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
         at = order.index(row["group"]) + shift
         value, low, high = (100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high"))

@@ -55,8 +55,6 @@ class Fitted:
     # Flat name -> array: all that the scorer needs, scaling included.
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     history: Sequence[Entry] = ()  # losses on the way
-    # Whether decisions are made after Platt's map of validation; not of what reads test labels.
-    calibrated: bool = True
 
 
 @dataclass(frozen=True)

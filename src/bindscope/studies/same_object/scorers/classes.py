@@ -4,7 +4,7 @@
 labels. A pair scores sum over classes c of p_c q_c s_c, with s_c the share of train's pairs of
 class c that are of one object: what both classes tell of a pair, where classes differ in how many
 objects they have. The IsSameObject paper scored p.q and graded it on class labels, by whether both
-patches are named alike; `same_class_accuracy` is that number.
+patches are named alike.
 
 `class_position` is the rival of a claim of binding. It reads, of each patch, the probabilities of
 its classes and its position, and, of the image, its mean token.
@@ -38,7 +38,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.data import Block, PairData, Pairs
-from bindscope.studies.same_object.metrics import FARTHEST, same_class
+from bindscope.studies.same_object.metrics import FARTHEST
 from bindscope.studies.same_object.probes_config import (
     ClassPosition,
     ClassScorer,
@@ -98,17 +98,14 @@ class ClassProbabilities(Probabilities):
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
         """Return what else the row says of a block: how many are right, and of how many."""
-        named, truth = self.named(block), same_class(block)
+        named = self.named(block)
         right = (named == block.classes)[block.valid]
-        agree = block.equal(named) == truth
         said, true = (
             (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
         )
         return {
             "class_miou": ((said & true).sum(0).cpu().numpy(), (said | true).sum(0).cpu().numpy()),
             "pointwise_accuracy": (float(right.sum()), len(right)),
-            "same_class_accuracy": (float(agree.sum()), len(agree)),
-            "same_class_share": (float(truth.sum()), len(truth)),
         }
 
 

@@ -56,11 +56,9 @@ class Queries(nn.Module):
 def objects(block: Block) -> Tensor:
     """Return which object of its image a valid patch is of, (B, M, O), one-hot; 0 of no object.
 
-    Objects are numbered by their first patch. With `background: object` 0 is one of them.
+    Objects are numbered by their first patch.
     """
     valid = block.valid
-    if block.background != "object":
-        valid = valid & (block.instances != 0)
     equal = (block.instances[:, :, None] == block.instances[:, None, :]) & valid[:, None, :]
     first = equal.int().argmax(2)  # the first patch of the same object
     is_first = valid & (first == torch.arange(first.shape[1], device=first.device))
