@@ -23,7 +23,7 @@ import pandas as pd
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.same_object.quantities import JUDGED
+from bindscope.studies.same_object.quantities import JUDGED, RIVALS
 from bindscope.studies.same_object.views import (
     best_layers,
     fitted,
@@ -161,15 +161,14 @@ def _no_evidence(source: _Source, told: Told, row: Mapping[str, Any]) -> str:
 QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"
 LAST_LAYER = "inner-layer-over-last"
 WITH_POSITION_OVER = "quadratic-position-over-class-position"
-# Family of the rival -> how a sentence goes on.
-_RIVALS = {
+# Rival -> how a sentence goes on.
+_WORDS = {
     "linear": "the linear probe",
     "diagonal": "the diagonal probe",
     "class_pointwise": "the class probe",
     "class_position": "both classes, positions and the image predict",
     "identity_pointwise": "the identity probe",
 }
-RIVALS = tuple(_RIVALS)
 
 
 def claim_name(family: str) -> str:
@@ -180,9 +179,10 @@ def claim_name(family: str) -> str:
 CLAIMS: tuple[Claim, ...] = (
     *(
         Claim(
-            claim_name(family), f"The quadratic probe classifies more pairs correctly than {words}."
+            claim_name(family),
+            f"The quadratic probe classifies more pairs correctly than {_WORDS[family]}.",
         )
-        for family, words in _RIVALS.items()
+        for family in RIVALS
     ),
     Claim(
         "quadratic-over-position",
@@ -229,7 +229,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
         of_group = rows[(rows["dataset"] == place.dataset) & (rows["group"] == place.group)]
         here = of_group[of_group["layer"] == place.layer]
         there = set(rows.loc[rows["dataset"] == place.dataset, "family"])
-        for family in _RIVALS:
+        for family in RIVALS:
             if family in there:
                 effects.append(_over_rival(here, QUADRATIC, family, claim_name(family)))
         position = _first(here, QUADRATIC)

@@ -201,16 +201,13 @@ def _measured(
     )
 
 
-SAMPLE_ARRAYS = ("patches", "instances", "classes")
-
-
 def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
     """Put the patches of a split and their tokens in one layer together; tokens are read later.
 
     `sample`: store of the rule `patch_samples`. `tokens`: stores of the rule `sampled`, in the
     order of their scenes; none for what reads labels and positions alone.
     """
-    whole = {name: sample.read(name) for name in SAMPLE_ARRAYS if name in sample.names}
+    whole = {name: sample.read(name) for name in ("patches", "instances", "classes")}
     arrays = trimmed(whole)
     rows, columns = sample.attributes["grid"]
     split = sample.attributes["split"]

@@ -39,9 +39,8 @@ from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.fit import ProbeResult, fit_rows
 from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
-from bindscope.studies.same_object.quantities import NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.quantities import ARRAYS, NO_MODEL, WITHOUT_MODEL
 
-ARRAYS: Final = "arrays"  # dataset and model of the rows
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES: Final = 30
 USUAL: Final = ("quadratic", "class_position", "position")

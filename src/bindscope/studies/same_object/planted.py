@@ -19,7 +19,6 @@ from bindscope.fitting.rows import ArrayRows
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import (
     LAST_LAYER,
-    RIVALS,
     WITH_POSITION,
     WITH_POSITION_OVER,
     claim_name,
@@ -31,7 +30,7 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import GRID, Planted, labels, planted_tokens
 from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.quantities import NO_MODEL
+from bindscope.studies.same_object.quantities import NO_MODEL, RIVALS
 from bindscope.studies.same_object.views import with_groups
 
 IMAGES = {"train": 50, "val": 30, "test": 50}

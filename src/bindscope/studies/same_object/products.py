@@ -32,18 +32,13 @@ from bindscope.studies.same_object.config import (
     used_scenes,
 )
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
-from bindscope.studies.same_object.quantities import LEADING, WITHOUT_MODEL
+from bindscope.studies.same_object.quantities import LEADING, RIVALS, WITHOUT_MODEL
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{seeds}-{key}"
 _BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
-# Families that a claim about a leading probe compares it with, at whatever layer it is judged.
-RIVALS = (
-    "linear", "diagonal", "quadratic_position", "class_pointwise", "class_position",
-    "identity_pointwise",
-)  # fmt: skip
 
 
 def _fit_outputs(base: str) -> dict[str, str]:
@@ -167,7 +162,8 @@ class _Fits:
         for block in self.section.fits:
             if self.dataset.name in block.datasets and self.model.name in block.models:
                 for probe in (known[name] for name in block.probes):
-                    if probe.family in RIVALS and probe.name not in self.block.probes:
+                    is_rival = probe.family in (*RIVALS, "quadratic_position")
+                    if is_rival and probe.name not in self.block.probes:
                         seeds = block.seed_blocks if probe.family in SEEDED else ((0,),)
                         found |= {(probe.name, each): probe for each in seeds}
         return [(probe, seeds) for (_, seeds), probe in found.items()]

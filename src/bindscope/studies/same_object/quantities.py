@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+ARRAYS: Final = "arrays"  # dataset and model of what a person's arrays give
 NO_MODEL = "none"  # model and layer of what reads labels and positions alone
 WITHOUT_MODEL: Final = ("position",)  # families that do
 LEADING: Final = ("quadratic", "quadratic_position")  # families whose gains over others are judged
+# Families that read tokens and that claims compare the quadratic probe with.
+RIVALS: Final = (
+    "linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise",
+)  # fmt: skip
 # Whose edits claims are about: what a probe reads outside the subspaces of class and position.
 JUDGED: Final = "beyond"
 CONTROLS: Final = ("random", "matched", "variance", "mean")  # of it

@@ -15,7 +15,12 @@ from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.same_object.claims import CLAIMS, probe_effects
-from bindscope.studies.same_object.quantities import LEADING, NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.quantities import (
+    ARRAYS,
+    LEADING,
+    NO_MODEL,
+    WITHOUT_MODEL,
+)
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.tables.schema import frame_of
 
@@ -25,7 +30,6 @@ _OF_A_RUN: Final = (
     "last_layer_lead_low", "last_layer_lead_high",
 )  # fmt: skip
 _GUESS: Final = "image_majority_accuracy"
-_ARRAYS: Final = "arrays"
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
@@ -66,12 +70,12 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     reads_none = table["family"].isin(WITHOUT_MODEL)
     model = layers.mask(reads_none, NO_MODEL)
     rows = table.assign(
-        dataset=_ARRAYS, group=model, model=model, n_layers=float("nan"),
+        dataset=ARRAYS, group=model, model=model, n_layers=float("nan"),
         layer=reads_none.map({True: NO_MODEL, False: "0"}),
     )  # fmt: skip
     effects = []
     for effect in probe_effects(rows):
-        name = effect.where.removesuffix(f" on {_ARRAYS}, layer 0")
+        name = effect.where.removesuffix(f" on {ARRAYS}, layer 0")
         effects.append(replace(effect, where=f"layer {name}" if name else "patches"))
     return effects
 
