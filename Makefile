@@ -76,8 +76,12 @@ $(STAMP): requirements.lock requirements.hashes pyproject.toml
 		echo "error: $(VENV) exists and is no virtual environment" >&2; \
 		echo "  remedy: move it away, or name another folder: make VENV=<folder> ..." >&2; exit 1; }
 ifneq ($(MADE),$(HERE))
+	@[ "$(VENV)" = .venv ] || [ ! -e "$(VENV)" ] || [ "$$(cat "$(VENV)/.clone" 2>/dev/null)" = "$(CURDIR)" ] || { \
+		echo "error: $(VENV) is an environment that this clone has not made" >&2; \
+		echo "  remedy: remove it, or name another folder: make VENV=<folder> ..." >&2; exit 1; }
 	rm -rf "$(VENV)"
 	"$(PYTHON)" -m venv "$(VENV)"
+	@echo "$(CURDIR)" >"$(VENV)/.clone"
 endif
 	@rm -f "$@"
 	@echo "Installing requirements.lock into $(VENV); the first time it takes minutes."

@@ -136,6 +136,17 @@ def test_only_environments_are_deleted(clone: Clone) -> None:
     assert (clone.path / "mine/thesis.tex").exists()
 
 
+def test_environments_of_others_are_not_deleted(clone: Clone) -> None:
+    path = clone.path.parent / "shared"
+    assert clone.make(f"VENV={path}", PIP_FAILS="3").returncode
+    assert clone.make(f"VENV={path}").returncode == 0  # its own, interrupted
+    clone.path = clone.path.rename(clone.path.with_name("another"))
+    done = clone.make(f"VENV={path}")
+    assert done.returncode
+    assert f"error: {path} is an environment that this clone has not made" in done.stderr
+    assert (path / ".stamp").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "machine", "index"),
     [
