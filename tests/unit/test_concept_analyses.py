@@ -21,7 +21,6 @@ from bindscope.core.interfaces import Given, Inputs
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays
 from bindscope.studies.concepts.claims import READ
-from bindscope.studies.concepts.embedded import read_embedded, read_slots
 from bindscope.studies.concepts.figures import (
     binding_complexity,
     concept_editing,
@@ -30,6 +29,7 @@ from bindscope.studies.concepts.figures import (
     dual_complexity,
 )
 from bindscope.studies.concepts.findings import chapter
+from bindscope.studies.concepts.inputs import read_embedded, read_slots
 from bindscope.studies.concepts.scenes import Scenes, completeness
 from bindscope.studies.concepts.study import EMBEDDING_STEPS
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA

@@ -15,7 +15,7 @@ from planted_analyses import alone, graph_of, pairs, run
 from bindscope import concepts, example
 from bindscope.arrays.result import MOST_LINES
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.embedded import object_table, read_embeddings, read_slots
+from bindscope.studies.concepts.inputs import object_table, read_embeddings, read_slots
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
 from bindscope.studies.concepts.scenes import Scenes
 

@@ -52,7 +52,7 @@ HARMLESS = {
     # The module that a name stands for is in the spec and in the code key.
     (f"{_PAIRS}/fit.py", "FAMILIES"),
     (f"{_CONCEPTS}/dual/training.py", "ENCODERS"),
-    (f"{_CONCEPTS}/embedded.py", "DUAL_RUNS"),
+    (f"{_CONCEPTS}/inputs.py", "DUAL_RUNS"),
     (f"{_CONCEPTS}/measure.py", "ANALYSES"),
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
     (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),

@@ -8,7 +8,7 @@ from bindscope.core.devices import hold_device, made_current
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.approximators import rows_of_runs
-from bindscope.studies.concepts.embedded import read_dual, read_embedded
+from bindscope.studies.concepts.inputs import read_dual, read_embedded
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
-from bindscope.studies.concepts.embedded import read_arrays
+from bindscope.studies.concepts.inputs import read_arrays
 from bindscope.studies.concepts.measure import concepts
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic, write_json
-from bindscope.studies.concepts.embedded import (
+from bindscope.studies.concepts.inputs import (
     read_arrays,
     read_captions,
     read_image_queries,

@@ -7,7 +7,7 @@ import numpy as np
 import bindscope
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.writer import write_arrays
-from bindscope.studies.concepts.embedded import planted_vectors, read_slots
+from bindscope.studies.concepts.inputs import planted_vectors, read_slots
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -24,6 +24,7 @@ from bindscope.studies.concepts.set_separation import (
     accuracies,
     expected_of_objects,
     expected_of_values,
+    strata_of,
 )
 from bindscope.studies.concepts.vectors import Estimator, ObjectVectors, object_vectors
 
@@ -110,8 +111,7 @@ def edited(
     known = ~np.isnan(difference[:, 0]) & (edits.target >= 0)
     some, difference = edits.take(known), difference[known]
     expected = _expected(scenes, some.target, readout)
-    shared = scenes.shared[some.base]
-    strata = {"all": np.ones_like(shared), "shared": shared, "none": ~shared}
+    strata = strata_of(scenes.take(some.base))
     hits = {
         (strength, measure): of_measure
         for strength, measured in _hits(embedded, some, difference, strengths)

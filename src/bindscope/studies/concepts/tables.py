@@ -38,7 +38,7 @@ STRATA = ("all", "shared", "none")
 
 # --- Embeddings ---------------------------------------------------------------------------------
 
-_ANALYSES, _ROWS = "config `analyses[]`", "`studies.concepts.rows`"
+_ANALYSES, _ROWS = "config `analyses[]`", "`studies.concepts.registry`"
 _RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.splits`"
 _APPROXIMATORS = "`studies.concepts.approximators`"
 EMBEDDING_FLAGS = {

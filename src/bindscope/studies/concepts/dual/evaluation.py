@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
@@ -20,13 +19,12 @@ from bindscope.studies.concepts.counting import SAMPLED_SCENES, SCORES_AT_ONCE
 from bindscope.studies.concepts.dual.batches import Ids
 from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.rows import Row
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
     accuracies,
     among_slots,
     chance,
-    expected_of_objects,
     expected_of_values,
     strata_of,
     swaps,
@@ -85,17 +83,28 @@ def evaluate(
     with those of the scene, and of two objects those of 64 scenes. The seed draws these.
     """
     scored, n_all = scenes
-    kinds = ("full", "trained", "sampled")[: 3 if scored.n_slots > 1 else 2]
-    known = np.isin(np.arange(scored.n_objects), trained)
     # In a random order: those of `sampled` are grouped as they come, and neighbors share objects.
     scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
     rows = max(SCORES_AT_ONCE // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
     objects = torch.from_numpy(queries.objects).to(device)
-    parts = [
-        _recognized(embed, (queries, objects), scored.take(slice(start, start + rows)), kinds,
-                    known, (seed, start))
-        for start in range(0, len(scored), rows)
-    ]  # fmt: skip
+    parts = []
+    for start in range(0, len(scored), rows):
+        block = scored.take(slice(start, start + rows))
+        z = embed(block.slots)
+        scores = _Scores(queries.scaled(z), objects, block)
+        part = {
+            ("object", "full"): scores.among(np.arange(block.n_objects)),
+            ("object", "trained"): scores.among(trained),
+            ("concept", "full"): (
+                queries.concept_hits(z, block).mean(axis=1), expected_of_values(block, "mean"),
+            ),
+            ("concept_pooled", "full"): (
+                queries.pooled_concept_hits(z, block), expected_of_values(block, "pooled"),
+            ),
+        }  # fmt: skip
+        if block.n_slots > 1:
+            part["object", "sampled"] = scores.sampled(seed, start)
+        parts.append(part)
     hits = {key: np.concatenate([part[key][0] for part in parts]) for key in parts[0]}
     beside = {key: Expected.joined([part[key][1] for part in parts]) for key in parts[0]}
     strata = {name: mask for name, mask in strata_of(scored).items() if mask.any()}
@@ -109,42 +118,6 @@ def evaluate(
         }  # fmt: skip
 
 
-def _recognized(
-    embed: Callable[[Ids], Floats],
-    asking: tuple[Readout, Tensor],
-    scenes: Scenes,
-    kinds: Sequence[str],
-    known: Flags,
-    group: tuple[int, int],
-) -> dict[tuple[str, str], tuple[NDArray[np.float64], Expected]]:
-    """Return hits and what they come to without binding, by target and candidates."""
-    queries, objects = asking
-    z = embed(scenes.slots)
-    recognized = {}
-    scores = _Scores(queries.scaled(z), objects, scenes)
-    for kind in kinds:
-        if kind == "full":
-            recognized["object", kind] = (
-                scores.hits(scores.others),
-                expected_of_objects(scenes, queries.candidates),
-            )
-        elif kind == "trained":
-            among = torch.from_numpy(known).to(objects.device)
-            hits = scores.hits(scores.others.masked_fill(~among, -torch.inf))
-            extra = (scenes.first_of_its_kind & ~known[scenes.slots]).sum(axis=1)
-            recognized["object", kind] = (
-                hits,
-                _expected(scenes, known.sum() + extra, known[scores.mixed]),
-            )
-        else:
-            recognized["object", kind] = scores.sampled(group)
-    values = queries.concept_hits(z, scenes).mean(axis=1)
-    recognized["concept", "full"] = values, expected_of_values(scenes, "mean")
-    pooled = queries.pooled_concept_hits(z, scenes)
-    recognized["concept_pooled", "full"] = pooled, expected_of_values(scenes, "pooled")
-    return recognized
-
-
 class _Scores:
     """Scores of all objects (U, d) in some scenes, of scaled embeddings float64 (n, d)."""
 
@@ -156,41 +129,32 @@ class _Scores:
         self.others = scores.scatter_(1, slots, -torch.inf)
         """Scores of the objects that are not in the scene; those that are have minus infinity."""
 
-    def hits(self, others: Tensor) -> NDArray[np.float64]:
-        """Return whether all objects of a scene score above those (n, k) that are not in it."""
-        recognized: NDArray[np.float64] = (self.lowest > others.amax(1)).double().cpu().numpy()
-        return recognized
-
-    def sampled(self, group: tuple[int, int]) -> tuple[NDArray[np.float64], Expected]:
+    def sampled(self, seed: int, start: int) -> tuple[Doubles, Expected]:
         """Return hits among the objects of 64 scenes and a combination of the values of each."""
         parts = []
-        seed, start = group
         for first in range(0, len(self.scenes), SAMPLED_SCENES):
-            columns = slice(first, first + SAMPLED_SCENES)
-            mixed = self.mixed[columns]
+            group = slice(first, first + SAMPLED_SCENES)
+            mixed = self.mixed[group]
             drawn = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed))
-            listed = [self.scenes.slots[columns].ravel(), mixed[np.arange(len(drawn)), drawn]]
-            parts.append(self._among(columns, np.unique(np.concatenate(listed))))
+            listed = [self.scenes.slots[group].ravel(), mixed[np.arange(len(drawn)), drawn]]
+            parts.append(self.among(np.unique(np.concatenate(listed)), group))
         hits, rivals = zip(*parts, strict=True)
         return np.concatenate(hits), Expected.joined(rivals)
 
-    def _among(self, rows: slice, objects: Ids) -> tuple[NDArray[np.float64], Expected]:
-        """Return hits of some scenes among objects (k,), theirs included."""
+    def among(self, objects: Ids, rows: slice = slice(None)) -> tuple[Doubles, Expected]:
+        """Return hits of some scenes among objects (k,) and their own, without a guess.
+
+        A swap among these that is not in the scene makes a tie.
+        """
         index = torch.from_numpy(objects).to(self.others.device)
         highest = self.others[rows].index_select(1, index).amax(1)
-        hits = (self.lowest[rows] > highest).double().cpu().numpy()
-        scenes = self.scenes.take(rows)
-        n_candidates = np.full(len(scenes), len(objects))
-        return hits, _expected(scenes, n_candidates, np.isin(self.mixed[rows], objects))
-
-
-def _expected(scenes: Scenes, n_candidates: Ids, is_candidate: Flags) -> Expected:
-    """Return what scenes come to without binding; there is no guess.
-
-    Their own objects are candidates, `n_candidates` (n,) in all; `is_candidate` (n, combinations)
-    says which swaps are: one that is not in the scene makes a tie.
-    """
-    tied = is_candidate & ~among_slots(swaps(scenes.slots, scenes.sizes), scenes.slots)
-    by_chance = chance(scenes.first_of_its_kind.sum(axis=1), n_candidates)
-    floor: Doubles = np.asarray(~tied.any(axis=1), np.float64)
-    return Expected(by_chance, floor, np.full(len(scenes), np.nan))
+        hits = np.asarray((self.lowest[rows] > highest).cpu().numpy(), np.float64)
+        scenes, mixed = self.scenes.take(rows), self.mixed[rows]
+        is_candidate = np.zeros(scenes.n_objects, np.bool_)
+        is_candidate[objects] = True
+        first = scenes.first_of_its_kind
+        n_candidates = len(objects) + (first & ~is_candidate[scenes.slots]).sum(axis=1)
+        tied = is_candidate[mixed] & ~among_slots(mixed, scenes.slots)
+        floor = np.asarray(~tied.any(axis=1), np.float64)
+        by_chance = chance(first.sum(axis=1), n_candidates)
+        return hits, Expected(by_chance, floor, np.full(len(scenes), np.nan))
