@@ -128,7 +128,7 @@ def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     origin = "pretrained" if path is None else "local"
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
-    spec["precision"] = precision_of(model.precision, model.compat, device)
+    spec["precision"] = precision_of(model.precision, device)
     content = {"kind": "published", "origin": origin, **spec}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 

@@ -33,7 +33,6 @@ from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Condition,
     Knockout,
-    Tokens,
 )
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.suite import Asked
@@ -48,7 +47,6 @@ from bindscope.studies.binding_id.vlm.prompts import contexts
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 HIDDEN = ("none", "the thing", "elsewhere")
-_BOX = Tokens(pad=0)
 _STEPS = 48  # places along a side where a box may lie
 
 
@@ -143,7 +141,7 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     hide = {("the thing", role): role for role in roles}
     hide |= {("elsewhere", role): k + place for place, role in enumerate(boxes)}
     conditions = [
-        Condition(f"{what} of role {role}", (Knockout("object", place, tokens=_BOX),))
+        Condition(f"{what} of role {role}", (Knockout("object", place),))
         for (what, role), place in hide.items()
     ]
     words = state.scenes.words
@@ -171,15 +169,15 @@ def elsewhere(
     left, top, right, bottom = record.boxes[role].tolist()
     covered = {
         int(token) for i in range(len(record.boxes))
-        for token in image.of(record.boxes, i, _BOX, "inside")
+        for token in image.of(record.boxes, i)
     }  # fmt: skip
-    size, area = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
+    size, area = (right - left, bottom - top), len(image.of(record.boxes, role))
     room = [whole - box_side for whole, box_side in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
     corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
     for corner in draw.permutation(corners):
         box = np.concatenate([corner, corner + size])
-        tokens = image.of(box[None], 0, _BOX, "inside")
+        tokens = image.of(box[None], 0)
         if len(tokens) == area and covered.isdisjoint(tokens.tolist()):
             return np.asarray(box, np.int64)
     return None
