@@ -110,8 +110,8 @@ class GateProbe(DescendedProbe):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    point = EntryPoint("gate", f"{__name__}:GateProbe", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "plugged_in", lambda: {"gate": point})
+    point = EntryPoint("gate", f"{__name__}:GateProbe", "bindscope.probes")
+    monkeypatch.setattr(registry, "plugged_in", lambda _: {"gate": point})
     registry.options_of.cache_clear()
     yield
     registry.options_of.cache_clear()

@@ -40,6 +40,7 @@ WITHOUT_EFFECT = {
         "PlantedEncoder.name",
         "SolidsRenderer.hidden", "UsedScenes.test", "UsedScenes.train", "UsedScenes.val",
     ),
+    "belongs to what other packages register": ("VisionLanguageModel.options",),
     "has one value in the example": (
         "PhotosRenderer.kind", "PugSpareSource.path", "PugSpareSource.terms_accepted",
         "ToyVision.source", "VisionLanguageModel.source", "Zoo.source",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, model_validator
@@ -11,6 +10,7 @@ from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.training import Architecture, Training
 from bindscope.config.zoo import TOY, read_manifest
+from bindscope.core.registries import plugged_in
 
 ENCODERS = (
     "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
@@ -256,10 +256,9 @@ def function_of(source: str) -> str:
     scheme, _, name = source.partition(":")
     if scheme != "python" or ":" in name:
         return source
-    functions = {point.name: point.value for point in entry_points(group="bindscope.models")}
-    if name not in functions:
+    if not (point := plugged_in("models").get(name)):
         raise ValueError(f"no installed package registers a model {name!r}: give module:function")
-    return f"python:{functions[name]}"
+    return f"python:{point.value}"
 
 
 def local_path(source: str) -> str | None:

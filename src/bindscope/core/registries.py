@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ def resolve(reference: str) -> Any:
     """Import the object that a ``"module:object"`` string names."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+@cache
+def plugged_in(group: str) -> dict[str, EntryPoint]:
+    """Return what other packages register in a group of entry points (``bindscope.<group>``)."""
+    return {point.name: point for point in entry_points(group=f"bindscope.{group}")}
 
 
 @cache

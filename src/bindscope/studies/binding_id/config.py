@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,6 +11,7 @@ from bindscope.config.base import Model, ModelName, NameOf, NonNegativeInt, Posi
 from bindscope.config.models import pinned
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
+from bindscope.core.registries import plugged_in
 from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
 
 if TYPE_CHECKING:
@@ -117,13 +118,17 @@ class Toy(Model):
 
 
 class VisionLanguageModel(Model):
-    """A published vision-language model of transformers, or one in a folder."""
+    """A published vision-language model of transformers, one in a folder, or another's engine."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^hf:.+$",
+        pattern=r"^(hf|engine):.+$",
         description="`hf:<repo>@<40 hex>`, or `hf:path:/folder` with weights, configuration, "
-        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL.",
+        "processor and tokenizer: LLaVA-OneVision or Qwen2-VL; or `engine:<name>`, which another "
+        "package registers.",
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Of an `engine:`, for its package to read."
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
@@ -141,7 +146,22 @@ class VisionLanguageModel(Model):
     @field_validator("source")
     @classmethod
     def _pinned(cls, source: str) -> str:
+        scheme, _, name = source.partition(":")
+        if scheme == "engine" and name not in plugged_in("engines"):
+            raise ValueError(f"no installed package registers an engine {name!r}")
         return pinned(source)
+
+    @model_validator(mode="after")
+    def _engines_options(self) -> Self:
+        if self.options and not self.engine:
+            raise ValueError("options: only an `engine:` has them")
+        return self
+
+    @property
+    def engine(self) -> str | None:
+        """Name of another package's engine; None of a model of transformers."""
+        scheme, _, name = self.source.partition(":")
+        return name if scheme == "engine" else None
 
 
 Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
@@ -329,6 +349,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
     records = {record.name: record for record in section.records}
     if both := sorted(set(records) & set(tasks)):
         yield f"records: {both[0]!r} is the name of a task, too; rename one"
+    engines = {model.name for model in section.models if model.engine}
     names = [
         record.name for kind in (section.oracles, section.models, section.toys) for record in kind
     ]
@@ -342,19 +363,19 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
             yield from _without_pairs(where, suite, tasks)
         if "mixture" in suite.experiments:
             yield from _undecidable(where, suite, tasks)
-        yield from _unanswerable(where, suite)
+        yield from _unanswerable(where, suite, engines)
         for key in ("experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
 
 
-def _unanswerable(where: str, suite: Suite) -> Iterator[str]:
+def _unanswerable(where: str, suite: Suite, engines: set[str]) -> Iterator[str]:
     """Yield what has nothing to be asked about, or nobody who could answer."""
     if not (suite.tasks or suite.records):
         yield f"{where}: there is nothing to ask about: give `tasks` or `records`"
-    if suite.records and not suite.models:
-        yield f"{where}.records: only vision-language models read photos; give `models`"
+    if suite.records and (not suite.models or engines & set(suite.models)):
+        yield f"{where}.records: only models of transformers read photos; give `models` with `hf:`"
     if not suite.tasks and (suite.oracles or suite.toys):
         yield f"{where}: oracles and toys read no records; give `tasks`, or `models` alone"
     if suite.text_only and suite.oracles:

@@ -18,7 +18,7 @@ from bindscope.core.job import Job
 from bindscope.core.registries import resolve
 from bindscope.studies.binding_id.experiments.estimates import Estimates
 from bindscope.studies.binding_id.experiments.trials import Each
-from bindscope.studies.binding_id.registry import ENGINES, RECORDS
+from bindscope.studies.binding_id.registry import RECORDS, engine_reference
 from bindscope.studies.binding_id.suite import Asked, ask, estimated
 from bindscope.studies.binding_id.tasks.prompts import Reading
 
@@ -82,7 +82,8 @@ def _found(model: Mapping[str, Any], job: Job, device: str) -> Asked:
 
 
 def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
-    return resolve(ENGINES[model["kind"]])(model, Reading.of(job.spec), _weights(job), device)
+    load = resolve(str(engine_reference(model["kind"])))
+    return load(model, Reading.of(job.spec), _weights(job), device)
 
 
 def _weights(job: Job) -> Path | None:
@@ -147,7 +148,7 @@ class _Kept:
 
 def _keeps(model: Mapping[str, Any]) -> bool:
     """Whether a model takes so long that what it has computed is kept."""
-    return model["kind"] in ("published", "toy")
+    return model["kind"] not in ("oracle", "mixed_oracle")
 
 
 def _largest(job: Job) -> Path:

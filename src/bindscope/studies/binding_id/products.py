@@ -33,6 +33,7 @@ from bindscope.studies.binding_id.registry import (
     MIXTURE_ROWS,
     OPTIONS,
     RECORDS,
+    engine_reference,
 )
 
 _SUITE = "results/binding_id/{suite}/{task}/{subject}"
@@ -129,13 +130,15 @@ def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
     spec["precision"] = precision_of(model.precision, device)
+    if model.engine:
+        return {"kind": model.engine, "origin": "local", **spec}
     content = {"kind": "published", "origin": origin, **spec}
     return content if path is None else {**content, "weights_sha256": content_key(path)}
 
 
 def _weights(graph: Graph, model: VisionLanguageModel) -> list[Product]:
     """Add the download of a model of the hub, with its processor."""
-    if local_path(model.source) is not None:
+    if model.engine or local_path(model.source) is not None:
         return []
     content = {"model": {"source": model.source}, "texts": True}
     return [graph.add("weights", {"model": model.name}, content, runs=[ADAPTERS["hf"]])]
@@ -151,9 +154,9 @@ def _add_experiments(
         "task": task.model_dump(mode="json", exclude={"name"}), "models": models,
     }  # fmt: skip
     kinds = dict.fromkeys(model["kind"] for model in models)
-    if "published" in kinds:  # oracles and toys are read on the CPU
+    if kinds.keys() - {"oracle", "mixed_oracle", "toy"}:  # these are read on the CPU
         shared["device"] = kind_here(suite.device)
-    engines = [ENGINES[kind] for kind in kinds]
+    engines = [str(engine_reference(kind)) for kind in kinds]
     names = {"suite": suite.name, "task": task.name, "subject": subject}
     estimates: list[Product] = []
     if ADDING & set(suite.experiments):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bindscope.core.registries import plugged_in
+
 _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, reading, weights, device) -> (engine, pictures)``, of a `prompts.Reading`
@@ -11,6 +13,13 @@ ENGINES = {
     "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.adapter:load",
 }
+
+
+def engine_reference(kind: str) -> str | None:
+    """Return the ``"module:load"`` of an engine, ours or another package's; None: no such one."""
+    point = plugged_in("engines").get(kind)
+    return ENGINES.get(kind) or (point.value if point else None)
+
 
 # ``ask_records(model, weights, spec, device) -> suite.Asked``: of a user's own photos.
 RECORDS = f"{_HERE}.tasks.photos:ask_records"

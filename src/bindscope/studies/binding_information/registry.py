@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from bindscope.core.registries import resolve
+from bindscope.core.registries import plugged_in, resolve
 
 _FAMILIES = "bindscope.studies.binding_information.families"
 # In figures, from the simplest family to the most expressive.
@@ -19,18 +18,11 @@ FAMILIES = {
     "attention_quadratic": f"{_FAMILIES}:AttentionProbe",
     "set": f"{_FAMILIES}:SetProbe",
 }
-ENTRY_POINTS = "bindscope.probes"
-
-
-@cache
-def plugged_in() -> dict[str, EntryPoint]:
-    """Return the entry points of other packages by the family's name."""
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
 def known_families() -> list[str]:
     """Return the names of all families: ours in their order, then those of other packages."""
-    return list(dict.fromkeys([*FAMILIES, *sorted(plugged_in())]))
+    return list(dict.fromkeys([*FAMILIES, *sorted(plugged_in("probes"))]))
 
 
 @cache
@@ -38,7 +30,7 @@ def options_of(family: str) -> Any:
     """Return the options class of a family, or None; ValueError for a wrong entry point."""
     if family in FAMILIES:
         return resolve(FAMILIES[family])
-    if not (point := plugged_in().get(family)):
+    if not (point := plugged_in("probes").get(family)):
         return None
     home = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
     try:
