@@ -51,7 +51,7 @@ include: "workflow/rules/texts.smk"
 
 for study in studies():
 
-    include: f"workflow/rules/{study}.smk"
+    include: rules_file(study)
 
 
 include: "workflow/rules/tables.smk"

@@ -105,6 +105,7 @@ class Lines:
         """End: phases that were begun and are not done get their line."""
         for phase in run.phases.values():
             if not phase.is_done and phase.started is not None:
+                phase.ended = run.clock() if phase.ended is None else phase.ended
                 self.end_phase(phase)
 
 

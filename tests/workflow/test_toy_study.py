@@ -49,6 +49,52 @@ def test_a_study_touches_one_line_and_refits_nothing(finished: Clone, tmp_path: 
     assert kept.items() <= clone.results().items()
 
 
+def install_toy(site: Path) -> None:
+    """Put the same study into a package, as pip does; `toy_study` is its name there."""
+    package = site / "toy_study"
+    shutil.copytree(TOY / "src/bindscope/studies/toy", package)
+    shutil.copytree(TOY / "workflow", package / "workflow")
+    for file in package.rglob("*.py"):
+        file.write_text(file.read_text().replace("bindscope.studies.toy", "toy_study"))
+    metadata = site / "toy_study-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-study\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text("[bindscope.studies]\ntoy = toy_study.study:STUDY\n")
+
+
+def test_the_study_of_another_package_touches_no_file(
+    finished: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone, site = finished.copy(tmp_path / "clone"), tmp_path / "site"
+    install_toy(site)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    grid = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "all"}
+    assert clone.would_run() == {}
+    clone.edit({"studies.toy": {"grids": [grid]}})
+    assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
+    clone.snakemake()
+    assert clone.would_run() == {}
+    table = pd.read_csv(clone.path / "results/tables/lengths.csv")
+    assert (table["length"] > 0).all()
+    page = (clone.path / "results/report.html").read_text()
+    assert "How long tokens are" in page
+    assert "How long the [CLS] token is, layer by layer" in page  # the caption
+    clone.snakemake("--report", "archive.html")
+
+    work = site / "toy_study/work.py"
+    work.write_text(work.read_text() + "\nassert True\n")
+    assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
+
+    (site / "toy_study/study.py").write_text("import nothing_of_this_name\n")
+    failed = clone.snakemake("--dry-run", check=False)
+    assert failed.returncode
+    assert (
+        "the study 'toy' (toy-study, entry point toy_study.study:STUDY) is left out"
+        in failed.stderr
+    )
+    assert "Traceback" not in failed.stderr
+
+
 def test_an_edit_of_the_study_reruns_its_products_alone(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     add_toy(clone)

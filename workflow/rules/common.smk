@@ -13,7 +13,15 @@ from bindscope.commands.phases import show_run
 from bindscope.config.composition import add_included, join_names
 from bindscope.core.errors import BindscopeError, remember_configfiles
 from bindscope.core.job import give_jobs_path, name_launcher
-from bindscope.studies.build import all_steps, captions, read_graph, stem, studies, wildcards
+from bindscope.studies.build import (
+    all_steps,
+    captions,
+    read_graph,
+    rules_file,
+    stem,
+    studies,
+    wildcards,
+)
 from snakemake.exceptions import WorkflowError
 
 

@@ -23,7 +23,7 @@ from bindscope.commands.new_sections import (
 )
 from bindscope.config.loading import load_config
 from bindscope.config.models import AnyModel, Pretrained, function_of, pinned
-from bindscope.core.errors import BindscopeError, InputError
+from bindscope.core.errors import BindscopeError, InputError, first_line
 from bindscope.core.files import write_atomic
 from bindscope.graph.towers import settings, tower_of
 from bindscope.sources.survey import with_counts
@@ -173,10 +173,10 @@ def _slug(source: str, reserved: Sequence[str]) -> str:
 
 def _depth(scheme: str, source: str) -> tuple[int, bool]:
     """Return the number of blocks, and whether it is known and not guessed from the name."""
-    if scheme == "timm":
-        from bindscope.core.workarounds import declare_torchvision_operators
+    from bindscope.core.workarounds import declare_torchvision_operators
 
-        declare_torchvision_operators()
+    declare_torchvision_operators()
+    if scheme == "timm":
         import timm
         import torch
 
@@ -192,9 +192,9 @@ def _depth(scheme: str, source: str) -> tuple[int, bool]:
         try:
             model = resolve(source.partition(":")[2])()
             return int(model.n_layers), True
-        except (ImportError, AttributeError, TypeError) as error:
+        except Exception as error:
             raise InputError(
-                source, f"does not give a model with n_layers ({error})",
+                source, f"does not give a model with n_layers ({first_line(error)})",
                 "name a function without required arguments, in a module on PYTHONPATH; for an "
                 "nn.Module, see `modules` in docs/add_model.md",
             ) from error  # fmt: skip

@@ -247,7 +247,7 @@ def _refuse_foreign_libraries() -> None:
 
 def _refuse_other_copy(scripts: Path) -> None:
     expected = scripts.resolve().parents[1] / "src"
-    if expected != SOURCE:
+    if expected.is_dir() and expected != SOURCE:  # scripts of other packages have none
         raise BindscopeError(
             str(SOURCE), f"bindscope was loaded from here, not from {expected}",
             "take this folder off PYTHONPATH, or uninstall the copy that starts with Python",

@@ -7,12 +7,15 @@ so a new probe family reruns nothing that exists.
 from __future__ import annotations
 
 import importlib
+import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bindscope.core.interfaces import Study
+
+log = logging.getLogger(__name__)
 
 SPACES = {
     "uniform": "bindscope.codes.uniform:Uniform",
@@ -100,5 +103,30 @@ def plugged_in(group: str) -> dict[str, EntryPoint]:
 
 @cache
 def studies() -> dict[str, Study]:
-    """Import the declarations of all studies; by name, in the order of the registry."""
-    return {name: resolve(reference) for name, reference in STUDIES.items()}
+    """Import the declarations of all studies: ours in their order, then those of other packages.
+
+    Of a study that cannot be imported, a warning says why; runs that do not use it go on.
+    """
+    found = {name: resolve(reference) for name, reference in STUDIES.items()}
+    for name, point in plugged_in("studies").items():
+        where = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
+        try:
+            study = point.load()
+            if name in found or study.name != name:
+                raise ValueError(
+                    f"STUDY.name and the entry point must be the same new name: {name}"
+                )
+        except Exception as error:
+            log.warning(
+                "the study %r (%s) is left out: %s: %s; correct or uninstall that package",
+                name, where, type(error).__name__, error,
+            )  # fmt: skip
+        else:
+            found[name] = study
+    return found
+
+
+def study_package(name: str) -> str:
+    """Return the package that a study of `studies` is declared in."""
+    reference = STUDIES[name] if name in STUDIES else plugged_in("studies")[name].value
+    return reference.partition(":")[0].rpartition(".")[0]

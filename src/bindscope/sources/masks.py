@@ -168,8 +168,10 @@ def find_objects(numbers: Numbers, segments: Segments, place: str) -> npt.NDArra
     ranks = _ranks(numbers, known)
     n_pixels = np.bincount(ranks.ravel(), minlength=len(known) + 1)[1:]
     if not n_pixels.all():
-        lacking = ", ".join(map(str, known[n_pixels == 0].tolist()))
         has = np.unique(numbers)
+        lacking = ", ".join(map(str, known[~np.isin(known, has)].tolist()))
+        if not lacking:  # a number is given twice, which the check of labels says
+            return ranks
         listed = ", ".join(map(str, has[:_LISTED].tolist())) + (", ..." * (len(has) > _LISTED))
         raise InputError(
             place,

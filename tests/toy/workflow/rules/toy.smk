@@ -8,7 +8,7 @@ rule lengths:
     benchmark:
         benchmark_of("lengths")
     conda:
-        "../../envs/base.yaml"
+        f"{workflow.basedir}/envs/base.yaml"
     resources:
         mem_mb=memory_of("lengths"),
         runtime=minutes_of("lengths"),
