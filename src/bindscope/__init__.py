@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from bindscope.core.workarounds import TorchvisionFinder
 
 if TYPE_CHECKING:
     from bindscope.arrays.example import example as example
@@ -30,6 +33,10 @@ _EXPORTS = {
     "same_object": "bindscope.studies.same_object.measure:same_object",
     "run_job": "bindscope.core.job:run_job",
 }
+
+
+if "torchvision" not in sys.modules and TorchvisionFinder not in sys.meta_path:
+    sys.meta_path.insert(0, TorchvisionFinder)
 
 
 def __getattr__(name: str) -> Any:

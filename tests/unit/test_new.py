@@ -229,6 +229,17 @@ def test_a_file_with_other_content_is_kept(tmp_path: Path, hub: Hub) -> None:
     assert file.read_text().endswith("# edited\n")
 
 
+def test_a_function_that_fails_is_one_message(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_tower.py").write_text(
+        "def load():\n    raise RuntimeError('no weights')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(BindscopeError, match="no weights"):
+        describe("python:failing_tower:load")
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [

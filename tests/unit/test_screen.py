@@ -26,7 +26,7 @@ from bindscope.studies.build import all_steps
 from snakemake_logger_plugin_bindscope import LogHandler, ending
 from snakemake_logger_plugin_bindscope.ending import Failure, failure_lines, findings, last_lines
 from snakemake_logger_plugin_bindscope.phases import Run, duration
-from snakemake_logger_plugin_bindscope.screen import Bars
+from snakemake_logger_plugin_bindscope.screen import Bars, Lines
 
 PHASES = {"draw": "scenes", "codes": "scenes", "fit": "fits", "table": "tables and figures"}
 PLAN: dict[str, Any] = {"event": "run_info", "stats": {"fit": 2, "draw": 1, "all": 1, "total": 4}}
@@ -155,6 +155,15 @@ def test_a_failed_job_is_last_with_its_message(screen: Any, tmp_path: Path) -> N
 def test_a_killed_job_is_named_with_its_signal(screen: Any) -> None:
     shown, _ = screen(*RUN, *failed(2, "fit", "no.log", "died with <Signals.SIGKILL: 9>"))
     assert shown.endswith("fit a failed (it died with SIGKILL), without a word in no.log\n")
+
+
+def test_a_phase_that_is_cut_off_took_as_long_as_it_ran() -> None:
+    times = iter([0.0, 30.0, 30.0, 100.0])
+    run, shown = Run(lambda: next(times)), io.StringIO()
+    run.plan({"fit": 2})
+    run.start(1, "fit", {})
+    Lines(shown).stop(run)
+    assert "0 of 2 jobs, 1 min 10 s" in shown.getvalue()
 
 
 def test_ctrl_c_is_no_failure(screen: Any) -> None:

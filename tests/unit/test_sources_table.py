@@ -210,6 +210,12 @@ def test_all_problems_are_one_message(folder: Path) -> None:
     assert str(error.value).count("fill it in") == 1
 
 
+def test_a_number_of_two_objects_is_not_called_absent(folder: Path) -> None:
+    with pytest.raises(InputError, match="7 is the number of two objects") as error:
+        read(folder, [ROWS[0].replace("png,1", "png,7"), *ROWS[1:]])
+    assert "no pixel" not in str(error.value)
+
+
 def test_the_same_mistake_many_times_is_one_line(folder: Path) -> None:
     for i in range(50):
         Image.new("RGB", SIZE).save(folder / f"{i}.jpg")

@@ -173,9 +173,6 @@ def _slug(source: str, reserved: Sequence[str]) -> str:
 
 def _depth(scheme: str, source: str) -> tuple[int, bool]:
     """Return the number of blocks, and whether it is known and not guessed from the name."""
-    from bindscope.core.workarounds import declare_torchvision_operators
-
-    declare_torchvision_operators()
     if scheme == "timm":
         import timm
         import torch

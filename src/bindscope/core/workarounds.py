@@ -44,14 +44,30 @@ def lacks_torchvision_operators(folder: Path | None) -> bool:
     return True
 
 
+class TorchvisionFinder:
+    """Let `import torchvision` begin with `declare_torchvision_operators`.
+
+    It is put on `sys.meta_path` by `import bindscope`, so that timm, transformers and a user's own
+    module can be imported after it.
+    """
+
+    called = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        """Find nothing; of torchvision, declare what it lacks first."""
+        if name == "torchvision" and not cls.called:
+            declare_torchvision_operators()
+
+
 def declare_torchvision_operators() -> bool:
     """Declare torchvision's operators if they are missing; return whether this call did.
 
-    Call it before timm, transformers or a user's own module is imported. Where torchvision works by
-    itself, is imported already or is not installed, nothing happens.
+    Where torchvision works by itself, is imported already or is not installed, nothing happens.
     """
     if _libraries or "torchvision" in sys.modules:
         return False
+    TorchvisionFinder.called = True  # the next line looks for torchvision, too
     module_spec = importlib.util.find_spec("torchvision")
     if not lacks_torchvision_operators(
         Path(module_spec.origin).parent if module_spec and module_spec.origin else None

@@ -14,7 +14,6 @@ from torch import Tensor
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.core.files import read_json
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models import images
 from bindscope.models.base import TokenMap
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
@@ -112,7 +111,6 @@ def load(
     supported, the weights are missing or do not fit, or the input is not a whole number of patches.
     """
     where = f"model {config.name} ({config.source})"
-    declare_torchvision_operators()
     resolved = resolve(config, weights) if config.pretrained else None
     folder = resolved.folder if resolved else parse_source(config.source).path
     settings = _settings(config, folder, where)

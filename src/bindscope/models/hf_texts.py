@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.stream import freeze, state_sha256
 from bindscope.models.weights import LOCAL, UNREADABLE, Weights, parse_source, resolve, unread
 
@@ -84,7 +83,6 @@ def load(config: Pretrained, weights: Path | None, device: torch.device) -> HFTe
     With ``pretrained: false`` every weight comes from its seed. ModelError if the model is no CLIP,
     or its weights or tokenizer are missing.
     """
-    declare_torchvision_operators()
     import transformers
 
     clip: Any = transformers.CLIPModel

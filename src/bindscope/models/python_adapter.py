@@ -13,7 +13,6 @@ from torch import nn
 from bindscope.config.models import PythonModel
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Model
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap
 from bindscope.models.hooked import HookedModule
 
@@ -98,7 +97,6 @@ def complaints(model: Any) -> list[str]:
 
 def _function(source: str, where: str) -> Any:
     _, module, name = source.split(":")
-    declare_torchvision_operators()
     try:
         loaded = importlib.import_module(module)
     except ModuleNotFoundError as error:

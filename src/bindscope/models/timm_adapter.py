@@ -10,7 +10,6 @@ from torch import nn
 
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.base import TokenMap
 from bindscope.models.images import Transform, check_input_px, interpolation
 from bindscope.models.stream import FrozenViT, freeze, state_sha256
@@ -63,7 +62,6 @@ def load(
 
 def hub_repository(name: str) -> tuple[str, str | None]:
     """Return the hub repository of a timm model, and its safetensors file where timm names one."""
-    declare_torchvision_operators()
     import timm
 
     pretrained_config = timm.models.get_pretrained_cfg(name) if timm.is_model(name) else None
@@ -96,7 +94,6 @@ def token_map(model: Any, px: int) -> TokenMap:
 
 def _create(config: Pretrained, weights: Path | None, where: str) -> tuple[Any, str, str]:
     """Return the model at its own input size, what pins it, and the hash of its weights."""
-    declare_torchvision_operators()
     import timm
 
     name = parse_source(config.source).name

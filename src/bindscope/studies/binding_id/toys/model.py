@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.config.models import Zoo
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.stream import FrozenViT
 from bindscope.models.zoo import load
 from bindscope.scenes.sprite_palette import SIZE_PX
@@ -122,7 +121,6 @@ def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
 
     Linear layers and patch embedding N(0, 1 / fan-in), embeddings N(0, 1), biases 0, norms 1.
     """
-    declare_torchvision_operators()
     from transformers import LlavaOnevisionForConditionalGeneration
 
     generator = torch.Generator().manual_seed(toy.seed)

@@ -14,7 +14,6 @@ import torch
 from bindscope.config.models import Pretrained
 from bindscope.core.devices import no_gpu
 from bindscope.core.errors import ModelError
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import from_files
 from bindscope.models.stream import freeze
 from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
@@ -116,7 +115,6 @@ def _counted(form: Form, processor: Any, kind: str, rule: Rule, where: str) -> F
 
 def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tuple[Path, str, Any]:
     """Return the folder of a model, its `model_type` and its processor; no weights are read."""
-    declare_torchvision_operators()
     import transformers
 
     resolved = resolve(Pretrained(name=config.name, source=config.source, n_layers=1), weights)

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.studies.binding_id.vlm.adapters import (
     Decoder,
     Embedded,
@@ -165,7 +164,6 @@ def _side_by_side(length: int, lengths: Sequence[int], like: Tensor) -> Tensor:
 
 
 def _library_cache() -> Any:
-    declare_torchvision_operators()
     from transformers import DynamicCache
 
     return DynamicCache()
