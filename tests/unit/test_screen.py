@@ -159,11 +159,11 @@ def test_a_killed_job_is_named_with_its_signal(screen: Any) -> None:
 
 def test_a_phase_that_is_cut_off_took_as_long_as_it_ran() -> None:
     times = iter([0.0, 30.0, 30.0, 100.0])
-    run, shown = Run(lambda: next(times)), io.StringIO()
+    run, stream = Run(lambda: next(times)), io.StringIO()
     run.plan({"fit": 2})
     run.start(1, "fit", {})
-    Lines(shown).stop(run)
-    assert "0 of 2 jobs, 1 min 10 s" in shown.getvalue()
+    Lines(stream).stop(run)
+    assert "0 of 2 jobs, 1 min 10 s" in stream.getvalue()
 
 
 def test_ctrl_c_is_no_failure(screen: Any) -> None:

@@ -107,12 +107,12 @@ def studies() -> dict[str, Study]:
 
     Of a study that cannot be imported, a warning says why; runs that do not use it go on.
     """
-    found = {name: resolve(reference) for name, reference in STUDIES.items()}
+    declared = {name: resolve(reference) for name, reference in STUDIES.items()}
     for name, point in plugged_in("studies").items():
         where = f"{point.dist.name if point.dist else point.module}, entry point {point.value}"
         try:
             study = point.load()
-            if name in found or study.name != name:
+            if name in declared or study.name != name:
                 raise ValueError(
                     f"STUDY.name and the entry point must be the same new name: {name}"
                 )
@@ -122,8 +122,8 @@ def studies() -> dict[str, Study]:
                 name, where, type(error).__name__, error,
             )  # fmt: skip
         else:
-            found[name] = study
-    return found
+            declared[name] = study
+    return declared
 
 
 def study_package(name: str) -> str:
