@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from bindscope.cli import main
 from bindscope.commands.new import LANGUAGE_FAMILIES, describe, write_new
@@ -19,7 +20,7 @@ from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
 from bindscope.studies.binding_id.vlm.families import FAMILIES
-from bindscope.studies.build import build
+from bindscope.studies.build import build, read_graph
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "rehearsals"))
@@ -140,7 +141,37 @@ def test_labels_that_cannot_be_used_are_one_message(
     photos.write_text(change(photos.read_text()))
     assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos), *more]) == 1
     assert message in capsys.readouterr().err
-    assert not Path("my-run.yaml").exists()
+    # Images are left out by a key of the file.
+    assert Path("my-run.yaml").exists() == (message == "there is no image")
+
+
+def test_images_that_are_left_out_are_counted_in_the_plan(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The dry run decodes: a truncated photo, a mask of another size, a photo that is not there."""
+    Path("photos/photos/001.jpg").write_bytes(Path("photos/photos/002.jpg").read_bytes()[:400])
+    Image.new("L", (9, 9)).save("photos/masks/003.png")
+    Path("photos/photos/004.jpg").unlink()
+    new = ["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos)]
+    assert main(new) == 1
+    printed = capsys.readouterr()
+    assert "my-run.yaml: written" in printed.out
+    assert "3 problems" in printed.err
+    file = Path("my-run.yaml")
+    file.write_text(
+        file.read_text().replace("      values:", "      bad_images: skip\n      values:")
+    )
+    (note,) = read_graph(yaml.safe_load(file.read_text()), "my-run.yaml").notes
+    assert note.startswith("images: 57 scenes")
+    assert note.endswith("3 images left out")
+
+
+def test_a_value_of_one_row_may_be_misspelled(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos.write_text(photos.read_text().replace("circle", "circel", 1))
+    assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos)]) == 0
+    assert "in one row only (misspelled?): shape 'circel'" in capsys.readouterr().out
 
 
 def test_a_value_may_be_called_none(tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ give_jobs_path(SOURCE)
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
-config["captions"] = captions()  # of Snakemake's own report, whose templates read the configuration
+config["captions"] = (
+    captions()
+)  # of Snakemake's own report, whose templates read the configuration
 show_run(workflow.logger_manager.get_log_handlers(), graph)
 
 

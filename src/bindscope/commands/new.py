@@ -77,9 +77,10 @@ def write_new(
         raise InputError(
             str(path), "is there already, with other content", "name another file, or delete it"
         )
+    write_atomic(path, text)  # whatever is wrong with images: `source.skip` is a key of it
+    print(f"{path}: written")
     load_config(with_counts(yaml.safe_load(text)), str(path))
-    write_atomic(path, text)
-    print(f"{path}: written. Next: bindscope plan --configfile {path}")
+    print(f"Next: bindscope plan --configfile {path}")
     return 0
 
 

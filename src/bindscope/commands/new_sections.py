@@ -232,7 +232,13 @@ def read_labels(labels: Path, images: Path | None) -> Images:
     space = {"kind": "counted", "groups": groups, "max_objects": int(rows.max())}
     split = {"rule": "column"} if "split" in columns else {"rule": "hashed_images"}
     unused = [name for name in columns if name not in _OTHER_COLUMNS and name not in values]
-    comment = f"{len(rows):,} images of {len(table):,} objects" + (
-        f"; not used: {', '.join(unused)}" if unused else ""
-    )
+    rare = [
+        f"{name} {value!r}"
+        for name in values
+        for value, n in table[name].value_counts().items()
+        if n == 1 and value
+    ]
+    comment = f"{len(rows):,} images of {len(table):,} objects"
+    for text, names in (("not used", unused), ("in one row only (misspelled?)", rare[:5])):
+        comment += f"; {text}: {', '.join(names)}" if names else ""
     return Images({"source": source, "space": space, "split": split}, [*values], comment)

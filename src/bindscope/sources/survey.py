@@ -41,17 +41,22 @@ def _counted(raw: Any) -> Any:
     return {**raw, "n_scenes": _survey(dataset, decode=True)[0]}
 
 
-def check_tables(graph: Graph, datasets: Mapping[str, Dataset]) -> list[str]:
-    """Check the tables of records that remain to be made; images are only looked for.
+def check_tables(
+    graph: Graph, datasets: Mapping[str, Dataset], raw: Mapping[str, Any]
+) -> list[str]:
+    """Check the tables of records that remain to be made; `raw` is the configuration as it is read.
+
+    Images are only looked for, unless `with_counts` has decoded them.
 
     A line for each table says how many scenes its splits have. InputError or ConfigError for
     everything that is wrong with a table, or splits with too few scenes.
     """
     lines = []
+    decoded = [entry["name"] for entry in raw["datasets"] if entry.get("n_scenes") == ALL]
     for product in graph.of("records"):
         dataset = datasets[product.wildcards["dataset"]]
         if isinstance(dataset.source, TableSource) and not Path(product.path()).exists():
-            counts, n_skipped = _survey(dataset, decode=False)
+            counts, n_skipped = _survey(dataset, decode=dataset.name in decoded)
             lacking = [
                 f"{name} {getattr(dataset.n_scenes, name)} of {counts[name]}"
                 for name in SPLITS

@@ -97,7 +97,7 @@ def read_graph(raw: Mapping[str, Any], source: str) -> Graph:
         config = load_config(with_counts(raw), source)
         graph = build(config, unavailable)
         check_programs(graph)
-        graph.notes += check_tables(graph, {dataset.name: dataset for dataset in config.datasets})
+        graph.notes += check_tables(graph, {d.name: d for d in config.datasets}, raw)
     except BindscopeError as error:
         if error.where.startswith(source):
             raise
