@@ -239,6 +239,6 @@ def read_labels(labels: Path, images: Path | None) -> Images:
         if n == 1 and value
     ]
     comment = f"{len(rows):,} images of {len(table):,} objects"
-    for text, names in (("not used", unused), ("in one row only (misspelled?)", rare[:5])):
-        comment += f"; {text}: {', '.join(names)}" if names else ""
+    for text, listed in (("not used", unused), ("in one row only (misspelled?)", rare[:5])):
+        comment += f"; {text}: {', '.join(listed)}" if listed else ""
     return Images({"source": source, "space": space, "split": split}, [*values], comment)
