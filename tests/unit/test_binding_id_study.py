@@ -246,6 +246,11 @@ def test_rows_are_the_answers_that_are_stored(
 def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.DataFrame]) -> None:
     said = chapter(found, RATES)
     assert "No pretrained model is measured" in said.lead[0]
+    percent = 100 * share(found["binding_id"], "slot", "mean", "O by slot")
+    assert f": {percent:.0f} % (of the answers, 95 % CI " in said.lead[1]
+    assert "for by-slot (oracle), " in said.lead[1]
+    assert said.lead[1].startswith("Controls: Adding the mean difference to objects swaps")
+    assert said.lead[1].endswith(", and 2 more.")
     assert all("(oracle)" in name for name, _ in said.findings[0].points)
     points = dict(said.findings[0].points)
     assert points["by-none (oracle)"] == "does not answer the questions."
@@ -265,7 +270,9 @@ def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.Data
 def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame]) -> None:
     free = found["binding_id"].assign(origin="toy")
     bound = found["binding_id"].assign(origin="interchange_toy", suite="bound")
-    (lead,) = chapter({"binding_id": pd.concat([free, bound])}, RATES).lead
+    lead, opening = chapter({"binding_id": pd.concat([free, bound])}, RATES).lead
+    assert opening.startswith("Adding the mean difference to objects swaps their items: ")
+    assert "for by-slot (toy, made to bind)" in opening
     assert "No pretrained model is measured" in lead
     assert "planted attention heads in their first two layers" in lead
     assert "made to bind and trained by interchange" in lead
@@ -274,8 +281,8 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
     assert all("(toy, made to bind)" in name for name, _ in said.findings[0].points)
     assert "by construction" not in chapter({"binding_id": free}, RATES).lead[0]
     local = found["binding_id"].assign(origin="local")
-    (lead,) = chapter({"binding_id": pd.concat([free, local])}, RATES).lead
-    assert lead.startswith("The measured models are of a local folder, whose training is not known")
+    lead = chapter({"binding_id": pd.concat([free, local])}, RATES).lead[0]
+    assert lead.startswith("The measured models are of a local folder or another package, whose")
 
 
 def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:

@@ -14,6 +14,7 @@ from bindscope.report.chapter import (
     Finding,
     PageTable,
     Section,
+    number,
     page_table,
 )
 from bindscope.report.claims import claims_findings, claims_section, read_rates
@@ -31,6 +32,8 @@ from bindscope.studies.binding_id.names import DISAGREEING
 from bindscope.studies.binding_id.views import GROUPS, costly, named, rows_with, summaries
 
 _LISTED = 8  # heads that are named
+_OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
+_OPENED = 3  # models that the opening names
 _DIMENSIONS = re.compile(r"(.*), ([0-9]+ dimensions?) \(weakest: (.*)\)")
 _ABOUT = (
     "A text states which item belongs to which object of an image. A question names the object by "
@@ -46,7 +49,10 @@ _NOT_REAL = {
     "interchange_toy": "toys made to bind and trained by interchange, which bind by slot by "
     "construction",
 }
-_REAL = {"pretrained": "pretrained", "local": "of a local folder, whose training is not known"}
+_REAL = {
+    "pretrained": "pretrained",
+    "local": "of a local folder or another package, whose training is not known",
+}
 _NO_PAPER = (
     "Table 1 of the binding ID paper could not be obtained, so no published value is shown. For "
     "text alone, arXiv 2310.17191 reports for LLaMA-30B 0.99 and 1.00 of answers unchanged without "
@@ -151,7 +157,8 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         return Chapter()
     models, controls = _judged(tables, "!="), _judged(tables, "==")
     return Chapter(
-        lead=(_origins(pd.concat([candidate["origin"] for candidate in shown])),),
+        lead=(_origins(pd.concat([candidate["origin"] for candidate in shown])),
+              *(_opening(models, "") or _opening(controls, "Controls: "))),
         headline=("binding_id", "binding_id_mean"),
         findings=(
             *_findings(models, ""),
@@ -193,6 +200,28 @@ def _origins(rows: pd.Series[str]) -> str:
     if not real:
         return f"No pretrained model is measured here; models are {words}."
     return f"The measured models are {' or '.join(real)}; next to them are {words}."
+
+
+def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
+    """Say the numbers of the first claim of `_OPENING` that was measured, by model."""
+    measured = [judgment for judgment in judgments if pd.notna(judgment.effect.value)]
+    for name in _OPENING:
+        if of_claim := [judgment for judgment in measured if judgment.claim.name == name]:
+            of_claim.sort(key=lambda judgment: -abs(judgment.effect.value))
+            sentence = of_claim[0].claim.sentence.removesuffix(".").partition(" in more than")[0]
+            each = []
+            for effect in (judgment.effect for judgment in of_claim[:_OPENED]):
+                value, low, high = (
+                    number(100 * end, "z.0f") for end in (effect.value, effect.low, effect.high)
+                )
+                interval = (
+                    f"{low} to {high}" if each else f"of the answers, 95 % CI {low} to {high}"
+                )
+                each.append(f"{value} % ({interval}) for {effect.where}")
+            rest = len(of_claim) - _OPENED
+            more = f", and {rest} more" if rest > 0 else ""
+            return (f"{before}{sentence}: {', '.join(each)}{more}.",)
+    return ()
 
 
 def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
