@@ -25,6 +25,7 @@ from snakemake_logger_plugin_bindscope.ending import (
     findings,
     result_lines,
     warnings_of,
+    yaml_errors,
 )
 from snakemake_logger_plugin_bindscope.phases import GOAL, Run, duration
 from snakemake_logger_plugin_bindscope.screen import Bars, Lines, Printed, screen_for
@@ -177,6 +178,8 @@ class LogHandler(LogHandlerBase):
             )
         elif missing := _NO_FILE.search(text):  # a configuration file, before any run
             self._say(f"error: {missing[1]}: there is no such file\n  remedy: check the path")
+        elif "not valid JSON or YAML" in text:
+            self._say("\n".join(yaml_errors(sys.argv)) or text)
         else:
             self._on_message(record)
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
+import yaml
+
 REPORT = Path("results/report.html")
 RESULTS = {"Tables": "tables/*.parquet", "Figures": "figures/*.png", "Report": "report.html"}
 _SENTENCES, _SENTENCE_LINES, _WIDTH = 2, 4, 100
@@ -115,6 +117,21 @@ def failure_lines(failures: Sequence[Failure]) -> list[str]:
         lines += ["", f"and {n - _MOST_FAILURES} more: results/logs/snakemake.log"]
     if shutil.disk_usage(Path.cwd()).free < _LOG_BYTES:  # not even the logs say so then
         lines += ["", "The disk is full.", "  remedy: free space, then run the same command again"]
+    return lines
+
+
+def yaml_errors(arguments: Iterable[str]) -> list[str]:
+    """Return where the YAML files of a command line are none, which Snakemake does not say."""
+    lines = []
+    for file in (argument.removeprefix("--configfile=") for argument in arguments):
+        if file.endswith((".yaml", ".yml")):
+            try:
+                yaml.safe_load(_read(file))
+            except yaml.MarkedYAMLError as error:
+                at = error.problem_mark
+                where = f"line {at.line + 1}, column {at.column + 1}: " if at else ""
+                lines += [f"error: {file}: {where}{error.problem}",
+                          "  remedy: correct the file at that place"]  # fmt: skip
     return lines
 
 

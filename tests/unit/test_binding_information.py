@@ -291,6 +291,8 @@ def test_the_example_has_the_truth_that_is_planted() -> None:
             assert bound == pytest.approx(bits, abs=EXACT), (name, part)
     with pytest.raises(InputError, match=r"no example 'matchin'.*\n.*matching, clutter, pairs"):
         example("matchin")
+    with pytest.raises(InputError, match="n is -1"):
+        example("matching", n=-1)
 
 
 def test_probes_of_patches_are_left_out_of_vectors() -> None:

@@ -208,6 +208,7 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         ({"split": ["probes"] * 9}, r"`split` is \(9,\)"),
         ({"split": ["probes"] * 144}, "vectors: 0, probes: 144, scores: 0"),
         ({"texts": {"captions": Z}}, "`texts` has 'captions'"),
+        ({"texts": Z}, "`texts` is ndarray"),
         ({"texts": {"scenes": Z[:5]}}, r"texts\['scenes'\] is \(5, 24\)"),
         ({"texts": {"objects": Z[:12]}}, "one of `objects` and `values`"),
         ({"texts": {"objects": Z[:5], "values": [Z[:4], Z[:3]]}}, r"5 objects and \[4, 3\] values"),

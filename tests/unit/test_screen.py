@@ -228,6 +228,16 @@ def test_a_mistake_before_a_run_is_one_message(
     assert screen(event)[0].startswith(shown)
 
 
+def test_a_configuration_that_is_no_yaml_is_named_with_its_line(
+    screen: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad.yaml").write_text("datasets:\n  - name: a\n   space: {}\n")
+    monkeypatch.setattr(sys, "argv", ["snakemake", "--configfile", "bad.yaml"])
+    text = "WorkflowError:\nConfig file is not valid JSON or YAML. In case of YAML, ..."
+    event = {"event": "error", "exception": "WorkflowError", "msg": text, "level": logging.ERROR}
+    assert screen(event)[0].startswith("error: bad.yaml: line 3, column 4: ")
+
+
 def test_verbose_leaves_the_screen_to_snakemake(screen: Any) -> None:
     shown, handler = screen(*RUN, done(2), done(3), verbose=True)
     assert not handler.writes_to_stream

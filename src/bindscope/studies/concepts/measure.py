@@ -365,8 +365,12 @@ def _texts(
     texts: Mapping[str, Any] | None, scenes: _ArrayScenes
 ) -> tuple[dict[str, Readout], Floats | None]:
     """Return queries by the name of their modality, and the scenes in that modality."""
-    if not texts:
+    if texts is None:
         return {}, None
+    if not isinstance(texts, Mapping):
+        raise InputError(
+            WHERE, f"`texts` is {type(texts).__name__}", 'give {"scenes": array} of captions'
+        )
     if unknown := sorted(set(texts) - {"name", "scenes", "objects", "values"}):
         raise InputError(
             WHERE, f"`texts` has {unknown[0]!r}", "give some of: scenes, objects, values, name"
