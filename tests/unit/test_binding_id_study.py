@@ -178,7 +178,7 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
     table = free["binding_id"]
     # Order of mention says nothing of the slot: pooled over slots the difference averages out.
     assert share(table, "slot", "mean", "O") <= 0.1
-    assert share(table, "slot", "mean", "O by slot") >= 0.95
+    assert share(table, "slot", "mean", "O") >= 0.95
     assert share(table, "slot", "mean", "I by slot") >= 0.95
     assert share(table, "color", "mean", "O by slot") <= 0.05
 
@@ -246,7 +246,7 @@ def test_rows_are_the_answers_that_are_stored(
 def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.DataFrame]) -> None:
     said = chapter(found, RATES)
     assert "No pretrained model is measured" in said.lead[0]
-    percent = 100 * share(found["binding_id"], "slot", "mean", "O by slot")
+    percent = 100 * share(found["binding_id"], "slot", "mean", "O")
     assert f": {percent:.0f} % (of the answers, 95 % CI " in said.lead[1]
     assert "for by-slot (oracle), " in said.lead[1]
     assert said.lead[1].startswith("Controls: Adding the mean difference to objects swaps")
