@@ -209,7 +209,7 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
         if of_claim := [judgment for judgment in measured if judgment.claim.name == name]:
             of_claim.sort(key=lambda judgment: -abs(judgment.effect.value))
             sentence = of_claim[0].claim.sentence.removesuffix(".").partition(" in more than")[0]
-            each = []
+            each: list[str] = []
             for effect in (judgment.effect for judgment in of_claim[:_OPENED]):
                 value, low, high = (
                     number(100 * end, "z.0f") for end in (effect.value, effect.low, effect.high)
