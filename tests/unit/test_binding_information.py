@@ -260,6 +260,7 @@ def test_what_is_shown(identity: Result, tmp_path: Path) -> None:
     assert page.count("<table") == 1
     assert "≥ 6.3" in page
     figure = identity.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
     (axes,) = figure.axes
     assert len(axes.patches) == 2 * 3
     ends = [bar.get_x() + bar.get_width() for bar in axes.patches]

@@ -80,9 +80,18 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook shows, whether pyplot is imported or not."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
 def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
     """Make an empty figure of the page's width whose layout keeps labels apart."""
-    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    figure = NotebookFigure(figsize=(width_in, height_in), layout="constrained")
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
         engine.set(w_pad=0.05, h_pad=0.05, wspace=0.03, hspace=0.04)
