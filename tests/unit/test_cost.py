@@ -323,6 +323,15 @@ def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power
     assert picture(100) == picture(160)
 
 
+def test_a_table_that_sums_rows_up_has_those_of_the_other_role() -> None:
+    def size(*roles: str) -> float:
+        job = SimpleNamespace(work=Work(bytes_rows=1e6, bytes_beside=0))
+        inputs = {role: [job] * (3 if role == "rows" else 1) for role in roles}
+        return shared_cost.table(SimpleNamespace(inputs=inputs, reads={})).bytes_disk  # type: ignore[arg-type]
+
+    assert size("rows", "geometry") == size("geometry") < size("rows")
+
+
 def test_a_short_training_is_mostly_evaluated() -> None:
     def steps(number: int) -> float:
         def change(content: dict[str, Any]) -> None:

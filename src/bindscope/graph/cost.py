@@ -476,12 +476,20 @@ def joint(product: Product) -> Work:
     )
 
 
+def rows_read(product: Product) -> float:
+    """Return the bytes of the rows that a table is made of."""
+    read = 0.0
+    for role, jobs in product.inputs.items():
+        if role == "rows" and len(product.inputs) > 1:
+            continue  # they are summed up in a row for each of the other role's
+        beside = role in product.reads
+        read += sum(job.work.bytes_beside * beside or job.work.bytes_rows for job in jobs)
+    return read
+
+
 def table(product: Product) -> Work:
     """Count a table by the rows that its jobs leave."""
-    read = 0.0
-    for role, given in product.inputs.items():
-        beside = role in product.reads
-        read += sum(made.work.bytes_beside * beside or made.work.bytes_rows for made in given)
+    read = rows_read(product)
     return Work(
         "pandas",
         bytes_disk=1.2e4 + _TABLE * read + min(_PAGE * read, _LONGEST_PAGE),
@@ -500,8 +508,7 @@ def figure(product: Product) -> Work:
             # Of a photograph that is made smaller as many pixels go, of contours as long ones.
             smaller = min(1.0, _SHOWN_PX / side) ** (1 + (item.rule == "record_scenes"))
             pictures += _PICTURES * min(n, _SHOWN) * smaller * item.work.bytes_disk / n
-        jobs = [job for role in item.inputs.values() for job in role]
-        rows += sum(job.work.bytes_rows for job in (jobs if item.rule == "table" else [item]))
+        rows += rows_read(item) if item.rule == "table" else item.work.bytes_rows
     size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
     return Work("pandas", bytes_disk=size, bytes_peak=8e7 + 6 * rows, python=1.4e7)
 
