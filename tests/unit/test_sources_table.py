@@ -235,6 +235,10 @@ def test_n_scenes_all_takes_what_there_is(folder: Path) -> None:
     entry["source"]["bad_images"] = "skip"
     with pytest.raises(ConfigError, match="ask for 3 scenes, the source has 2"):
         with_counts({"datasets": [entry]})
+    few = raw(folder, values={"color": ["red"]}) | {"n_scenes": "all"}
+    with pytest.raises(ConfigError, match="has 1 values, but the group's size is 2") as error:
+        read_graph({"datasets": [few], "models": [], "studies": {}}, "x.yaml")
+    assert "n_scenes" not in str(error.value)
     drawn = {"name": "drawn", "n_scenes": "all", "split": {"rule": "random"},
              "space": entry["space"] | {"kind": "uniform"}}  # fmt: skip
     with pytest.raises(ConfigError, match="n_scenes: all is for scenes of"):

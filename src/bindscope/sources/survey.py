@@ -21,7 +21,7 @@ def with_counts(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with numbers where a table's dataset has ``n_scenes: all``.
 
     Its images are decoded for that, once: those that `source.bad_images` leaves out do not count.
-    What is no valid dataset is returned as it is; all that is wrong with a table is an error.
+    What is no valid dataset has some numbers; all that is wrong with a table is an error.
     """
     datasets = raw.get("datasets")
     if not isinstance(datasets, list):
@@ -35,7 +35,8 @@ def _counted(raw: Any) -> Any:
     try:
         dataset = Dataset.model_validate({**raw, "n_scenes": _ONE_EACH})
     except ValidationError:
-        return raw  # the check of the whole configuration says what is wrong
+        # The check of the whole configuration says what is wrong, and `all` is not.
+        return {**raw, "n_scenes": _ONE_EACH}
     if not isinstance(dataset.source, TableSource):
         return raw
     return {**raw, "n_scenes": _survey(dataset, decode=True)[0]}
