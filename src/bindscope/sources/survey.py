@@ -32,13 +32,14 @@ def with_counts(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _counted(raw: Any) -> Any:
     if not isinstance(raw, Mapping) or raw.get("n_scenes") != ALL:
         return raw
+    source = raw.get("source")
+    if not isinstance(source, Mapping) or source.get("kind") != "table":
+        return raw
     try:
         dataset = Dataset.model_validate({**raw, "n_scenes": _ONE_EACH})
     except ValidationError:
         # The check of the whole configuration says what is wrong, and `all` is not.
         return {**raw, "n_scenes": _ONE_EACH}
-    if not isinstance(dataset.source, TableSource):
-        return raw
     return {**raw, "n_scenes": _survey(dataset, decode=True)[0]}
 
 
