@@ -110,7 +110,9 @@ def test_separable_data_without_ridge_stop_at_no_loss():
 def test_a_preconditioned_step_is_exact_per_column():
     """The inverse of a leading block, by one factor for all columns."""
     problem_ = regressions("object", noise=1.0)
-    inverse, mask = problem_.factor(0.1, problem_.gram), problem_.mask()
+    mask = problem_.mask()
+    curvature = problem_.curvature(torch.zeros_like(mask), torch.arange(mask.shape[1]))
+    inverse = problem_.factor(0.1, curvature)
     g = torch.randn(mask.shape, dtype=mask.dtype) * mask
     found = mask * (inverse.t() @ (mask * (inverse @ g)))
     matrix = torch.linalg.inv(inverse)

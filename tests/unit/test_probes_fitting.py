@@ -264,7 +264,7 @@ def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )
     assert "not_converged" not in long.target_flags["object_anchored"]
-    monkeypatch.setattr(convex, "ITERATIONS", 1)
+    monkeypatch.setattr(convex, "ITERATIONS", 0)
     (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0))
     assert "not_converged" in linear.target_flags["object"]
 

@@ -3,9 +3,9 @@
 Column c minimises  mean_i softplus(-(2 y_ic - 1) l_ic) + l2/2 |w_c|^2 (bias unpenalised) with
 logits l = offset + X w_c, over the leading rows of w_c that the column may use.  All columns
 advance together (`fitting.lbfgs`).  Two things make it fast: a line search costs no product, for
-logits are linear in the weights; the initial inverse Hessian is that of the bound X'X/4N + l2
-(Boehning 1992), later of the mean curvature of the columns that are left, exact per column because
-columns use nested leading blocks of one Cholesky factor.  SciPy's L-BFGS takes 20 times as long or
+logits are linear in the weights; the initial inverse Hessian is that of the mean curvature of the
+columns that are left, exact per column because columns use nested leading blocks of one Cholesky
+factor.  SciPy's L-BFGS takes 20 times as long or
 more, in as many more iterations.
 
 Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -72,14 +71,6 @@ class Regressions:
         """Start a pass over the scenes."""
         return self.data() if callable(self.data) else (self.data,)
 
-    @cached_property
-    def gram(self) -> Tensor:
-        """X'X/4N, float64 (p, p), rounded to the type of the data."""
-        total, n = torch.zeros((), dtype=torch.float64), 0
-        for x, _, _ in self.blocks():
-            total, n = (x.t() @ x).double() + total, n + len(x)
-        return (total / (4 * n)).to(self.penalised.dtype).double()
-
     def margins(self, w: Tensor, columns: Tensor | slice = slice(None)) -> Iterator[Margins]:
         """Yield the margins of each block at weights (p, C) of some columns."""
         for block in self.blocks():
@@ -122,8 +113,8 @@ class Regressions:
         The inverse of a leading block is L_k^-T L_k^-1 with L_k^-1 the leading block of L^-1, hence
         two products with a mask between them precondition all columns.
         """
-        eye = torch.eye(len(self.gram), dtype=torch.float64, device=self.gram.device)
-        jitter = JITTER * (1 + self.gram.diagonal().mean())
+        eye = torch.eye(len(curvature), dtype=torch.float64, device=curvature.device)
+        jitter = JITTER * (1 + curvature.diagonal().mean())
         cholesky = torch.linalg.cholesky(curvature + eye * (l2 * self.penalised.double() + jitter))
         inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
         return inverse.to(self.penalised.dtype)
@@ -157,14 +148,16 @@ class _Columns:
 
     def __init__(self, problem: Regressions, l2: float, columns: Tensor) -> None:
         self.problem, self.ridge, self.live = problem, l2 * problem.penalised, columns
-        self.inverse, self.mask = problem.factor(l2, problem.gram), problem.mask()[:, columns]
-        self.l2, self.lines = l2, 0
+        self.mask, self.l2, self.lines = problem.mask()[:, columns], l2, 0
+
+    def measure(self, w: Tensor) -> None:
+        self.inverse = self.problem.factor(self.l2, self.problem.curvature(w, self.live))
 
     def aim(self, w: Tensor, direction: Tensor) -> None:
         self.w, self.direction = w, direction
         self.lines += 1
         if self.lines % REFRESH == 0:
-            self.inverse = self.problem.factor(self.l2, self.problem.curvature(w, self.live))
+            self.measure(w)
 
     def keep(self, index: Tensor) -> None:
         self.live, self.mask = self.live[index], self.mask[:, index]
@@ -184,6 +177,7 @@ class _Streamed(_Columns):
     """Each trial is a pass, which gives the gradient there too."""
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        self.measure(w)
         loss, self.slope = loss_and_slope(self.problem.margins(w, self.live))
         return loss, self.slope * self.mask
 
@@ -201,6 +195,7 @@ class _HeldMargins(_Columns):
     """Margins are held: a trial takes no product."""
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        self.measure(w)
         [(self.x, self.sign, self.margins)] = blocks = list(self.problem.margins(w, self.live))
         loss, slope = loss_and_slope(blocks)
         return loss, slope * self.mask
