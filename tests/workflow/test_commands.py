@@ -125,7 +125,6 @@ def test_a_command_without_its_configuration(
 
 
 def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
-    assert clone.bindscope("plan").stdout.strip() == "nothing to be done"
     module = clone.path / "src/bindscope/studies/binding_information/views.py"
     text = module.read_text()
     module.write_text(f"{text}\n# Another comment.\n")
@@ -148,28 +147,24 @@ def test_plan_in_a_folder_without_a_snakefile(
         dry_run("run.yaml")
 
 
-def test_plan_names_the_changed_key(clone: Clone) -> None:
+def test_plan_names_the_changed_key_the_new_entity_and_a_mistake(clone: Clone) -> None:
     other = clone.with_configfile("config/other.yaml")
-    other.edit({"studies.binding_information.probes.1.rank": 3})
+    other.edit({
+        f"{STUDY}.probes.1.rank": 3,
+        f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
+        f"{STUDY}.fits.0.probes": ["linear", "quadratic", "dnn"],
+    })  # fmt: skip
     plan = other.bindscope("plan").stdout
     assert re.search(r"^ +2 +fit +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
+    assert re.search(r"^ +2 +fit +new$", plan, re.MULTILINE)
     assert re.search(r"^ +1 +null +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
     assert re.search(r"^ +1 +table +", plan, re.MULTILINE)
     assert "pooled" not in plan
-
-
-def test_plan_of_a_new_entity_and_of_a_mistake(clone: Clone) -> None:
-    other = clone.with_configfile("config/new.yaml")
-    other.edit({
-        f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
-        f"{STUDY}.fits.0.probes": ["linear", "dnn"],
-    })  # fmt: skip
-    assert re.search(r"^ +2 +fit +new$", other.bindscope("plan").stdout, re.MULTILINE)
-    other.edit({"studies.binding_information.probes.3.hiden": 4})
+    other.edit({f"{STUDY}.probes.3.hiden": 4})
     failed = other.bindscope("plan", check=False)
     assert failed.returncode == 1
     assert (
-        f"config/new.yaml: {STUDY}.probes.3.hiden: unknown key; did you mean 'hidden'?"
+        f"{other.configfile}: {STUDY}.probes.3.hiden: unknown key; did you mean 'hidden'?"
         in failed.stderr
     )
     assert "Traceback" not in failed.stderr
@@ -178,60 +173,44 @@ def test_plan_of_a_new_entity_and_of_a_mistake(clone: Clone) -> None:
 # --- verify --------------------------------------------------------------------------------------
 
 
-def test_verify_finds_a_flipped_byte_and_repairs_it(
+def test_verify_finds_a_flipped_byte_and_deleted_stores_and_repairs_them(
     finished: Clone, tmp_path: Path, command: Command
 ) -> None:
-    clone = finished.copy(tmp_path / "clone")
-    clone.edit({"report.figures": ["calibration"]})  # less to draw after the repair
-    sound_lines = checked(clone, 0)
-    assert command("verify", clone=clone) == (0, sound_lines, "")
-
-    shard = clone.product("encoded", part="first")
-    chunk = Path(shard.path("store"), "cls", "c.0.0.0")
-    flip_a_byte(clone.path / chunk)
-    code, printed, complaints = command("verify", clone=clone)
-    assert (code, printed) == (1, checked(clone, 1))
-    assert complaints.splitlines() == [
-        f"{chunk}: the chunk is damaged (its checksum differs)",
-        f"make them again: snakemake --cores all --forcerun {shard.path()} "
-        f"--configfile {clone.configfile}",
-    ]
-
-    assert f"deleted {shard.path('store')}\n" in clone.bindscope("verify", "--repair").stdout
-    assert command("verify", clone=clone) == (0, sound_lines, "")
-    mended, sound = clone.results(), finished.results()
-    of_all_figures = ("figures", "report.html", "report.sha256")
-    same = [path for path in sound if path.partition("/")[0] not in of_all_figures]
-    assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
-
-
-def test_verify_finds_a_listed_store_that_was_deleted_and_repairs_it(
-    finished: Clone, tmp_path: Path, command: Command
-) -> None:
-    """Snakemake misses nothing: all that was made of it is there. The next fit would stop."""
+    """Snakemake misses no deleted store: all that was made of it is there. The next fit would."""
     clone = finished.copy(tmp_path / "clone")
     configured = yaml.safe_load((clone.path / clone.configfile).read_text())
     blocks = configured["studies"]["binding_information"]["fits"]
     clone.edit({  # less to make again
-        "studies.binding_information.fits": [b for b in blocks if b["models"] == ["identity"]],
-        "studies.binding_information.learning_curves": [], "report.figures": ["calibration"],
+        f"{STUDY}.fits": [b for b in blocks if b["models"] == ["identity"]],
+        f"{STUDY}.learning_curves": [], "report.figures": ["calibration"],
     })  # fmt: skip
-    shard, codes = clone.product("encoded", part="first"), clone.product("codes", split="val")
     sound_lines = checked(clone, 0)
-    for product in (shard, codes):
+    assert command("verify", clone=clone) == (0, sound_lines, "")
+
+    damaged = clone.product("encoded", part="train-00001")
+    chunk = Path(damaged.path("store"), "cls", "c.0.0.0")
+    flip_a_byte(clone.path / chunk)
+    deleted = clone.product("encoded", part="first"), clone.product("codes", split="val")
+    for product in deleted:
         (clone.path / product.path()).unlink()
         (clone.path / digests_path(product.path())).unlink()
         shutil.rmtree(clone.path / product.path("store"))
     code, printed, complaints = command("verify", clone=clone)
-    assert (code, printed) == (1, checked(clone, 2, made=-2))
+    assert (code, printed) == (1, checked(clone, 3, made=-2))
     *found, remedy = complaints.splitlines()
-    for product in shard, codes:
+    assert f"{chunk}: the chunk is damaged (its checksum differs)" in found
+    for product in deleted:
         (line,) = (line for line in found if line.startswith(product.path()))
         assert ": is missing, and results/" in line
-        assert product.path() in remedy
-    assert len(found) == 2
+    assert len(found) == 3
+    again = re.fullmatch(
+        rf"make them again: snakemake --cores all --forcerun (.+) --configfile {clone.configfile}",
+        remedy,
+    )
+    assert again
+    assert sorted(again[1].split()) == sorted(product.path() for product in (damaged, *deleted))
 
-    assert clone.bindscope("verify", "--repair").returncode == 0
+    assert f"deleted {damaged.path('store')}\n" in clone.bindscope("verify", "--repair").stdout
     assert command("verify", clone=clone) == (0, sound_lines, "")
     mended, sound = clone.results(), finished.results()
     of_other_fits = ("tables", "figures", "report.html", "report.sha256")

@@ -24,11 +24,6 @@ def products(config: dict[str, object]) -> dict[str, tuple[str, str, str]]:
     return {p.path(): (p.rule, p.spec, p.code) for p in graph.products.values()}
 
 
-def test_second_run_has_nothing_to_do(finished: Clone) -> None:
-    done = finished.snakemake()
-    assert "Nothing to be done" in done.stdout + done.stderr
-
-
 def test_touching_every_file_runs_nothing(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     for path in clone.path.rglob("*"):
