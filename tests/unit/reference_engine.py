@@ -51,7 +51,7 @@ class ReferenceEngine(VisionLanguageEngine):
         everything = torch.arange(length, device=inputs.ids.device).expand(n, -1)
         return Frozen(
             scenes, read, inputs, text, self.adapter.embed(inputs), residual,
-            slots_of(everything, length),
+            slots_of(everything, length), self.options.pad, self.options.border,
         )  # fmt: skip
 
     def _answer(

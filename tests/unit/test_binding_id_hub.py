@@ -21,8 +21,9 @@ from killed_jobs import KilledError
 from safetensors.numpy import load_file
 
 import hub_vlms
+from bindscope.config.loading import load_config
 from bindscope.config.root import Config
-from bindscope.core.errors import InputError, ModelError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
 from bindscope.studies.binding_id import cost, suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
@@ -112,14 +113,20 @@ def test_the_text_only_twin_ends_in_batches_of_any_size(
     assert all(found.values())
 
 
-def test_padded_regions_of_nine_slots_stay_in_their_view(hub: dict[str, Path]) -> None:
+def test_padded_regions_of_nine_slots_stay_in_their_view(
+    hub: dict[str, Path], tmp_path: Path
+) -> None:
     """Six of nine slots left it; clipped ones had unequally many tokens, which nothing adds to."""
-    engine, _ = loaded(hub["llava_onevision"], Rule("grid", order="independent"))
+    graph = graph_of(
+        hub["llava_onevision"], {"pad": 3}, tasks=["nine-slots"], experiments=["mean"]
+    )  # fmt: skip
+    assert run_all(graph, tmp_path)["mean"]
+    engine, _ = loaded(hub["llava_onevision"], Rule("grid", order="independent"), pad=3)
     scenes = draw_pairs(Rule("grid", order="independent"), "test", 12, 0).base
     image = engine.adapter.image_tokens({}, (384, 384))
     for boxes in scenes.boxes:
         for role in (0, 1):
-            assert len(image.of(boxes, role, vlm_engine.Tokens(pad=3))) == 2 * 11**2
+            assert len(image.of(boxes, role, vlm_engine.Tokens(pad=3), "inside")) == 2 * 11**2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -167,6 +174,23 @@ def test_items_of_several_tokens_are_named_before_weights_are_read(tmp_path: Pat
         loaded(folder)
 
 
+def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_path: Path) -> None:
+    """Qwen2's own tokenizer splits frustum and torus: the evened prompt is the released one."""
+    split = {name: parts for name, parts in hub_vlms.SPLIT.items() if name in ("frustum", "torus")}
+    folder = hub_vlms.save("llava_onevision", tmp_path, split)
+    engine, _ = loaded(folder, compat="paper")
+    scenes = draw_pairs(Rule(), "estimation", 30, 0).base
+    asked = question(scenes, 0)
+    for prompt, word in zip(engine.template(scenes, [asked]), asked.texts(), strict=True):
+        spaces = "  " if word in ("pyramid", "prism") else ""
+        assert prompt.context.startswith("<|im_start|>user <image>\n\nAnswer the question")
+        assert "  " not in prompt.context
+        assert prompt.questions[0] == (
+            f"\n\nQuestion: Which item does the {spaces}{word} contain?<|im_end|><|im_start|>"
+            f"assistant\nAnswer: The {spaces}{word} contains item"
+        )
+
+
 def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> None:
     scenes = draw_pairs(Rule(), "test", 1, 0).base
     said = {}
@@ -185,8 +209,24 @@ def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> No
 def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
     folder = hub_vlms.save("qwen2_vl", tmp_path)
     (folder / "chat_template.jinja").unlink()
-    with pytest.raises(ModelError, match="no chat template"):
+    with pytest.raises(Exception, match="no chat template") as caught:
         loaded(folder)
+    assert "compat: paper" in str(caught.value)
+
+
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
+    ({"compat": "paper"}, {"text_only": True}, "give it `template: paper` and images"),
+    ({"compat": "paper", "pad": 1}, {}, "leave `pad` out"),
+]
+
+
+@pytest.mark.parametrize(("model", "own", "words"), WRONG, ids=[words for *_, words in WRONG])
+def test_what_the_released_code_does_not_have_is_refused(
+    tmp_path: Path, model: dict[str, Any], own: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        load_config(configured(tmp_path, model, **own), "c.yaml")
 
 
 def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
@@ -403,6 +443,7 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
 
     hub_folder = hub_vlms.save("qwen2_vl", tmp_path)
     assert spec(device="cuda") == ("cuda", "bfloat16")
+    assert spec({"compat": "paper"}, device="cuda") == ("cuda", "float32")
     assert spec({"precision": "float32"}, device="cuda") == ("cuda", "float32")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert spec() == spec(device="cpu") == ("cpu", "float32")

@@ -29,7 +29,7 @@ BOXES = np.array([[85, 42, 149, 107], [280, 84, 346, 152]])
 
 def cells(view, role, pad=0):
     """Return rows and columns of a thing of the paper's images."""
-    found = PAPER.views[view].cells(BOXES[role], pad) - PAPER.views[view].start
+    found = PAPER.views[view].cells(BOXES[role], pad, "inside") - PAPER.views[view].start
     rows, columns = np.divmod(found, PAPER.views[view].stride)
     return sorted(set(rows.tolist())), sorted(set(columns.tolist()))
 
@@ -39,20 +39,30 @@ def test_the_papers_objects_stand_where_its_code_says(view):
     assert PAPER.length == PAPER.features == 1485
     assert cells(view, 0) == (list(range(3, 8)), list(range(6, 11)))
     assert cells(view, 1) == (list(range(6, 11)), list(range(20, 25)))
-    place = PAPER.views[view].cells(BOXES[1], 0) - PAPER.views[view].cells(BOXES[0], 0)
+    place = PAPER.views[view].cells(BOXES[1], 0, "inside") - PAPER.views[view].cells(
+        BOXES[0], 0, "inside"
+    )
     assert set(place.tolist()) == {95 if view == 0 else 98}
 
 
 def test_padding_by_three_is_242_tokens_on_the_border_too():
-    assert len(PAPER.of(BOXES, 0, Tokens(pad=3))) == len(PAPER.of(BOXES, 1, Tokens(pad=3))) == 242
+    official = PAPER.of(BOXES, 0, Tokens(pad=3), "official")
+    assert len(official) == 242
+    wraps = PAPER.of(BOXES, 1, Tokens(pad=3), "official")
+    assert len(wraps) == 242
+    # Its last column leaves the grid: the next row's first cell, and the ends of 11 rows.
+    ends = set(PAPER.views[1].ends().tolist())
+    assert len(ends & set(wraps.tolist())) == 11
+    assert {729 + 28 * row + 27 for row in range(3, 14)} <= set(wraps.tolist())
+    assert {27 * row + 27 for row in range(3, 14)} <= set(wraps.tolist())
     assert cells(0, 1, 3) == cells(1, 1, 3) == (list(range(3, 14)), list(range(16, 27)))
 
 
 def test_things_background_and_ends_of_rows_are_all_tokens():
-    parts = [PAPER.of(BOXES, role, Tokens()) for role in (0, 1)]
-    parts.append(PAPER.of(BOXES, 0, Tokens(support="background")))
+    parts = [PAPER.of(BOXES, role, Tokens(), "inside") for role in (0, 1)]
+    parts.append(PAPER.of(BOXES, 0, Tokens(support="background"), "inside"))
     assert sorted(np.concatenate(parts).tolist()) == list(range(1485))
-    assert len(PAPER.of(BOXES, 0, Tokens(support="newline"))) == 27
+    assert len(PAPER.of(BOXES, 0, Tokens(support="newline"), "inside")) == 27
 
 
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "sprites"])
@@ -61,10 +71,10 @@ def test_all_slots_of_a_layout_have_equally_many_tokens(layout):
     qwen = plain_view("one view", 0, 14, 14, 14, 384, 384)
     for view in (*PAPER.views, qwen):
         for pad in range(4):
-            found = {len(view.cells(box, pad)) for box in LAYOUTS[layout].regions}
+            found = {len(view.cells(box, pad, "inside")) for box in LAYOUTS[layout].regions}
             assert found == {((3 if view is qwen else 5) + 2 * pad) ** 2}
             for box in LAYOUTS[layout].regions:  # what a thing has without padding is always there
-                assert set(view.cells(box, 0)) <= set(view.cells(box, pad))
+                assert set(view.cells(box, 0, "inside")) <= set(view.cells(box, pad, "inside"))
 
 
 def test_a_block_of_cells_covers_most_of_a_stretch():
@@ -74,7 +84,7 @@ def test_a_block_of_cells_covers_most_of_a_stretch():
         (8, 19, [0, 1]), (0, 80, [*range(8)]),
     ]  # fmt: skip
     for left, right, cells in cases:
-        assert view.cells((left, 0, right, 10), 0).tolist() == cells
+        assert view.cells((left, 0, right, 10), 0, "inside").tolist() == cells
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -191,7 +201,7 @@ def test_qwens_image_of_384_px_is_14_cells_of_27_px():
     grid = {"image_grid_thw": torch.tensor([[1, 28, 28]])}
     family = type(adapt("tiny", *tiny_vlms.qwen(), "cpu"))
     image = family.image_tokens(SimpleNamespace(model=model), grid, (384, 384))
-    assert len(image.of(BOXES, 0, Tokens())) == 9
+    assert len(image.of(BOXES, 0, Tokens(), "inside")) == 9
     assert np.allclose(np.diff(image.views[0].x), 384 / 14)
 
 
@@ -206,11 +216,13 @@ def test_qwens_image_of_384_px_is_14_cells_of_27_px():
 )
 def test_boxes_outside_the_grid_are_refused(box, words):
     with pytest.raises(InputError, match=words):
-        PAPER.of(np.array([box]), 0, Tokens())
+        PAPER.of(np.array([box]), 0, Tokens(), "inside")
 
 
 def test_views_and_cells_that_are_not_there_are_refused():
     with pytest.raises(InputError, match=r"view 2: .* 2 views"):
-        PAPER.of(BOXES, 0, Tokens(views=(2,)))
+        PAPER.of(BOXES, 0, Tokens(views=(2,)), "inside")
     with pytest.raises(InputError, match=r"cell 25: .* 25 cells"):
-        PAPER.of(BOXES, 0, Tokens(cells=(25,)))
+        PAPER.of(BOXES, 0, Tokens(cells=(25,)), "inside")
+    with pytest.raises(InputError, match="begins or ends outside"):
+        PAPER.of(np.array([[0, 0, 14, 14]]), 0, Tokens(pad=1), "official")

@@ -62,10 +62,12 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
 
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
-    changed = plain.model_copy(update={"batch_size": 3})
-    found = load_engine(changed, Form("short", image=False))
-    assert found.options == Options(batch_size=3, images=False)
+    changes = {"pad": 1, "batch_size": 3}
+    found = load_engine(plain.model_copy(update=changes), Form("short", image=False))
+    assert found.options == Options(**changes, images=False)
     assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
+    paper = load_engine(plain.model_copy(update={"compat": "paper"}), Form("paper")).options
+    assert (paper.pad, paper.border, paper.answer) == (3, "official", "bare")
     template = tiny_vlms.template
     add = Add("item", 0, np.ones((3, 2, 32), np.float32))
     todo = [CONTROL, Condition("", (add, Replace("object", 0, by=1, context="base")))]
@@ -233,7 +235,7 @@ def test_a_full_stop_and_line_breaks_that_are_one_token_belong_to_the_context():
     plain = engine(template=template, made=(model, processor))
     with pytest.raises(InputError, match="changes the tokens of its context"):
         plain.answers(plain.contexts(SCENES, IMAGES), None, [CONTROL], asked, ITEMS)
-    options = Options(lead="\n\n")
+    options = Options(lead="\n\n", answer="bare")
     led = engine(options, template, (model, processor))
     state = led.contexts(SCENES, IMAGES)
     last = led.adapter.tokenize(state.read.texts)[0][0][-1]

@@ -7,6 +7,7 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import (
+    RELEASED_SPACES,
     Form,
     prompts,
     with_image,
@@ -71,10 +72,10 @@ def test_spans_move_with_a_models_own_image_token() -> None:
     assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)
 
 
-def test_words_get_the_spaces_of_a_form() -> None:
+def test_released_spacing() -> None:
     scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
     asked = question(scenes, 0)
-    form = Form(spaces={("question", "pyramid"): 2, ("question", "prism"): 2})
+    form = Form(spaces=RELEASED_SPACES)
     texts = [prompt.questions[0] for prompt in prompts(scenes, [asked], form)]
     for word, text in zip(asked.texts(), texts, strict=True):
         assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text

@@ -133,12 +133,26 @@ class VisionLanguageModel(Model):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description=(
-            "Type of weights and arithmetic. `auto`: bfloat16 on CUDA, float32 on CPUs. bfloat16 "
-            "changes log-probabilities by about 0.01; the log has the "
+            "Type of weights and arithmetic. `auto`: bfloat16 on CUDA, float32 on CPUs and with "
+            "`compat: paper`. bfloat16 changes log-probabilities by about 0.01; the log has the "
             "difference for the first rows."
         ),
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
+    compat: Literal["none", "paper"] = Field(
+        "none",
+        description=(
+            "`paper`: as in the released code of arXiv 2505.22200: prompt without the chat "
+            "template, regions padded by 3 cells that may continue in the next row, items scored "
+            "without the space before them. For tasks of `layout: pair` and `order: left_first` "
+            "in suites of `template: paper`."
+        ),
+    )
+    pad: NonNegativeInt = Field(
+        0,
+        description="Cells around a thing's region that are edited with it, in every slot as many: "
+        "what would reach beyond the image's grid is moved back into it.",
+    )
     batch_size: PositiveInt = Field(
         16, description="Contexts that are answered about at once: scenes times conditions."
     )
@@ -155,6 +169,12 @@ class VisionLanguageModel(Model):
     def _engines_options(self) -> Self:
         if self.options and not self.engine:
             raise ValueError("options: only an `engine:` has them")
+        return self
+
+    @model_validator(mode="after")
+    def _as_released(self) -> Self:
+        if self.compat == "paper" and self.pad:
+            raise ValueError("compat: `paper` says which tokens are a thing's; leave `pad` out")
         return self
 
     @property
@@ -350,6 +370,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
     if both := sorted(set(records) & set(tasks)):
         yield f"records: {both[0]!r} is the name of a task, too; rename one"
     engines = {model.name for model in section.models if model.engine}
+    models = {model.name: model for model in section.models}
     names = [
         record.name for kind in (section.oracles, section.models, section.toys) for record in kind
     ]
@@ -364,6 +385,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
         if "mixture" in suite.experiments:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite, engines)
+        yield from _unreleased(where, suite, tasks, models)
         for key in ("experiments", "levels"):
             yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
         if not (suite.oracles or suite.models or suite.toys):
@@ -383,6 +405,27 @@ def _unanswerable(where: str, suite: Suite, engines: set[str]) -> Iterator[str]:
             f"{where}.oracles: oracles have tokens of objects, be they image or words, so with "
             "`text_only` their answers would be the same; give `models` alone"
         )
+
+
+def _unreleased(
+    where: str, suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
+) -> Iterator[str]:
+    """Yield what the released code, which a model is to be read as, does not have."""
+    paper = [one for one in suite.models if models[one].compat == "paper"]
+    if not paper:
+        return
+    if suite.template != "paper" or suite.text_only:
+        yield (
+            f"{where}.models: {paper[0]!r} has `compat: paper`, so give it `template: paper` and "
+            "images, or a suite of its own"
+        )
+    for name in suite.tasks:
+        task = tasks[name]
+        if (task.layout, task.order, task.things) != ("pair", "left_first", 2):
+            yield (
+                f"{where}.tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
+                f"pair` and `order: left_first`, unlike {name!r}; give it a suite of its own"
+            )
 
 
 def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:

@@ -174,9 +174,10 @@ def _views(model: Content, vision: Content) -> tuple[int, int]:
 
 
 def _object_tokens(model: Content, vision: Content) -> int:
-    """Return how many cells cover a slot's region, in all views of an image."""
+    """Return how many cells cover a slot's region and its padding, in all views of an image."""
     views, cells = _views(model, vision)
-    return int(views * ceil(_SLOT_PX * cells / _IMAGE_PX) ** 2)
+    pad = 3 if model.get("compat") == "paper" else int(model.get("pad", 0))
+    return int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2)
 
 
 def _trials(content: Content, layers: int) -> tuple[int, int]:

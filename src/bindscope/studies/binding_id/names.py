@@ -42,11 +42,11 @@ _HOW = (
 )  # fmt: skip
 
 
-def precision_of(precision: str, device: str) -> str:
+def precision_of(precision: str, compat: str, device: str) -> str:
     """Return the type of a model's weights and arithmetic on a kind of device."""
     if precision != "auto":
         return precision
-    return "bfloat16" if device == "cuda" else "float32"
+    return "bfloat16" if device == "cuda" and compat == "none" else "float32"
 
 
 def place_of(condition: str) -> str:

@@ -129,7 +129,7 @@ def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     origin = "pretrained" if path is None else "local"
     spec = model.model_dump(mode="json")
     device = kind_here(suite.device)
-    spec["precision"] = precision_of(model.precision, device)
+    spec["precision"] = precision_of(model.precision, model.compat, device)
     if model.engine:
         return {"kind": model.engine, "origin": "local", **spec}
     content = {"kind": "published", "origin": origin, **spec}

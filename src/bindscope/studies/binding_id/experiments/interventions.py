@@ -26,12 +26,13 @@ Support = Literal["thing", "background", "newline"]
 class Tokens:
     """Which image tokens stand for a thing; text groups ignore it.
 
-    `pad` are cells around the thing's region that are edited with it, moved back into the grid;
-    `views` those that are edited (None: all, as hooking one alone leaves the old thing visible in
-    the other); `cells` places among the tokens of a view's region, in raster order.
+    `pad` are cells around the thing's region that are edited with it, clipped at the grid (None:
+    the engine's own); `views` those that are edited (None: all, as hooking one alone leaves the old
+    thing visible in the other); `cells` places among the tokens of a view's region, in raster
+    order.
     """
 
-    pad: int = 0
+    pad: int | None = None
     views: tuple[int, ...] | None = None
     support: Support = "thing"
     cells: tuple[int, ...] | None = None

@@ -33,6 +33,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     CONTROL,
     Condition,
     Knockout,
+    Tokens,
 )
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.suite import Asked
@@ -47,6 +48,7 @@ from bindscope.studies.binding_id.vlm.prompts import contexts
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
 HIDDEN = ("none", "the thing", "elsewhere")
+_BOX = Tokens(pad=0)
 _STEPS = 48  # places along a side where a box may lie
 
 
@@ -141,7 +143,7 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     hide = {("the thing", role): role for role in roles}
     hide |= {("elsewhere", role): k + place for place, role in enumerate(boxes)}
     conditions = [
-        Condition(f"{what} of role {role}", (Knockout("object", place),))
+        Condition(f"{what} of role {role}", (Knockout("object", place, tokens=_BOX),))
         for (what, role), place in hide.items()
     ]
     words = state.scenes.words
@@ -169,15 +171,15 @@ def elsewhere(
     left, top, right, bottom = record.boxes[role].tolist()
     covered = {
         int(token) for i in range(len(record.boxes))
-        for token in image.of(record.boxes, i)
+        for token in image.of(record.boxes, i, _BOX, "inside")
     }  # fmt: skip
-    size, area = (right - left, bottom - top), len(image.of(record.boxes, role))
+    size, area = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
     room = [whole - box_side for whole, box_side in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
     corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
     for corner in draw.permutation(corners):
         box = np.concatenate([corner, corner + size])
-        tokens = image.of(box[None], 0)
+        tokens = image.of(box[None], 0, _BOX, "inside")
         if len(tokens) == area and covered.isdisjoint(tokens.tolist()):
             return np.asarray(box, np.int64)
     return None

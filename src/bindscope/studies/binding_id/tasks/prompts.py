@@ -38,6 +38,7 @@ Spaces = Mapping[tuple[Frame, str], int]
 _USER, _ASSISTANT = "<|im_start|>user ", "<|im_end|><|im_start|>assistant\n"
 RELEASED = {True: Turn(f"{_USER}{IMAGE}\n\n", _ASSISTANT), False: Turn(_USER, _ASSISTANT)}
 """Of the released code, by whether there is an image."""
+RELEASED_SPACES: Spaces = {("question", "pyramid"): 2, ("question", "prism"): 2}
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,8 @@ def naming_loss(
     inputs, seen = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
     rows = torch.arange(len(scenes), device=seen.device)[:, None]
     targets = [
-        places(scenes, inputs, {}, ("object", role, ALL_TOKENS)) for role in range(scenes.things)
+        places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS))
+        for role in range(scenes.things)
     ]
     tokens = torch.stack([seen[rows, index].mean(1) for index in targets], 1)
     return _named(toy, tokens, scenes, attributes)

@@ -22,6 +22,7 @@ from bindscope.studies.binding_id.experiments.interventions import Condition, To
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
 from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
+from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.passes import (
     context_pass,
     edited,
@@ -30,6 +31,7 @@ from bindscope.studies.binding_id.vlm.passes import (
     same_image,
 )
 from bindscope.studies.binding_id.vlm.prompts import (
+    Answer,
     Contexts,
     Template,
     answer_tokens,
@@ -92,12 +94,17 @@ _NO_ROOM = "no room on this GPU to check the answers in float32"
 class Options:
     """How an engine reads.
 
-    `batch_size` counts scenes of a batch times conditions.
+    `pad` are cells around a thing's region that belong to it where an intervention does not say,
+    `border` what is done at the grid's (`image_tokens.View.cells`), `answer` which token of an item
+    is scored (`prompts.answer_tokens`); `batch_size` counts scenes of a batch times conditions.
     Without `images` it is the text-only twin. `lead` begins every question and is read as the end
     of the context, needed where the tokenizer joins it to the context's last sign: Qwen2's makes
     one token of a full stop and two line breaks.
     """
 
+    pad: int = 0
+    border: Border = "inside"
+    answer: Answer = "space"
     batch_size: int = 64
     images: bool = True
     lead: str = ""
@@ -173,7 +180,7 @@ class VisionLanguageEngine:
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
         text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
     ) -> Frozen:  # fmt: skip
-        retained = kept_tokens(scenes, inputs, text)
+        retained = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
         residual: Sequence[Tensor]
         if (old := same_image(known, inputs, retained)) is None:
             embedded = self.adapter.embed(inputs)
@@ -182,7 +189,7 @@ class VisionLanguageEngine:
             embedded, cache, residual = read_on(self.adapter, old, inputs, retained)
         return Frozen(
             scenes, read, inputs, text, embedded, residual, slots_of(retained, inputs.ids.shape[1]),
-            cache,
+            self.options.pad, self.options.border, cache,
         )  # fmt: skip
 
     def residual(
@@ -240,7 +247,7 @@ class VisionLanguageEngine:
         tokenized = question_tokens(self.adapter, base.read, prompts, device)
         words = base.scenes.words.items
         adapter = self.adapter
-        tokens = answer_tokens(adapter.tokenize, adapter.where, words)
+        tokens = answer_tokens(adapter.tokenize, adapter.where, words, self.options.answer)
         targets = torch.tensor(tokens, device=device)[torch.from_numpy(candidates).to(device)]
         return tokenized, targets
 

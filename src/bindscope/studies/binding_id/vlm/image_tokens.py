@@ -11,15 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.experiments.interventions import ALL_TOKENS, Tokens
+from bindscope.studies.binding_id.experiments.interventions import Tokens
 
 Edges = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Border = Literal["inside", "official"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +49,19 @@ class View:
         """Columns of cells."""
         return len(self.x) - 1
 
-    def cells(self, box: Sequence[int], pad: int = 0) -> Indices:
+    def cells(self, box: Sequence[int], pad: int, border: Border) -> Indices:
         """Return places of the cells that cover a box, and `pad` around, in raster order.
 
         Boxes (left, top, right, bottom in pixels, the last two exclusive) of one size have equally
-        many cells, as many as they are wide and high, rounded up. What would reach beyond the grid
-        is moved back into it, so that padded regions have equally many cells in every slot.
+        many cells, as many as they are wide and high, rounded up. `inside` moves what would reach
+        beyond the grid back into it, so that padded regions have equally many cells in every slot.
+        `official` counts on in the block, as the paper's code does: beyond the last column comes
+        what stands there, the row's end or the next row.
 
         Raises
         ------
         InputError
-            If the box is outside the grid.
+            If the box is outside the grid, or reaches beyond the block under `official`.
         """
         left, top, right, bottom = box
         rows, columns = _block(self.y, top, bottom), _block(self.x, left, right)
@@ -68,10 +72,18 @@ class View:
                 f"{self.x[0]:g} to {self.x[-1]:g} px, y {self.y[0]:g} to {self.y[-1]:g} px)",
                 "give left, top, right and bottom in pixels of the image that the model reads",
             )
-        r = _inside(np.arange(rows[0] - pad, rows[1] + pad + 1), self.rows)
-        c = _inside(np.arange(columns[0] - pad, columns[1] + pad + 1), self.columns)
-        indices: Indices = self.start + (r[:, None] * self.stride + c).reshape(-1)
-        return indices
+        r = np.arange(rows[0] - pad, rows[1] + pad + 1)
+        c = np.arange(columns[0] - pad, columns[1] + pad + 1)
+        if border == "inside":
+            r, c = _inside(r, self.rows), _inside(c, self.columns)
+        indices: Indices = (r[:, None] * self.stride + c).reshape(-1)
+        if indices[0] < 0 or indices[-1] >= self.rows * self.stride:
+            raise InputError(
+                f"box {tuple(int(side) for side in box)}",
+                f"with {pad} cells around it, it begins or ends outside {self.name}",
+                "leave `compat: paper` out, which keeps paddings inside the grid",
+            )
+        return self.start + indices
 
     def ends(self) -> Indices:
         """Return places in the block of the tokens that end rows."""
@@ -89,22 +101,22 @@ class ImageTokens:
     length: int
     features: int
 
-    def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens = ALL_TOKENS) -> Indices:
+    def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border) -> Indices:
         """Return places in the block that an intervention on a role means, int64.
 
-        Boxes are those of the things of one scene, int64 (k, 4).
+        Boxes are those of the things of one scene, int64 (k, 4); `border` is as of `View.cells`.
         """
-        pad, views = tokens.pad, self._views(tokens)
+        pad, views = tokens.pad or 0, self._views(tokens)
         if tokens.support == "newline":
             ends = np.concatenate([np.zeros(0, np.int64), *(view.ends() for view in views)])
         elif tokens.support == "background":
-            cells = [view.cells(box, pad) for view in views for box in boxes]
+            cells = [view.cells(box, pad, border) for view in views for box in boxes]
             everything = [
                 view.start + np.arange(view.rows * view.stride, dtype=np.int64) for view in views
             ]
             ends = np.setdiff1d(np.concatenate(everything), np.concatenate(cells))
         else:
-            parts = [view.cells(boxes[role], pad) for view in views]
+            parts = [view.cells(boxes[role], pad, border) for view in views]
             if tokens.cells is not None:
                 parts = [_places(part, tokens.cells) for part in parts]
             ends = np.concatenate(parts)

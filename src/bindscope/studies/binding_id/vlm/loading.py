@@ -20,7 +20,7 @@ from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
+from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Pictures
 from bindscope.studies.binding_id.vlm.adapters import cut
@@ -29,6 +29,7 @@ from bindscope.studies.binding_id.vlm.families import FAMILIES, adapt
 from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
 
 log = logging.getLogger(__name__)
+RELEASED_PAD = 3  # cells, of the paper's code
 LINE_BREAKS = "\n\n"
 """What questions of all templates but `short` begin with (`Options.lead`)."""
 
@@ -55,11 +56,15 @@ def load_engine(
     if device != "cpu" and not torch.cuda.is_available():
         raise no_gpu(where)
     folder, kind, processor = _opened(config, weights, where)
-    lead = "" if form.template == "short" else LINE_BREAKS
-    options = Options(config.batch_size, form.image, lead)
+    paper = config.compat == "paper"
+    options = Options(
+        pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
+        answer="bare" if paper else "space", batch_size=config.batch_size,
+        images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
+    )  # fmt: skip
     if rule is not None:
-        form = _counted(form, processor, kind, rule, where)
-    precision = precision_of(config.precision, device.partition(":")[0])
+        form = _counted(form, paper, processor, kind, rule, options, where)
+    precision = precision_of(config.precision, config.compat, device.partition(":")[0])
     model = _weights(config, folder, kind, precision, where)
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
@@ -78,7 +83,7 @@ def hook_engine(
     if rule is not None:
         form = replace(form, mention=rule.mention)
         kind = model.config.model_type
-        form = _counted(form, processor, kind, rule, where)
+        form = _counted(form, False, processor, kind, rule, options, where)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
 
 
@@ -99,14 +104,18 @@ def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
     return VisionLanguageModel(**{name: model[name] for name in names if name in model})
 
 
-def _counted(form: Form, processor: Any, kind: str, rule: Rule, where: str) -> Form:
+def _counted(
+    form: Form, paper: bool, processor: Any, kind: str, rule: Rule, options: Options, where: str
+) -> Form:
     """Return a form in the model's own turns whose words take equally many tokens."""
-    if form.template != "short":
+    if paper:
+        form = replace(form, spaces=RELEASED_SPACES)
+    elif form.template != "short":
         turn = own_turn(processor, where, FAMILIES[kind][1].image_text, form.image)
         form = replace(form, turn=turn)
     tokenize = partial(cut, processor)
     for split in ("test", "estimation"):
-        answer_tokens(tokenize, where, rule.words(split).items)
+        answer_tokens(tokenize, where, rule.words(split).items, options.answer)
     form = evened(tokenize, where, form, rule)
     if more := sorted({word for (_, word), spaces in form.spaces.items() if spaces}):
         log.info("spaces before %s make words take equally many tokens", ", ".join(more))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Cut, Decoder
 
+Answer = Literal["space", "bare"]
 Tokenize = Callable[[Sequence[str]], list[Cut]]
 _SPACES = (2, 1, 3, 4, 5, 6)  # more spaces that are tried; two are those of the released code
 _WORDS = "<the user's words>"
@@ -172,15 +173,20 @@ def question_tokens(
     return tokens_by_question
 
 
-def answer_tokens(tokenize: Tokenize, where: str, words: Sequence[str]) -> list[int]:
-    """Return the token of each word as it continues a text that ends without a space.
+def answer_tokens(
+    tokenize: Tokenize, where: str, words: Sequence[str], answer: Answer
+) -> list[int]:
+    """Return the token of each word as an answer.
+
+    `space`: as the word continues a text that ends without a space; `bare`: without the space, as
+    the paper's code scores it.
 
     Raises
     ------
     InputError
         If a word is not one token, or two words are the same token.
     """
-    texts = [f" {word}" for word in words]
+    texts = [f" {word}" if answer == "space" else word for word in words]
     ids = [numbers for numbers, _ in tokenize(texts)]
     for word, numbers in zip(texts, ids, strict=True):
         if len(numbers) != 1:
@@ -209,7 +215,7 @@ def own_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
         If it has no chat template, or one that does not keep words and image.
     """
     parts = [{"type": "image"}] * image + [{"type": "text", "text": _WORDS}]
-    remedy = "put chat_template.jinja beside its config.json"
+    remedy = "put chat_template.jinja beside its config.json, or set `compat: paper` for it"
     if not getattr(processor, "chat_template", None):
         raise ModelError(where, "its processor has no chat template", remedy)
     rendered = processor.apply_chat_template(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.experiments.interventions import ALL_TOKENS, Tokens
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Embedded, Inputs
+from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.prompts import Contexts
 
 
@@ -33,6 +34,8 @@ class Frozen:
     embedded: Embedded
     residual: Sequence[Tensor]
     slots: Tensor
+    pad: int
+    border: Border
     cache: Sequence[tuple[Tensor, Tensor]] = ()
     found: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
 
@@ -59,7 +62,7 @@ class Frozen:
             raise InputError(
                 "an intervention on tokens of no thing",
                 "the engine has kept the residual of the things' own tokens only",
-                "edit tokens of things, colors and items, without padding",
+                "edit tokens of things, colors and items, and let padding be the engine's own",
             )
         return slots
 
@@ -79,13 +82,15 @@ def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = No
     """
     key = (group, role, tokens or ALL_TOKENS)
     if key not in state.found:
-        state.found[key] = places(state.scenes, state.inputs, state.text, key)
+        state.found[key] = places(
+            state.scenes, state.inputs, state.text, state.pad, state.border, key
+        )
     return state.found[key]
 
 
 def places(
     scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
-    key: tuple[Group, int, Tokens],
+    pad: int, border: Border, key: tuple[Group, int, Tokens],
 ) -> Tensor:  # fmt: skip
     """Find the tokens of `token_map`."""
     group, role, tokens = key
@@ -106,8 +111,9 @@ def places(
             "the scenes", "they have no boxes, which say where a thing's image tokens are",
             "give `boxes`, a region in pixels for each thing",
         )  # fmt: skip
+    tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
     regions, rows = np.unique(scenes.boxes, axis=0, return_inverse=True)
-    indices = [inputs.image.of(boxes, role, tokens) for boxes in regions]
+    indices = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
     if len(counts := {len(one) for one in indices}) > 1:
         raise InputError(
             f"{group} of role {role}", f"it has {sorted(counts)} tokens, depending on the scene",
@@ -117,12 +123,15 @@ def places(
     return torch.from_numpy(index).to(inputs.ids.device)
 
 
-def kept_tokens(scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor]) -> Tensor:
+def kept_tokens(
+    scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
+    pad: int, border: Border,
+) -> Tensor:  # fmt: skip
     """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
     indices = [index for _, index in sorted(text.items())]
     if scenes.boxes is not None and inputs.image.length:
         for role in range(scenes.things):
-            indices.append(places(scenes, inputs, text, ("object", role, ALL_TOKENS)))
+            indices.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
     return torch.cat(indices, 1) if indices else torch.zeros(len(scenes), 0, dtype=torch.int64)
 
 
