@@ -252,3 +252,16 @@ def val_loss_of_anchors(data):
     """Loss of the exact prior over O on validation, bits per scene."""
     sign = 1 - 2.0 * data.val.objects
     return np.logaddexp(0, sign * data.val.anchors["object"]).sum(1).mean() / np.log(2)
+
+
+def test_the_curvature_of_many_rows_and_few_scenes_is_factored() -> None:
+    """Its rounding is larger than the ridge: rows of DINOv2-g's patches and class token."""
+    x = torch.full((2, 3000), 3.0) + torch.randn(
+        2, 3000, generator=torch.Generator().manual_seed(0)
+    )
+    data = (x, torch.ones(2, 1), None)
+    problem = Regressions(data, torch.tensor([3000]), torch.ones(3000, 1))
+    curvature = problem.curvature(torch.zeros(3000, 1), torch.arange(1))
+    assert problem.factor(1e-6, curvature).isfinite().all()
+    with pytest.raises(torch.linalg.LinAlgError):
+        problem.factor(1e-6, torch.full_like(curvature, torch.nan))

@@ -114,8 +114,14 @@ class Regressions:
         two products with a mask between them precondition all columns.
         """
         eye = torch.eye(len(curvature), dtype=torch.float64, device=curvature.device)
-        jitter = JITTER * (1 + curvature.diagonal().mean())
-        cholesky = torch.linalg.cholesky(curvature + eye * (l2 * self.penalised.double() + jitter))
+        size = 1 + curvature.diagonal().mean()
+        jitter, ridge = JITTER * size, l2 * self.penalised.double()
+        cholesky, failed = torch.linalg.cholesky_ex(curvature + eye * (ridge + jitter))
+        while failed:  # products in float32 round by more where there are thousands of rows
+            jitter = 10 * jitter
+            cholesky, failed = torch.linalg.cholesky_ex(
+                curvature + eye * (ridge + jitter), check_errors=not jitter < size
+            )
         inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
         return inverse.to(self.penalised.dtype)
 
