@@ -15,8 +15,8 @@ from bindscope.core.files import CACHE
 
 # What takes longest starts first, so that no worker ends with it while the others wait.
 FIRST = (
-    "test_deaths", "test_chaos", "test_one_truth", "test_reruns", "test_commands", "test_bad_input",
-    "test_gates", "test_toy_study", "test_impostors", "test_config_keys",
+    "test_deaths", "test_chaos", "test_one_truth", "test_gates", "test_impostors", "test_reruns",
+    "test_commands", "test_bad_input", "test_toy_study", "test_config_keys",
 )  # fmt: skip
 
 
