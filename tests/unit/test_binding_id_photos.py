@@ -211,7 +211,7 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"records": ["yours"]}, "yours"),
-    ({"models": [], "tasks": ["pairs"], "oracles": ["by-slot"]}, "only vision-language models"),
+    ({"models": [], "tasks": ["pairs"], "oracles": ["by-slot"]}, "only models of transformers"),
     ({"oracles": ["by-slot"]}, "read no records"),
 ]
 

@@ -16,6 +16,7 @@ from bindscope.commands.new import LANGUAGE_FAMILIES, describe, write_new
 from bindscope.commands.new_sections import read_labels
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import BindscopeError
+from bindscope.core.registries import plugged_in
 from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
@@ -224,7 +225,11 @@ def test_a_model_of_the_working_directory_is_checked(
 
 
 def test_a_model_of_another_package_is_used_by_its_name(
-    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     """One file and an entry point, as pip installs them."""
     (tmp_path / "tower_package.py").write_text(
@@ -239,6 +244,8 @@ def test_a_model_of_another_package_is_used_by_its_name(
     points = "[bindscope.models]\ntower = tower_package:load\n"
     (metadata / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
+    plugged_in.cache_clear()
+    request.addfinalizer(plugged_in.cache_clear)
     file = tmp_path / "my-run.yaml"
     assert main(["new", str(file), "--model", "python:tower"]) == 0
     text = file.read_text()

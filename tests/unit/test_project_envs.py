@@ -28,6 +28,8 @@ PYPI = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
 PROJECT = {"sklearn": "scikit-learn", "yaml": "pyyaml", "PIL": "pillow"}
 # Imported by name only: by Snakemake itself (a script's own library), by the tools that start it.
 NOT_IN_JOBS = {"snakemake", "psutil"}
+# Imports torch when a program imports torchvision, which needs it anyway.
+WITH_TORCHVISION = "bindscope.core.workarounds"
 DRAWN = [
     ".".join(path.relative_to("src").with_suffix("").parts)
     for room in ("tables", "figures", "report")
@@ -83,7 +85,7 @@ def imports_of(file: Path) -> Iterator[str]:
 def reached(*roots: str) -> set[str]:
     """Return the third-party projects that modules and scripts import, through the library."""
     todo = list(roots)
-    seen: set[str] = set()
+    seen: set[str] = {WITH_TORCHVISION}
     foreign = set()
     while todo:
         name = todo.pop()

@@ -180,6 +180,7 @@ def test_configuration_classes_compute_nothing() -> None:
         "PythonModel": "depth first_layer",
         "ToyVision": "depth first_layer zoo_source stored",
         "Toy": "tower_sha256",
+        "VisionLanguageModel": "engine",
     }
     assert computed == {
         f"{model}.{name}" for model, names in described.items() for name in names.split()

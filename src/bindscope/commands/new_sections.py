@@ -178,14 +178,8 @@ def _dataset_of(images: Images, side: int) -> str:
     return "\n".join(["datasets:", *lines, ""])
 
 
-def read_labels(labels: Path, images: Path | None) -> Images:
-    """Say what the columns of a table with a row per object are, and return the dataset of it.
-
-    Raises
-    ------
-    InputError
-        If the table cannot be read, or has no column of images or none of values.
-    """
+def _read_table(labels: Path) -> pd.DataFrame:
+    """Read a table of texts, which stand there without spaces around them."""
     where = str(labels)
     try:
         if labels.suffix.lower() == ".parquet":
@@ -196,7 +190,18 @@ def read_labels(labels: Path, images: Path | None) -> Images:
         raise InputError(
             where, f"cannot be read ({first_line(error)})", "give a CSV in UTF-8, or Parquet"
         ) from error
-    table = table.apply(lambda column: column.str.strip())
+    return table.apply(lambda column: column.str.strip())
+
+
+def read_labels(labels: Path, images: Path | None) -> Images:
+    """Say what the columns of a table with a row per object are, and return the dataset of it.
+
+    Raises
+    ------
+    InputError
+        If the table cannot be read, or has no column of images or none of values.
+    """
+    where, table = str(labels), _read_table(labels)
     columns = [str(name) for name in table.columns]
     if "image" not in columns:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import subprocess
@@ -82,13 +83,13 @@ class Record(NamedTuple):
 
 
 def recorded(path: Path) -> Record | None:
-    """Return Snakemake's record of a file; None where it has none."""
+    """Return Snakemake's record of a file, which quotes as Python does; None where it has none."""
     name = base64.b64encode(str(path).encode()).decode().replace("/", "_")
     try:
         params = json.loads((Path(".snakemake/metadata") / name).read_text()).get("params", [])
     except (OSError, ValueError):
         return None
-    found = Record(None, [str(text).strip("'\"") for text in params])
+    found = Record(None, [str(ast.literal_eval(text)) for text in params])
     for text in found.texts:
         try:
             spec = json.loads(text)

@@ -10,7 +10,7 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.splits import SPLITS
 from bindscope.core.work import METADATA, Work, sides, stored
-from bindscope.graph.towers import Tower, text_width, tower_of
+from bindscope.graph.towers import Tower, groups_of, known_width, text_width, tower_of
 
 Content = Mapping[str, Any]
 
@@ -63,11 +63,6 @@ _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transforme
 _EVALUATIONS, _VAL_SCENES = 20, 512  # of `models.training`, besides the evaluation at the start
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
-
-
-def groups_of(space: Content) -> tuple[int, int]:
-    """Return the number of possible objects, and of values."""
-    return sides({"sizes": [group["size"] for group in space["groups"]]})
 
 
 def n_counts(space: Content) -> int:
@@ -282,32 +277,11 @@ def model_name(product: Product) -> str:
     return product.wildcards.get("model", "")
 
 
-def _known_dim(model: Content, cells: int, values: int) -> int:
-    """Return the width of what a known-answer encoder gives."""
-    dim, kind = model.get("dim"), model["source"].partition(":")[2]
-    widths = {
-        "zero": 1,
-        "features": values,
-        "counts": values,
-        "half": cells // 2,
-        "cipher": 2 * cells,
-        "rotated": dim or cells,
-        "hadamard": dim or 2 * cells,
-        "conjunctive": dim or 2 * cells,
-        "cell_erasure": dim or max(96, cells),
-        "erasure": cells + values,
-        "tensor_product": dim * dim if dim else 4 * cells,
-        "cipher_features": 2 * values,
-        "cipher_three": 3 * cells,
-    }
-    return int(widths.get(kind, cells))
-
-
 def encoded(product: Product) -> Work:
     """Count the output of a known-answer encoder."""
     content = product.content
     cells, values = groups_of(content["dataset"]["space"])
-    dim, n = _known_dim(content["model"], cells, values), _n_part(content)
+    dim, n = known_width(content["model"], cells, values), _n_part(content)
     shapes = [(1, n, dim)]
     patches = stored("float32", (n, cells, values)) if "grid" in content["model"]["source"] else 0
     return Work(
@@ -426,7 +400,7 @@ def shape_of(product: Product) -> tuple[Tower | None, int]:
     content = made.content
     if made.rule == "encoded":
         cells, values = groups_of(content["dataset"]["space"])
-        return None, _known_dim(content["model"], cells, values)
+        return None, known_width(content["model"], cells, values)
     shape = tower_of(content["model"], image_px(made))
     return shape, shape.width
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bindscope.config.zoo import TOY, read_manifest
+from bindscope.core.work import sides
 
 WIDTHS = {
     "tiny": 192,
@@ -192,3 +193,29 @@ def settings(source: str) -> dict[str, Any]:
             content = json.loads((folder / file).read_text())
             merged |= {key: content} if key else content
     return merged
+
+
+def groups_of(space: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the number of possible objects, and of values."""
+    return sides({"sizes": [group["size"] for group in space["groups"]]})
+
+
+def known_width(model: Mapping[str, Any], cells: int, values: int) -> int:
+    """Return the width of what a known-answer encoder gives."""
+    dim, kind = model.get("dim"), model["source"].partition(":")[2]
+    widths = {
+        "zero": 1,
+        "features": values,
+        "counts": values,
+        "half": cells // 2,
+        "cipher": 2 * cells,
+        "rotated": dim or cells,
+        "hadamard": dim or 2 * cells,
+        "conjunctive": dim or 2 * cells,
+        "cell_erasure": dim or max(96, cells),
+        "erasure": cells + values,
+        "tensor_product": dim * dim if dim else 4 * cells,
+        "cipher_features": 2 * values,
+        "cipher_three": 3 * cells,
+    }
+    return int(widths.get(kind, cells))
