@@ -190,7 +190,8 @@ def _read_table(labels: Path) -> pd.DataFrame:
         raise InputError(
             where, f"cannot be read ({first_line(error)})", "give a CSV in UTF-8, or Parquet"
         ) from error
-    return table.apply(lambda column: column.str.strip())
+    stripped: pd.DataFrame = table.apply(lambda column: column.str.strip())
+    return stripped
 
 
 def read_labels(labels: Path, images: Path | None) -> Images:
