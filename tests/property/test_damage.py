@@ -17,7 +17,6 @@ from bindscope.core.errors import BindscopeError, StoreError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.verify import verify
 from bindscope.core.store.writer import write_arrays
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.loading import load_model
 
@@ -91,7 +90,6 @@ def test_a_damaged_checkpoint_is_not_read(change):
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """The weights of a small model of timm as safetensors."""
-    declare_torchvision_operators()
     import timm
 
     path = tmp_path_factory.mktemp("weights") / "w.safetensors"

@@ -15,7 +15,6 @@ from test_models_texts import folder, model  # noqa: F401  # a CLIP with its tok
 from bindscope.config.root import Config
 from bindscope.core.interfaces import Inputs
 from bindscope.core.store.reader import open_store
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.loading import load_model, load_texts
 from bindscope.studies.build import build
 from bindscope.studies.concepts.claims import ACROSS, ALIGNED, effects
@@ -23,7 +22,6 @@ from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.views import rows_with
 
 pytestmark = pytest.mark.slow
-declare_torchvision_operators()
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 2}]
 MADE = ("codes", "scenes", "captions", "pooled", "index", "joint", "text_embeddings")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from pydantic import TypeAdapter
 from bindscope.cli import main
 from bindscope.codes.space import build_space
 from bindscope.commands import calibration, cost
+from bindscope.commands.plan import recorded
 from bindscope.config.codes import BalancedSpace, UniformSpace
 from bindscope.config.root import Config
 from bindscope.config.training import Architecture
@@ -436,3 +439,16 @@ def test_jobs_without_a_gpu_are_not_asked_for_its_memory(monkeypatch: pytest.Mon
     graph = planned()
     assert not any(product.work.device_mb for product in graph.products.values())
     cost.refuse_too_large(graph, None, "config.yaml")
+
+
+def test_a_record_is_read_as_snakemake_quotes_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spec = {"caption": 'the probe\'s "query"'}
+    texts = ["a code", json.dumps(spec), "<a parameter of another package>"]
+    name = base64.b64encode(b"results/report.html").decode()
+    metadata = tmp_path / ".snakemake" / "metadata" / name
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(json.dumps({"params": [*map(repr, texts[:2]), texts[2]]}))
+    assert recorded(Path("results/report.html")) == (spec, texts)

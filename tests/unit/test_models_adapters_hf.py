@@ -14,11 +14,9 @@ from torch import nn
 
 from bindscope.config.models import Extraction, Pretrained
 from bindscope.core.errors import ModelError
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_adapter import FAMILIES
 from bindscope.models.loading import load_model
 
-declare_torchvision_operators()
 torch.set_num_threads(1)
 
 PIN = "@" + "0" * 40

@@ -19,7 +19,6 @@ from bindscope.config.models import AnyModel
 from bindscope.core.errors import ModelError
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.hf_texts import END
 from bindscope.models.loading import load_model, load_texts
 from bindscope.models.own_texts import OwnTexts
@@ -27,7 +26,6 @@ from bindscope.scenes.captions import Caption
 from bindscope.scenes.value_names import value_names
 
 torch.set_num_threads(1)
-declare_torchvision_operators()
 
 TOWER = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
          "num_attention_heads": 2}  # fmt: skip

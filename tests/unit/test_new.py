@@ -17,7 +17,6 @@ from bindscope.commands.new_sections import read_labels
 from bindscope.config.loading import load_config, load_file
 from bindscope.core.errors import BindscopeError
 from bindscope.core.registries import plugged_in
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
 from bindscope.studies.binding_id.vlm.families import FAMILIES
@@ -31,7 +30,6 @@ COMMIT = "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
 
 
 def write_tiny_dinov2(folder: Path) -> None:
-    declare_torchvision_operators()
     from transformers import Dinov2Config, Dinov2Model
 
     shape = Dinov2Config(

@@ -34,7 +34,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     metadata = tmp_path / "slot_engine-0.1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: slot-engine\nVersion: 0.1\n")
-    (metadata / "entry_points.txt").write_text("[bindscope.engines]\nslots = slot_engine:load\n")
+    points = "[bindscope.engines]\nslots = slot_engine:load\ntoy = slot_engine:load\n"
+    (metadata / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path))
     plugged_in.cache_clear()
     yield tmp_path
@@ -75,6 +76,8 @@ def test_an_engine_of_another_package_is_measured_as_ours_are(
 def test_an_engine_that_nobody_registers_is_one_message(package: Path) -> None:
     with pytest.raises(ValueError, match="no installed package registers an engine 'slot'"):
         job_of(models=[{"name": "theirs", "source": "engine:slot"}])
+    with pytest.raises(ValueError, match="'toy' is an engine of bindscope"):
+        job_of(models=[{"name": "theirs", "source": "engine:toy"}])
     with pytest.raises(ValueError, match="only an `engine:` has them"):
         job_of(models=[{"name": "x", "source": "hf:path:/x", "options": {"a": 1}}])
 

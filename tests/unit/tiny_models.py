@@ -9,14 +9,12 @@ from torch import Tensor, nn
 
 from bindscope.config.models import Pretrained, PythonModel
 from bindscope.config.training import Architecture
-from bindscope.core.workarounds import declare_torchvision_operators
 from bindscope.models.controlled import frozen
 from bindscope.models.hooked import HookedModule
 from bindscope.models.loading import load_model
 from bindscope.models.stream import FrozenViT
 from bindscope.models.vit import build
 
-declare_torchvision_operators()
 torch.set_num_threads(1)
 
 CPU = torch.device("cpu")

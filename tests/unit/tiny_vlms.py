@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-
-from bindscope.core.workarounds import declare_torchvision_operators
-
-declare_torchvision_operators()
-
-from reference_engine import ReferenceEngine  # noqa: E402
-from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
-from transformers import (  # noqa: E402
+from reference_engine import ReferenceEngine
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
     LlavaOnevisionConfig,
     LlavaOnevisionForConditionalGeneration,
     LlavaOnevisionImageProcessor,
@@ -29,9 +24,9 @@ from transformers import (  # noqa: E402
     Qwen2VLVideoProcessor,
 )
 
-from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words  # noqa: E402
-from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine  # noqa: E402
-from bindscope.studies.binding_id.vlm.families import adapt  # noqa: E402
+from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
+from bindscope.studies.binding_id.vlm.families import adapt
 
 torch.set_num_threads(1)
 COLORS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")

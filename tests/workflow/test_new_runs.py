@@ -11,12 +11,9 @@ import pandas as pd
 import pytest
 from harness import ROOT, Clone, warm_python
 
-from bindscope.core.workarounds import declare_torchvision_operators
-
 
 @pytest.mark.presets
 def test_a_written_configuration_runs_as_it_stands(tmp_path: Path) -> None:
-    declare_torchvision_operators()
     from transformers import Dinov2Config, Dinov2Model
 
     clone = Clone.make(tmp_path / "clone")

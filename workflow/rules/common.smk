@@ -44,9 +44,8 @@ give_jobs_path(SOURCE)
 name_launcher()
 remember_configfiles(workflow.configfiles)
 graph = checked_graph()
-config["captions"] = (
-    captions()
-)  # of Snakemake's own report, whose templates read the configuration
+# Templates of Snakemake's own report read the configuration.
+config["captions"] = captions()
 show_run(workflow.logger_manager.get_log_handlers(), graph)
 
 

@@ -82,6 +82,13 @@ class Record(NamedTuple):
     texts: list[str]
 
 
+def _unquoted(text: str) -> str:
+    try:
+        return str(ast.literal_eval(text))
+    except (ValueError, SyntaxError):  # a parameter of another package's rule
+        return text
+
+
 def recorded(path: Path) -> Record | None:
     """Return Snakemake's record of a file, which quotes as Python does; None where it has none."""
     name = base64.b64encode(str(path).encode()).decode().replace("/", "_")
@@ -89,7 +96,7 @@ def recorded(path: Path) -> Record | None:
         params = json.loads((Path(".snakemake/metadata") / name).read_text()).get("params", [])
     except (OSError, ValueError):
         return None
-    found = Record(None, [str(ast.literal_eval(text)) for text in params])
+    found = Record(None, [_unquoted(text) for text in params])
     for text in found.texts:
         try:
             spec = json.loads(text)

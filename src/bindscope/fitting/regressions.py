@@ -5,8 +5,7 @@ logits l = offset + X w_c, over the leading rows of w_c that the column may use.
 advance together (`fitting.lbfgs`).  Two things make it fast: a line search costs no product, for
 logits are linear in the weights; the initial inverse Hessian is that of the mean curvature of the
 columns that are left, exact per column because columns use nested leading blocks of one Cholesky
-factor.  SciPy's L-BFGS takes 20 times as long or
-more, in as many more iterations.
+factor.  SciPy's L-BFGS takes 20 times as long or more, in as many more iterations.
 
 Where the design matrix does not fit in memory, logits are not kept: each trial of a line search is
 a pass over blocks of it, in the same two products.
@@ -115,13 +114,12 @@ class Regressions:
         """
         eye = torch.eye(len(curvature), dtype=torch.float64, device=curvature.device)
         size = 1 + curvature.diagonal().mean()
-        jitter, ridge = JITTER * size, l2 * self.penalised.double()
-        cholesky, failed = torch.linalg.cholesky_ex(curvature + eye * (ridge + jitter))
-        while failed:  # products in float32 round by more where there are thousands of rows
-            jitter = 10 * jitter
+        jitter, ridge, failed = JITTER * size, l2 * self.penalised.double(), True
+        while failed:
             cholesky, failed = torch.linalg.cholesky_ex(
                 curvature + eye * (ridge + jitter), check_errors=not jitter < size
             )
+            jitter = 10 * jitter  # products in float32 of thousands of rows round by more
         inverse: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
         return inverse.to(self.penalised.dtype)
 

@@ -12,6 +12,7 @@ from bindscope.config.models import pinned
 from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.registries import plugged_in
+from bindscope.studies.binding_id.registry import ENGINES
 from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ class VisionLanguageModel(Model):
         scheme, _, name = source.partition(":")
         if scheme == "engine" and name not in plugged_in("engines"):
             raise ValueError(f"no installed package registers an engine {name!r}")
+        if scheme == "engine" and name in ENGINES:
+            raise ValueError(f"{name!r} is an engine of bindscope; the package must rename its own")
         return pinned(source)
 
     @model_validator(mode="after")

@@ -115,9 +115,8 @@ def dual_geometry(product: Product) -> Work:
     trained = product.inputs["encoders"][0].content
     runs, objects = len(trained["coverages"]) * len(trained["seeds"]), prod(trained["sizes"])
     dim = trained["encoder"]["dim"]
-    n_all = objects**2 // (
-        1 if trained["encoder"]["kind"] == "transformer" else 2
-    )  # or without order
+    is_ordered = trained["encoder"]["kind"] == "transformer"
+    n_all = objects**2 // (1 if is_ordered else 2)
     n = min(n_all, MOST_SCENES, content["max_scenes"] or MOST_SCENES)
     # Rules are scored on scenes of held-out objects, of which no setting says the number.
     scored, values = min(n_all, MOST_SCENES), sum(trained["sizes"])
