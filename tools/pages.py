@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,8 +80,9 @@ def _text(node: ast.expr) -> str:
 
 def _plain(text: str) -> str:
     """Return text that Markdown shows as it is."""
-    text = " ".join(text.split())
-    return re.sub(r"([<>\[\]*_|#])", r"\\\1", text).replace("\\<", "&lt;").replace("\\>", "&gt;")
+    parts = re.split("(`[^`]*`)", " ".join(text.split()))
+    parts[::2] = [re.sub(r"([\[\]*_|#])", r"\\\1", html.escape(part, False)) for part in parts[::2]]
+    return "".join(parts)
 
 
 def command_page() -> str:

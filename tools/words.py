@@ -24,9 +24,11 @@ NAMES = frozenset(
 VERBLESS = frozenset(["of", "at", "told_apart", "made_anew"])
 CLASSES = frozenset(["Told", "Given", "Taken", "Seen", "Opened", "Measured", "Held", "Found"])
 LONGEST = 35  # words of a sentence
+WIDEST = 92  # characters of a line of code on a page: as many as the site shows (site.css)
 UNREADABLE = re.compile(
     r"specification, section|\bspec \d\b|\.\./shared\b|\bshared/\w+\.md|as the specification"
 )
+ITEM = re.compile(r"([-*+]|\d+\.) ")
 CODE = ("src", "workflow", "tests", "tools", "benchmarks")
 Case = tuple[int, str, str]  # line, kind, text
 
@@ -61,7 +63,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
     start = 1
     for number, line in enumerate([*text.splitlines(), ""], 1):
         bare = line.strip()
-        item = re.match(r"[-*+] |\d+\. ", bare)
+        item = ITEM.match(bare)
         if not bare or item or bare.startswith(("#", "|", "<", "!!!", "    ", ":::")):
             for sentence in re.split(r"(?<=[.!?])\s+(?=\S)", " ".join(block)):
                 yield start, sentence
@@ -69,6 +71,21 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
         if bare and not bare.startswith(("#", "|", "<", "!!!", ":::")):
             start = start if block else number
             block.append(bare[item.end() :] if item else bare)
+
+
+def layout(text: str) -> Iterator[Case]:
+    """Yield the lines of code that a page cuts off, and the items that it shows as no item."""
+    code, before = None, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("```"):
+            code = (line.strip("` "), indent) if code is None else None
+        elif code and code[0] not in ("", "text") and len(line) - code[1] > WIDEST:
+            yield number, "wide", line
+        elif code is None and ITEM.match(line) and before[:4].isspace():
+            nested = ITEM.match(before.lstrip())
+            yield from [] if nested else [(number, "item", f"no empty line above: {line}")]
+        before = line
 
 
 def cases(path: Path) -> list[Case]:
@@ -82,6 +99,7 @@ def cases(path: Path) -> list[Case]:
         for line, sentence in sentences(text):
             if len(sentence.split()) > LONGEST:
                 listed.append((line, "sentence", sentence))
+        listed += layout(text) if path.name != "README.md" else []
     return sorted(listed)
 
 

@@ -43,6 +43,16 @@ def test_long_sentences_are_seen_and_code_and_tables_are_not(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+def test_code_that_a_page_cuts_off_and_items_that_are_none_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    fits, wide = "x" * words.WIDEST, "x" * (words.WIDEST + 1)
+    page.write_text(
+        f"1. First:\n\n    ```python\n    {fits}\n    {wide}\n    ```\n\n    More.\n2. Second.\n"
+        f"    - nested\n3. Third.\n\n```\n{wide}\n```\n"
+    )
+    assert [(line, kind) for line, kind, _ in words.cases(page)] == [(5, "wide"), (9, "item")]
+
+
 def test_documents_that_nobody_can_open_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("The loss (specification, section 8) falls.\nAs in spec 1.\nAs in config.\n")
