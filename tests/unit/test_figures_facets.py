@@ -1,5 +1,8 @@
 """Panels over a tidy table: what is drawn where, and what is said where there is nothing."""
 
+from itertools import combinations
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +11,7 @@ from drawing import reason
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.facets import broken, colored, crossed, facets, heat_map, stacked, wrapped
 from bindscope.figures.figure import figure, some
-from bindscope.figures.style import looks, new_figure
+from bindscope.figures.style import looks, new_figure, reference_line, save
 
 ROWS = pd.DataFrame(
     [(panel, line, x, 0.1 * x, 0.0, 1.0) for panel in "pq" for line in "ab" for x in (3, 1, 2)],
@@ -38,6 +41,31 @@ def test_lines_that_agree_are_moved_apart_around_their_place() -> None:
     assert [line.get_xdata()[0] for line in axes.lines] == pytest.approx([0.9, 1.1])
     ends = axes.collections[1].get_segments()
     np.testing.assert_allclose(ends[0], [[1.1, 0], [1.1, 1]])
+
+
+def test_a_column_of_panels_names_lines_at_their_ends_and_apart(tmp_path: Path) -> None:
+    rows = pd.concat([ROWS, ROWS[ROWS["line"] == "a"].assign(line="high", value=0.9)])
+    look = looks(["a", "b", "high", "none"])
+    grid = facets(rows, look, wrapped("p", 1, (0, 3)), "panel", ylim=(0, 1))
+    (axes,) = grid.panels.values()
+    reference_line(axes, 0.9, "all")
+    drawn = grid.legend(look)
+    save(drawn, tmp_path / "a.png", tmp_path / "a.svg")
+    boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    assert set(boxes) == {"a", "b", "high", "all"}
+    assert not any(box.overlaps(rest) for box, rest in combinations(boxes.values(), 2))
+    assert all(box.x0 > axes.get_window_extent().x1 for box in boxes.values())
+    assert boxes["high"].y0 > boxes["a"].y1  # in the order of the lines
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["none"]
+    assert (
+        "high" in (tmp_path / "a.svg").read_text()
+    )  # the values of its points still have its name
+
+
+def test_panels_side_by_side_have_one_legend() -> None:
+    look = looks("ab")
+    grid = facets(ROWS, look, wrapped("pq", 2, (0, 2)), "panel")
+    assert [text.get_text() for text in grid.legend(look).legends[0].get_texts()] == ["a", "b"]
 
 
 def test_panels_without_a_key_are_blank_and_the_outer_ones_are_named() -> None:

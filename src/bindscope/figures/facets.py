@@ -21,7 +21,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from bindscope.figures.colors import INK
-from bindscope.figures.style import handle, legend_below, lowest_panels, new_figure
+from bindscope.figures.style import handle, legend_below, lowest_panels, name_ends, new_figure
 
 Look = Mapping[str, Any]
 Inches = tuple[float, float]
@@ -56,7 +56,10 @@ class Grid:
             axes.set_ylabel(name, **style)
 
     def legend(self, looks: Mapping[str, Look], *more: Any, per_row: int = 5) -> Figure:
-        """Put a legend of lines, and more entries, below the panels, and return the figure."""
+        """Name the lines, at their ends in a column of panels, else below, where `more` is, too."""
+        if len(self.left) == len(self.panels):
+            named = {name for axes in self.panels.values() for name in name_ends(axes, looks)}
+            looks = {name: look for name, look in looks.items() if name not in named}
         legend_below(self.figure, [*handles(looks), *more], per_row)
         return self.figure
 

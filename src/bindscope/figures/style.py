@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
 from matplotlib.ticker import LogFormatter, LogFormatterMathtext
 from numpy.typing import NDArray
 
@@ -28,6 +30,7 @@ T = TypeVar("T")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 DPI: Final = 200
+LABEL_PT: Final = 9.0  # from one name at a line's end to the next
 
 # How a number of the paper's looks, wherever one stands beside ours.
 PAPER_MARK: Final[dict[str, Any]] = {
@@ -206,6 +209,49 @@ def reference_line(axes: Axes, value: float, label: str, vertical: bool = False)
         axes.axhline(value, **line)
         axes.annotate(label, (1, value), xycoords=("axes fraction", "data"), xytext=(3, 0),
                       ha="left", va="center", **text)  # fmt: skip
+
+
+def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Write the names of lines beside their last points, and return those of lines that are drawn.
+
+    Names are moved up and down by as little as keeps them apart, with those of reference lines.
+    """
+    from scipy.optimize import isotonic_regression  # half a second, which few figures need
+
+    texts = [text for text in axes.texts if isinstance(text, Annotation) and text.xy[0] == 1]
+    named = set()
+    for name, look in looks.items():
+        alike = [line for line in axes.lines if len(line.get_xdata()) > 1 and _looks(line, look)]
+        for line in alike:
+            line.set_label(name)  # which the values of its points carry
+        for line in alike[:1]:
+            named.add(name)
+            value = np.asarray(line.get_ydata(), float)
+            texts.append(
+                axes.annotate(
+                    name.replace("\n", ", "), (1, value[np.isfinite(value)][-1]), (3, 0),
+                    xycoords=("axes fraction", "data"), textcoords="offset points",
+                    ha="left", va="center", fontsize=7.5, color=line.get_color(),
+                )
+            )  # fmt: skip
+    if not named:
+        return named
+    texts.sort(key=lambda text: text.xy[1])
+    to_points = 72 / axes.get_figure(root=True).dpi
+    places = np.array([axes.transData.transform((0, text.xy[1]))[1] * to_points for text in texts])
+    steps = LABEL_PT * np.arange(len(texts))
+    for text, move in zip(
+        texts, isotonic_regression(places - steps).x + steps - places, strict=True
+    ):
+        text.set_position((3, move))
+    return named
+
+
+def _looks(line: Line2D, look: Mapping[str, Any]) -> bool:
+    """Return whether a line looks like this, and joins points that are not all missing."""
+    shape = (line.get_color(), line.get_marker()) == (look["color"], look.get("marker", "None"))
+    joined = line.get_linestyle() != "None"
+    return shape and joined and bool(np.isfinite(np.asarray(line.get_ydata(), float)).any())
 
 
 def zero_line(axes: Axes, vertical: bool = False) -> None:
