@@ -7,6 +7,7 @@ import ast
 import csv
 import html
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def command_page() -> str:
     ]
     (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     for name, command in commands.choices.items():
-        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+        words = command.format_usage().removeprefix("usage: ").split()
+        usage = textwrap.fill(" ".join(words), 88, subsequent_indent="    ")
         lines += [f"## bindscope {name}\n", f"{_plain(command.description or '')}\n"]
         lines += [f"```bash\n{usage}\n```\n", "| argument | effect |", "|---|---|"]
         for action in command._actions[1:]:

@@ -60,7 +60,7 @@ studies show the models as one group:
 
 ```yaml
 models:
-  - {name: objects, source: "zoo:matching-objects-{seed}", seeds: [0, 1, 2]}  # objects-0, -1, -2
+  - {name: objects, source: "zoo:matching-objects-{seed}", seeds: [0, 1, 2]}  # objects-0 ...
 ```
 
 Unknown keys are errors, and every problem of a file is listed with its line:
