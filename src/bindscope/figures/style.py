@@ -221,7 +221,7 @@ def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
     texts = [text for text in axes.texts if isinstance(text, Annotation) and text.xy[0] == 1]
     named = set()
     for name, look in looks.items():
-        alike = [line for line in axes.lines if len(line.get_xdata()) > 1 and _looks(line, look)]
+        alike = [line for line in axes.lines if np.size(line.get_xdata()) > 1 and _looks(line, look)]
         for line in alike:
             line.set_label(name)  # which the values of its points carry
         for line in alike[:1]:
@@ -237,7 +237,7 @@ def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
     if not named:
         return named
     texts.sort(key=lambda text: text.xy[1])
-    to_points = 72 / axes.get_figure(root=True).dpi
+    to_points = 72 / mpl.rcParams["figure.dpi"]
     places = np.array([axes.transData.transform((0, text.xy[1]))[1] * to_points for text in texts])
     steps = LABEL_PT * np.arange(len(texts))
     for text, move in zip(
