@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 import torch
 import yaml
 from pydantic import TypeAdapter
+from solid_scenes import scene, solid
 
 from bindscope.cli import main
 from bindscope.codes.space import build_space
@@ -33,11 +35,15 @@ from bindscope.core.store.writer import write_arrays
 from bindscope.core.work import LIBRARIES_MB, MARGIN, REFERENCE, Work, refuse, stored
 from bindscope.fitting import lbfgs, regressions
 from bindscope.graph import cost as shared_cost
+from bindscope.graph import output_cost, towers
 from bindscope.graph.towers import Tower
-from bindscope.models import training
+from bindscope.models import known_answer, training
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
 from bindscope.scenes import sprite_palette
+from bindscope.scenes.solids import raycast_backend
+from bindscope.sources import masks
+from bindscope.statistics import bootstrap
 from bindscope.studies.binding_id import cost as vlm
 from bindscope.studies.binding_id.oracles import oracle
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
@@ -109,6 +115,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert fits._HELD_BY_CONVEX == batches.WORK
     assert (len(convex.STRENGTHS), regressions.REFRESH) == (fits._STRENGTHS, fits._REFRESH)
     assert (4 * lbfgs.MEMORY + 10) / 4 == fits._MOVED
+    assert (bootstrap.BLOCK, known_answer.PROVABLE) == (fits._RESAMPLED, shared_cost._PROVABLE)
     assert (vlm._ORACLE_WIDTH, vlm._SPRITE_PX) == (oracle.WIDTH, sprite_palette.SLOT_PX)
     for name, layout in LAYOUTS.items():
         assert vlm._SLOTS.get(name, 9) == len(layout.regions)
@@ -117,7 +124,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
     evaluated = (shared_cost._EVALUATIONS, shared_cost._VAL_SCENES)
     assert evaluated == (training.EVALUATIONS, training.VAL_SCENES)
-    assert (shared_cost._SHOWN, shared_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
+    assert (output_cost._SHOWN, output_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------
@@ -317,7 +324,7 @@ def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power
         shard = SimpleNamespace(rule=rule, content=content, work=work, inputs={})
         empty, full = ({"scenes": shards} for shards in ([], [shard]))
         sizes = [
-            shared_cost.figure(SimpleNamespace(inputs=inputs)).bytes_disk  # type: ignore[arg-type]
+            output_cost.figure(SimpleNamespace(inputs=inputs)).bytes_disk  # type: ignore[arg-type]
             for inputs in (empty, full)
         ]
         return sizes[1] - sizes[0]
@@ -328,11 +335,100 @@ def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power
 
 def test_a_table_that_sums_rows_up_has_those_of_the_other_role() -> None:
     def size(*roles: str) -> float:
-        job = SimpleNamespace(work=Work(bytes_rows=1e6, bytes_beside=0))
+        job = SimpleNamespace(work=Work(bytes_rows=1e6))
         inputs = {role: [job] * (3 if role == "rows" else 1) for role in roles}
-        return shared_cost.table(SimpleNamespace(inputs=inputs, reads={})).bytes_disk  # type: ignore[arg-type]
+        return output_cost.table(SimpleNamespace(inputs=inputs, reads={})).bytes_disk  # type: ignore[arg-type]
 
     assert size("rows", "geometry") == size("geometry") < size("rows")
+
+
+def test_a_table_is_made_of_the_rows_that_it_reads_and_not_of_others() -> None:
+    job = SimpleNamespace(work=Work(bytes_rows=1e3, rows_of={"strata": 1e6}))
+
+    def read(*outputs: str) -> float:
+        product = SimpleNamespace(inputs={"fits": [job] * 3}, reads={"fits": outputs})
+        return output_cost.rows_read(product)  # type: ignore[arg-type]
+
+    assert (read(), read("images"), read("strata")) == (3e3, 3e3, 3e6)
+
+
+def test_records_are_those_of_the_splits_where_these_are_known() -> None:
+    def work(split: dict[str, Any]) -> Work:
+        content = {"dataset": {"split": split}}
+        product = SimpleNamespace(content=content, wildcards={"dataset": "photos"})
+        return shared_cost.records(product)  # type: ignore[arg-type]
+
+    few, many = (work({"sizes": {"train": n, "val": 10, "test": 10}}) for n in (100, 1100))
+    assert many.bytes_disk - few.bytes_disk == 1000 * shared_cost._RECORD
+    assert not few.unknown
+    assert work({"rule": "column"}).unknown == "how many scenes photos has"
+    assert work({"rule": "column"}).bytes_disk < few.bytes_disk
+
+
+# --- Memory that arrays take, as tracemalloc counts it -----------------------------------------
+
+
+def peak_of(function: Callable[[], object]) -> float:
+    """Return the bytes that a call holds at most."""
+    tracemalloc.start()
+    try:
+        function()
+        return float(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dim", [24, 26, 36])
+def test_a_proof_that_codes_differ_holds_all_differences(dim: int) -> None:
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (36, dim))
+    model = {"source": "known-answer:hadamard", "dim": dim}
+    counted = shared_cost._proof_bytes(model, 36)
+    taken = peak_of(lambda: known_answer.injective(signs, 9, 9))
+    assert 0.9 * taken < counted + 1e5 < 1.6 * taken + 2e5
+    assert shared_cost._proof_bytes(model | {"source": "known-answer:rotated"}, 36) == 0
+
+
+@pytest.mark.parametrize(("n", "samples"), [(2000, 1000), (500, 100), (3000, 2000)])
+def test_intervals_hold_what_is_drawn(n: int, samples: int) -> None:
+    values = np.random.default_rng(0).normal(size=(n, 3))
+    taken = peak_of(lambda: bootstrap.resampled_means(values, samples, 0))
+    assert fits._resampled(n * samples) == pytest.approx(taken, rel=0.15)
+
+
+def test_a_fit_has_memory_for_its_intervals() -> None:
+    def fit_of(samples: int) -> Work:
+        def change(content: dict[str, Any]) -> None:
+            information = content["studies"]["binding_information"].setdefault("information", {})
+            information["bootstrap_samples"] = samples
+
+        return a_fit(planned(change)).work
+
+    assert fit_of(100_000).bytes_peak >= fits._resampled(1e7) > fit_of(2).bytes_peak
+
+
+def test_shading_holds_vectors_of_each_ray() -> None:
+    seen = scene([solid("cube"), solid("sphere", 2, 2, material="metal")], size=96)
+    taken = peak_of(lambda: raycast_backend._image(seen, 2))
+    assert taken == pytest.approx(shared_cost._RAY * (2 * seen.size_px) ** 2, rel=0.2)
+
+
+def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    text = {"hidden_size": 64, "num_hidden_layers": 3, "vocab_size": 500, "intermediate_size": 256}
+    model = {"source": "hf:a/clip", "overrides": {"model_type": "clip", "text_config": text}}
+    tower = CLIPTextModel(CLIPTextConfig(**text, num_attention_heads=2))
+    real = sum(part.numel() for part in tower.parameters())
+    assert towers.text_weights(model) == pytest.approx(real, rel=0.05)
+    assert towers.text_weights({"source": "zoo:captions-0"}) == 0
+
+
+def test_colors_of_a_mask_become_numbers_in_place() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (500, 700, 3), np.uint8)
+    numbers = masks.NUMBERS["red_green_blue"](pixels)
+    assert (numbers == pixels.astype(int) @ [1, 256, 65536]).all()
+    taken = peak_of(lambda: masks.NUMBERS["red_green_blue"](pixels))
+    assert taken < 0.5 * shared_cost._PHOTO_PIXEL * 500 * 700
 
 
 def test_a_short_training_is_mostly_evaluated() -> None:

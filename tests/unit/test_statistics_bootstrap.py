@@ -45,7 +45,7 @@ def test_the_seed_decides_and_blocks_do_not(monkeypatch):
         assert not np.allclose(whole, resampled_means(values, 50, 4, kind))
         for block in (1, 500):
             with monkeypatch.context() as smaller:
-                smaller.setattr("bindscope.statistics.bootstrap._BLOCK", block)
+                smaller.setattr("bindscope.statistics.bootstrap.BLOCK", block)
                 again = resampled_means(values, 50, 3, kind)
             np.testing.assert_allclose(whole, again, rtol=1e-12)
 

@@ -51,9 +51,9 @@ class Work:
         Steps of the interpreter; small calls of NumPy and torch are about ten each.
     bytes_peak, bytes_device
         Memory beside the libraries, at most, and that on a GPU.
-    bytes_disk, bytes_rows, bytes_beside
-        Files that it leaves, of these the rows that tables are made from, and those of another
-        file of rows (strata);
+    bytes_disk, bytes_rows, rows_of
+        Files that it leaves, of these the rows that tables are made from, and rows in another of
+        its outputs, by the output's name (strata);
         `temporary` where they go when they have been read, `elsewhere` where they are outside of
         the results (the cache of the hub).
     threads, device
@@ -73,7 +73,7 @@ class Work:
     bytes_device: float = 0
     bytes_disk: float = 0
     bytes_rows: float = 0
-    bytes_beside: float = 0
+    rows_of: Mapping[str, float] = field(default_factory=dict)
     temporary: bool = False
     elsewhere: bool = False
     threads: int = 1

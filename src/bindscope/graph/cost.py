@@ -10,7 +10,7 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.splits import SPLITS
 from bindscope.core.work import METADATA, Work, sides, stored
-from bindscope.graph.towers import Tower, groups_of, known_width, text_width, tower_of
+from bindscope.graph.towers import Tower, groups_of, known_width, text_weights, text_width, tower_of
 
 Content = Mapping[str, Any]
 
@@ -42,6 +42,12 @@ _DRAWN = {
 # an image besides its samples (the table of `docs/three_d_scenes.md`).
 _MITSUBA, _MITSUBA_IMAGE = 3.4e7, 6.6e6
 _MITSUBA_BYTES = 8e7  # of its libraries (`occlusion`)
+# Bytes that a ray and its shading hold: nineteen vectors in float64 (`solids.raycast_backend`).
+_RAY = 19 * 24
+# Of a photograph, whose size is not known here, pixels (the largest of rehearsals have 4 million),
+# and bytes of a pixel: its image and mask as they are decoded, in colors and numbers.
+_PHOTO, _PHOTO_PIXEL = 4e6, 16
+_RECORD = 110  # bytes of a scene's record (`natural`)
 # Numbers, and steps of the interpreter, of one bit's prior log-odds (default run).
 _ANCHOR_ELEMENTS = 20
 _CHUNKS = 3 * 8 * 2**20  # of a store that is read or written: being filled, compressed, waiting
@@ -51,15 +57,8 @@ _VIT = 0.75  # share of the rate of large products that small transformers reach
 _CHECKS, _DRAWN_WEIGHT = 2, 10
 _FORWARD = 6e7  # bytes of what torch holds to run a model (default run)
 _OBJECTS = 0.16  # bytes that a code of one byte takes compressed (default run)
-# Bytes of a table for each of the rows that jobs left: CSV with Parquet, and a page, which has no
-# more than `tables.write.HTML_ROWS` rows (default run, `same_object`, `binding_id`).
-_TABLE, _PAGE, _LONGEST_PAGE = 0.55, 0.7, 8e5
-# Bytes of a figure without marks, of the marks of each byte of its table's rows, and of one that
-# shows as many models and panels as it may; the share of them that the page holds (SVG); and of a
-# pixel of a scene in PNG and in base64, compressed as in its store.
-_CANVAS, _MARKS, _FULLEST, _ON_PAGE, _PICTURES = 1.2e5, 0.5, 5.5e5, 0.55, 1.1 + 4 / 3
-_SHOWN, _SHOWN_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
 _KEPT = {"self_distillation": 2, "masked": 1.3}  # weights beside the transformer, that a loss needs
+_PROVABLE = 13  # of `models.known_answer`
 _EVALUATIONS, _VAL_SCENES = 20, 512  # of `models.training`, besides the evaluation at the start
 # Bytes of releases that are downloaded, by their files' names.
 _RELEASES = {"CLEVR_v1.0.zip": 19.0e9, "images.zip": 9.7e9, "images2.zip": 5.5e9}
@@ -175,6 +174,9 @@ def scenes(product: Product) -> Work:
             python=work.python + _MITSUBA + _MITSUBA_IMAGE * n,
             bytes_peak=work.bytes_peak + _MITSUBA_BYTES,
         )
+    if kind == "solids":
+        rays = (side_of(render) * backend.get("antialias", 2)) ** 2
+        return replace(work, bytes_peak=work.bytes_peak + _RAY * rays)
     if kind != "shapes":
         return work
     space = content["dataset"]["space"]
@@ -188,7 +190,9 @@ def scenes(product: Product) -> Work:
 
 def record_scenes(product: Product) -> Work:
     """Count the reading of a shard's photographs."""
-    return _drawn(product.content, "photos", side_of(product.content["render"]), 1)
+    work = _drawn(product.content, "photos", side_of(product.content["render"]), 1)
+    held = work.bytes_peak + _PHOTO * _PHOTO_PIXEL
+    return replace(work, libraries="pandas", bytes_peak=held)
 
 
 def side_of(render: Content) -> int:
@@ -230,13 +234,14 @@ def synthetic_release(product: Product) -> Work:
 
 
 def records(product: Product) -> Work:
-    """Count the reading of a release's labels, whose number is not known here."""
+    """Count the reading of a release's labels, whose number only some splits say."""
+    sizes = product.content["dataset"]["split"].get("sizes") or {}
     return Work(
         libraries="pandas",
-        bytes_disk=1e6,
+        bytes_disk=4500 + _RECORD * sum(sizes.values()),
         bytes_peak=2e8,
         python=2e7,
-        unknown=f"how many scenes {product.wildcards['dataset']} has",
+        unknown="" if sizes else f"how many scenes {product.wildcards['dataset']} has",
     )
 
 
@@ -282,12 +287,13 @@ def encoded(product: Product) -> Work:
     content = product.content
     cells, values = groups_of(content["dataset"]["space"])
     dim, n = known_width(content["model"], cells, values), _n_part(content)
+    proof = _proof_bytes(content["model"], cells)
     shapes = [(1, n, dim)]
     patches = stored("float32", (n, cells, values)) if "grid" in content["model"]["source"] else 0
     return Work(
         bytes_disk=stored("float32", *shapes, axis=1) + patches,
-        bytes_peak=24 * n * (dim + cells) + 3 * patches,
-        elements=40 * n * (dim + cells),
+        bytes_peak=24 * n * (dim + cells) + 3 * patches + proof,
+        elements=40 * n * (dim + cells) + proof,
         flops=2 * n * dim * cells,
         python=5e6,
     )
@@ -299,9 +305,26 @@ def _n_part(content: Content) -> int:
 
 def truth(product: Product) -> Work:
     """Count what a known-answer encoder holds, in closed form and of the test scenes."""
-    cells, _ = groups_of(product.content["dataset"]["space"])
-    n = product.content["n_scenes"]
-    return Work(bytes_disk=600, bytes_peak=40 * n * cells, elements=200 * n * cells, python=1e7)
+    content = product.content
+    cells, _ = groups_of(content["dataset"]["space"])
+    n, proof = content["n_scenes"], _proof_bytes(content["model"], cells)
+    return Work(
+        bytes_disk=600,
+        bytes_peak=40 * n * cells + proof,
+        elements=200 * n * cells + proof,
+        python=1e7,
+    )
+
+
+def _proof_bytes(model: Content, cells: int) -> float:
+    """Return the bytes of the differences of codes that `models.known_answer.injective` tries.
+
+    They have -1, 0 or 1 for each direction too few, in float32 and, for a product, in float64.
+    """
+    free = cells - known_width(model, cells, 0)
+    if not model["source"].endswith(":hadamard") or not 0 < free <= _PROVABLE:
+        return 0.0
+    return float(3**free * (12 * free + 24))
 
 
 def image_px(product: Product) -> int:
@@ -426,7 +449,7 @@ def text_embeddings(product: Product) -> Work:
         elements=n * 40 * width,
         python=2000 * n,
         bytes_disk=stored("float32", (n, width)),
-        bytes_peak=4 * shape.weights + 12 * n * width + 2e8,
+        bytes_peak=4 * (shape.weights + text_weights(content["model"])) + 12 * n * width + 2e8,
         threads=content["threads"],
         device=content["device"],
         key=f"models[{model_name(product)}].extraction.batch_size",
@@ -437,62 +460,15 @@ def joint(product: Product) -> Work:
     """Count the projection of pooled tokens into the space of texts."""
     (made,) = product.inputs["index"]
     n = sum(made.content["n_scenes"].values())
-    shape = tower_of(product.content["model"], 224)
-    width = text_width(product.content["model"]) or shape.width
+    model = product.content["model"]
+    shape = tower_of(model, 224)
+    width = text_width(model) or shape.width
     return Work(
         "hub" if shape.network else "torch",
         flops=2 * n * shape.width**2,
         python=1e7,
         bytes_disk=stored("float32", (n, width)),
-        bytes_peak=4 * shape.weights + 12 * n * shape.width + 1e8,
+        bytes_peak=4 * (shape.weights + text_weights(model)) + 12 * n * shape.width + 1e8,
         threads=product.content["threads"],
         device=product.content["device"],
-    )
-
-
-def rows_read(product: Product) -> float:
-    """Return the bytes of the rows that a table is made of."""
-    read = 0.0
-    for role, jobs in product.inputs.items():
-        if role == "rows" and len(product.inputs) > 1:
-            continue  # they are summed up in a row for each of the other role's
-        beside = role in product.reads
-        read += sum(job.work.bytes_beside * beside or job.work.bytes_rows for job in jobs)
-    return read
-
-
-def table(product: Product) -> Work:
-    """Count a table by the rows that its jobs leave."""
-    read = rows_read(product)
-    return Work(
-        "pandas",
-        bytes_disk=1.2e4 + _TABLE * read + min(_PAGE * read, _LONGEST_PAGE),
-        bytes_peak=2e7 + 6 * read,
-        python=4e6 + 6 * read,
-    )
-
-
-def figure(product: Product) -> Work:
-    """Count a figure by the rows of the tables that it reads, and by the scenes that it shows."""
-    pictures, rows = 0.0, 0.0
-    for item in (item for role in product.inputs.values() for item in role):
-        if item.rule in ("scenes", "record_scenes"):
-            side = image_side(item)
-            n = item.content["stop"] - item.content["start"]
-            # Of a photograph that is made smaller as many pixels go, of contours as long ones.
-            smaller = min(1.0, _SHOWN_PX / side) ** (1 + (item.rule == "record_scenes"))
-            pictures += _PICTURES * min(n, _SHOWN) * smaller * item.work.bytes_disk / n
-        rows += rows_read(item) if item.rule == "table" else item.work.bytes_rows
-    size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
-    return Work("pandas", bytes_disk=size, bytes_peak=8e7 + 6 * rows, python=1.4e7)
-
-
-def report(product: Product) -> Work:
-    """Count the page, which holds all figures and tables."""
-    figures = product.inputs.get("figures", ())
-    return Work(
-        "pandas",
-        bytes_disk=2e5 + _ON_PAGE * sum(item.work.bytes_disk for item in figures),
-        bytes_peak=5e7 + 5e6 * len(figures),
-        python=1.5e7,
     )

@@ -99,7 +99,11 @@ _SHARED = (
     ),
     Step("report", {"page": "results/report.html"}, leaf=True),
 )
-SHARED_STEPS = {step.name: replace(step, work="bindscope.graph.cost") for step in _SHARED}
+_OUTPUTS = ("table", "figure", "report")
+SHARED_STEPS = {
+    step.name: replace(step, work=f"bindscope.graph.{'output_' * (step.name in _OUTPUTS)}cost")
+    for step in _SHARED
+}
 
 NAME = SLUG.strip("^$")
 WILDCARDS = {

@@ -27,6 +27,7 @@ WIDTHS = {
 }
 """Width by the word for a size in a name; timm, DINOv2, CLIP, SigLIP and MAE agree on them."""
 _NETWORK = ("hf:", "timm:")
+_CLIP_WORDS = 49_408  # tokens of CLIP's vocabulary
 _DEFAULT_WIDTH = 768  # of architectures in transformers, where no configuration says it
 
 
@@ -132,6 +133,15 @@ def text_width(model: Mapping[str, Any]) -> int | None:
     text = _settings(model).get("text_config", {})
     large = "large" in str(model["source"]) and not _is_default(model)
     return int(text.get("hidden_size", 768 if large else 512))
+
+
+def text_weights(model: Mapping[str, Any]) -> float:
+    """Return the numbers of a network's text tower, which is loaded with that of images; or 0."""
+    if (width := text_width(model)) is None:
+        return 0.0
+    text = _settings(model).get("text_config", {})
+    layers, vocabulary = text.get("num_hidden_layers", 12), text.get("vocab_size", _CLIP_WORDS)
+    return float(12 * int(layers) * width**2 + int(vocabulary) * width)
 
 
 def _is_default(model: Mapping[str, Any]) -> bool:

@@ -29,8 +29,11 @@ Numbers = npt.NDArray[np.int32]
 
 
 def _all_three(pixels: Pixels) -> Numbers:
-    red, green, blue = (pixels[..., channel].astype(np.int32) for channel in range(3))
-    return red + 256 * green + 65536 * blue
+    numbers = pixels[..., 2].astype(np.int32)
+    for channel in (1, 0):  # in place: a photograph has millions of pixels
+        numbers *= 256
+        numbers += pixels[..., channel]
+    return numbers
 
 
 def _index(pixels: Pixels) -> Numbers:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 # Drawn indices held at once: 16 MB, and as much again twice for the counts.
-_BLOCK = 2_000_000
+BLOCK = 2_000_000
 
 
 class Interval(NamedTuple):
@@ -129,7 +129,7 @@ def resampled_means(
     table = np.column_stack([sums, sizes])
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed])))
     means = np.empty((n_samples, sums.shape[1]))
-    step = max(1, _BLOCK // g)
+    step = max(1, BLOCK // g)
     for start in range(0, n_samples, step):
         rows = min(step, n_samples - start)
         drawn = rng.integers(0, g, size=(rows, g)) + g * np.arange(rows)[:, None]

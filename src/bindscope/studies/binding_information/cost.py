@@ -24,6 +24,7 @@ _PATH, _NULL_PATH, _REFRESH = 240, 60, 20
 _BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
+_RESAMPLED = 2e6  # `statistics.bootstrap.BLOCK`
 _SHOWN = 8  # scenes whose maps are kept
 # Of a weight in an iteration of L-BFGS: of each of the ten steps and changes of the gradient that
 # it remembers a product and a sum, both twice, and ten more operations. They are sums and products,
@@ -158,6 +159,7 @@ def fit(product: Product) -> Work:
     descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
     fitting = history if alone else max(history + 4.0 * free * seeds, descent)
     on_gpu = content["device"] == "cuda"
+    resampled = _resampled(content["information"]["bootstrap_samples"] * n_test)
     capacity = [name for name in ("hidden", "rank") if hasattr(probe, name)]
     decides = capacity[0] if descent > in_memory and capacity else "memory_mb"
     rows = seeds * (2700.0 + 400.0 * ("plain" in probe.targets))
@@ -166,7 +168,8 @@ def fit(product: Product) -> Work:
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
         python=python,
-        bytes_peak=in_memory + (8.0 * free * seeds if on_gpu else fitting) + 8 * n_test * bits,
+        bytes_peak=in_memory + max(8.0 * free * seeds if on_gpu else fitting, resampled)
+        + 8 * n_test * bits,
         bytes_rows=rows,
         bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
         bytes_device=(in_memory + fitting) * on_gpu,
@@ -176,6 +179,14 @@ def fit(product: Product) -> Work:
 
 
 null = fit
+
+
+def _resampled(drawn: float) -> float:
+    """Return the bytes of scenes that are drawn, and how often each was, for intervals.
+
+    They are integers, and floats in the end; where they are not drawn at once, of two blocks.
+    """
+    return 24.0 * drawn if drawn <= _RESAMPLED else 32 * _RESAMPLED
 
 
 def _problems(heads: Sequence[_Heads], dim: int, probe: AnyProbe) -> Iterator[tuple[int, int]]:

@@ -160,7 +160,7 @@ def pairs_work(
         + measured * (_ROW + _STRATA + 20 * n["test"])
         + 4000,
         bytes_rows=1.0 * measured * _ROW,
-        bytes_beside=1.0 * measured * _STRATA,
+        rows_of={"strata": 1.0 * measured * _STRATA},
         bytes_peak=min(held, probe["memory_mb"] * 2.0**20)
         + 10 * block
         + 12e4 * n["test"] / 8
