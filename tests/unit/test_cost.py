@@ -383,16 +383,16 @@ def test_a_proof_that_codes_differ_holds_all_differences(dim: int) -> None:
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (36, dim))
     model = {"source": "known-answer:hadamard", "dim": dim}
     counted = shared_cost._proof_bytes(model, 36)
-    taken = peak_of(lambda: known_answer.injective(signs, 9, 9))
-    assert 0.9 * taken < counted + 1e5 < 1.6 * taken + 2e5
+    peak = peak_of(lambda: known_answer.injective(signs, 9, 9))
+    assert 0.9 * peak < counted + 1e5 < 1.6 * peak + 2e5
     assert shared_cost._proof_bytes(model | {"source": "known-answer:rotated"}, 36) == 0
 
 
 @pytest.mark.parametrize(("n", "samples"), [(2000, 1000), (500, 100), (3000, 2000)])
 def test_intervals_hold_what_is_drawn(n: int, samples: int) -> None:
     values = np.random.default_rng(0).normal(size=(n, 3))
-    taken = peak_of(lambda: bootstrap.resampled_means(values, samples, 0))
-    assert fits._resampled(n * samples) == pytest.approx(taken, rel=0.15)
+    peak = peak_of(lambda: bootstrap.resampled_means(values, samples, 0))
+    assert fits._resampled(n * samples) == pytest.approx(peak, rel=0.15)
 
 
 def test_a_fit_has_memory_for_its_intervals() -> None:
@@ -407,9 +407,9 @@ def test_a_fit_has_memory_for_its_intervals() -> None:
 
 
 def test_shading_holds_vectors_of_each_ray() -> None:
-    seen = scene([solid("cube"), solid("sphere", 2, 2, material="metal")], size=96)
-    taken = peak_of(lambda: raycast_backend._image(seen, 2))
-    assert taken == pytest.approx(shared_cost._RAY * (2 * seen.size_px) ** 2, rel=0.2)
+    picture = scene([solid("cube"), solid("sphere", 2, 2, material="metal")], size=96)
+    peak = peak_of(lambda: raycast_backend._image(picture, 2))
+    assert peak == pytest.approx(shared_cost._RAY * (2 * picture.size_px) ** 2, rel=0.2)
 
 
 def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:
@@ -427,8 +427,8 @@ def test_colors_of_a_mask_become_numbers_in_place() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (500, 700, 3), np.uint8)
     numbers = masks.NUMBERS["red_green_blue"](pixels)
     assert (numbers == pixels.astype(int) @ [1, 256, 65536]).all()
-    taken = peak_of(lambda: masks.NUMBERS["red_green_blue"](pixels))
-    assert taken < 0.5 * shared_cost._PHOTO_PIXEL * 500 * 700
+    peak = peak_of(lambda: masks.NUMBERS["red_green_blue"](pixels))
+    assert peak < 0.5 * shared_cost._PHOTO_PIXEL * 500 * 700
 
 
 def test_a_short_training_is_mostly_evaluated() -> None:
