@@ -221,7 +221,8 @@ def name_ends(axes: Axes, looks: Mapping[str, Mapping[str, Any]]) -> set[str]:
     texts = [text for text in axes.texts if isinstance(text, Annotation) and text.xy[0] == 1]
     named = set()
     for name, look in looks.items():
-        alike = [line for line in axes.lines if np.size(line.get_xdata()) > 1 and _looks(line, look)]
+        lines = [line for line in axes.lines if np.size(line.get_xdata()) > 1]
+        alike = [line for line in lines if _looks(line, look)]
         for line in alike:
             line.set_label(name)  # which the values of its points carry
         for line in alike[:1]:
