@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -73,36 +73,55 @@ def loaded(code: str) -> set[str]:
     return set(HEAVY) & set(done.stdout.split())
 
 
+# Prints for each script what it loaded besides the packages that its group may load. Groups are
+# [packages, scripts, groups that may load more]; each is forked from the one that it continues.
 _NURSERY = """
 import json, os, runpy, sys
-scripts, given, heavy = (json.loads(argument) for argument in sys.argv[1:])
-for name in given:
-    __import__(name)
-before = set(sys.modules)
-for script in scripts:
-    read, write = os.pipe()
-    if not os.fork():
-        runpy.run_path(f"workflow/scripts/{script}.py")
-        os.write(write, json.dumps(sorted(set(heavy) & set(sys.modules) - before)).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        print(json.dumps([script, json.load(pipe)]))
-    os.wait()
+
+def in_child():
+    child = os.fork()
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    return not child
+
+def grow(packages, scripts, groups):
+    for name in packages:
+        __import__(name)
+    before = set(sys.modules)
+    for script in scripts:
+        if in_child():
+            runpy.run_path(f"workflow/scripts/{script}.py")
+            print(json.dumps([script, sorted(heavy & set(sys.modules) - before)]), flush=True)
+            os._exit(0)
+    for group in groups:
+        if in_child():
+            grow(*group)
+            os._exit(0)
+
+heavy = set(json.loads(sys.argv[2]))
+grow(["pydantic"], [], json.loads(sys.argv[1]))
 """
 
 
-def loaded_by_scripts(names: list[str], preloaded: Iterable[str]) -> dict[str, set[str]]:
-    """Which heavy packages each script's imports load besides those that are given.
+def loaded_by_scripts(allowed: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Which heavy packages each script's imports load besides those that it may load.
 
-    Each script has an interpreter of its own, forked from one in which the given packages are
-    loaded already: importing torch once for all takes less time.
+    Each script has an interpreter of its own, forked from one in which these packages are loaded
+    already: importing torch once for all takes less time.
     """
+    groups: list[tuple[set[str], list[Any]]] = []
+    roots: list[Any] = []
+    for packages in sorted({frozenset(names) for names in allowed.values()}, key=len):
+        node = [
+            sorted(packages), [name for name, names in allowed.items() if names == packages], [],
+        ]  # fmt: skip
+        fewer = [above for names, above in groups if names < packages]
+        (fewer[-1][2] if fewer else roots).append(node)
+        groups.append((set(packages), node))
     beside = set(HEAVY) - {"pydantic"}  # the configuration, which nearly every script reads
-    arguments = [json.dumps(list(value)) for value in (names, preloaded, sorted(beside))]
     done = subprocess.run(
-        [sys.executable, "-c", _NURSERY, *arguments], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True,
+        [sys.executable, "-c", _NURSERY, json.dumps(roots), json.dumps(sorted(beside))], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, stdout=subprocess.PIPE, text=True,
+        check=True,
     )  # fmt: skip
-    loaded = dict(json.loads(line) for line in done.stdout.splitlines())
-    return {name: set(packages) for name, packages in loaded.items()}
+    return {name: set(packages) for name, packages in map(json.loads, done.stdout.splitlines())}

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 PROBES = {
     "linear": LinearProbe(name="linear", family="linear"),
-    "quadratic": QuadraticProbe(name="quadratic", family="quadratic"),
+    "quadratic": QuadraticProbe(name="quadratic", family="quadratic", rank=4),
     "attention": AttentionProbe(name="attention", family="attention_quadratic", steps=200),
 }
 H_OBJECT = 26.488

@@ -1,12 +1,7 @@
-"""Training of controlled models: every objective, scenes, and going on after a kill."""
+"""Training of controlled models: every objective, scenes, and going on after a stop."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
 from itertools import islice
 from math import cos, log, pi
@@ -19,7 +14,6 @@ import torch
 from small_models import EASY, configured, trained, write
 from torch.nn import functional
 
-import bindscope
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
@@ -254,50 +248,3 @@ def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
     assert resumed.history == whole.history
     for name, value in whole.weights.items():
         assert torch.equal(resumed.weights[name], value), name
-
-
-# Trains as the rule's script does; argv: folder for the products.
-TRAINING = """
-import sys
-from pathlib import Path
-import small_models as own
-import torch
-from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.schedules import warm_up_and_cosine
-folder = Path(sys.argv[1])
-torch.set_num_threads(1)
-checkpoint = Checkpoint(folder / "vit.safetensors.checkpoint", "keys")
-config = own.configured("self_distillation", steps=300)
-made = own.train(config, own.EASY, own.FreshScenes(own.EASY, 32, 0), None, checkpoint)
-own.write(made, folder)
-checkpoint.remove()
-"""
-
-
-def test_a_training_that_is_killed_goes_on_and_ends_in_the_same_weights(tmp_path: Path) -> None:
-    def begin(folder: Path) -> subprocess.Popen[str]:
-        folder.mkdir(exist_ok=True)
-        path = f"{Path(bindscope.__file__).parents[1]}:{Path(__file__).parent}"
-        return subprocess.Popen(
-            [sys.executable, "-c", f"import logging; logging.basicConfig(level=20)\n{TRAINING}",
-             str(folder)],
-            env=os.environ | {"PYTHONPATH": path}, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = begin(killed)
-    checkpoint = killed / "vit.safetensors.checkpoint"
-    read = Checkpoint(checkpoint, "keys").read
-    while process.poll() is None and ((found := read()) is None or found[1]["step"] < 60):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (killed / "vit.safetensors").exists()
-    for folder in (killed, whole):
-        process = begin(folder)
-        said = process.communicate()[1]
-        assert process.returncode == 0, said
-        assert ("going on after step" in said) == (folder == killed)
-        assert not (folder / checkpoint.name).exists()
-    for product in ("vit.safetensors", "vit.history.json", "vit.json"):
-        assert (killed / product).read_bytes() == (whole / product).read_bytes()

@@ -344,28 +344,26 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
 
 # --- kill -9 ----------------------------------------------------------------------------------
 
-_KILLED = """
-import os, signal, sys
-import numpy as np
-import bindscope.core.store.writer as m
-from bindscope.core.store.writer import StoreWriter
-folder, moment = sys.argv[1:]
-def die(*args, **kwargs):
-    os.kill(os.getpid(), signal.SIGKILL)
-with StoreWriter(f"{folder}/x.zarr", f"{folder}/x.json", spec="{}", code="new") as w:
-    w.create("a", (8, 1024), "float32")
-    for i in range(8):
-        w.write("a", np.full((1, 1024), 2.0))
-        if moment == "write" and i == 5:
-            die()
-    if moment == "flush":
-        m.array_entry = die
-    elif moment == "between renames":
-        rename = m.Path.replace
-        m.Path.replace = lambda a, b: die() if str(b).endswith("x.zarr") else rename(a, b)
-    elif moment == "manifest":
-        m.write_json = die
-"""
+
+def _write_and_die(folder, moment):
+    """Write a store in a process that is killed at a moment of it."""
+
+    def die(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with StoreWriter(folder / "x.zarr", folder / "x.json", spec="{}", code="new") as w:
+        w.create("a", (8, 1024), "float32")
+        for i in range(8):
+            w.write("a", np.full((1, 1024), 2.0))
+            if moment == "write" and i == 5:
+                die()
+        if moment == "flush":
+            writer_module.array_entry = die
+        elif moment == "between renames":
+            rename = Path.replace
+            Path.replace = lambda a, b: die() if str(b).endswith("x.zarr") else rename(a, b)
+        elif moment == "manifest":
+            writer_module.write_json = die
 
 
 @pytest.mark.parametrize("earlier", [False, True])
@@ -375,12 +373,13 @@ def test_kill_9_leaves_no_store_that_opens(tmp_path, moment, earlier):
     old = {"a": np.ones((8, 1024), np.float32)}
     if earlier:
         write_arrays(tmp_path / "x.zarr", manifest, old, spec="{}", code="old")
-    source = Path(writer_module.__file__).parents[3]
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path), moment],
-        env={**os.environ, "PYTHONPATH": str(source)}, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL
+    child = os.fork()
+    if not child:
+        try:
+            _write_and_die(tmp_path, moment)
+        finally:
+            os._exit(1)  # it was not killed
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     if earlier and moment in ("write", "flush"):
         np.testing.assert_array_equal(open_store(manifest, code="old").read("a"), old["a"])
     else:

@@ -51,11 +51,12 @@ def label(product: Product) -> str:
 def holders() -> dict[str, set[str]]:
     """Module -> products whose own code it is part of."""
     found: dict[str, set[str]] = {}
+    source = keys.SOURCE / "bindscope"  # this clone's, or a copy
     for product in ci_products():
         code = keys.closure(roots(json.loads(product.spec)))
         for path in code.files.values():
-            if path.is_relative_to(SOURCE):
-                found.setdefault(str(path.relative_to(SOURCE)), set()).add(label(product))
+            if path.is_relative_to(source):
+                found.setdefault(str(path.relative_to(source)), set()).add(label(product))
     return found
 
 
