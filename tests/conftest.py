@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -25,6 +26,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[CACHE] = tempfile.mkdtemp(prefix="bindscope-tests-")
         config.add_cleanup(partial(shutil.rmtree, os.environ[CACHE], ignore_errors=True))
+    gc.disable()  # all that is imported and collected stays to the end: see below
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over a million objects of modules and tests."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
