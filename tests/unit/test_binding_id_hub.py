@@ -243,8 +243,7 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
         }  # fmt: skip
 
     assert new(experiments=["factorizability", "mean", "doses"]) == {"doses"}
-    assert new(shares=(1.0,), window=3) == set()
-    assert new(levels=["role"]) == new(null_query=False) == {"mean"}
+    assert new(window=3, head_layers=[0]) == set()
     assert new(seed=1) == {"factorizability", "mean"}
     assert new(batch_size=3) == {"factorizability", "mean", "estimates"}
 
@@ -355,7 +354,7 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     engine, pictures = loaded(hub["qwen2_vl"], rule, batch_size=4)
     estimates = estimate(engine, draw_pairs(rule, "estimation", 4, 0).base, pictures, 4)
     batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
-    plan = doses(batch, "slot", [0.5, 1.0, 2.0])
+    plan = doses(batch, [0.5, 1.0, 2.0])
     added = [
         edit for _, trials in plan.trials for trial in trials
         for edit in trial.condition.interventions if isinstance(edit, Add)

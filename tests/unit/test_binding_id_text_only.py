@@ -30,10 +30,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     spec = {
         "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
                  "distinguished_by": "slot", "rows": 3, "estimation_rows": 2, "seed": 0},
-        "template": "short", "text_only": True, "levels": ["slot"],
-        "shares": [1.0], "window": 1, "head_layers": [],
-        "dimensions": [1],
-        "null_query": False, "resamples": 5,
+        "template": "short", "text_only": True, "resamples": 5,
         "batch_size": 3, "seed": 0, "experiments": ["factorizability"],
     }  # fmt: skip
     options = Options(images=False)

@@ -310,30 +310,11 @@ class Suite(Model):
         "from single `heads`), exchanging parts of tokens (`subspaces`), objects on which accounts "
         "of binding disagree (`mixture`).",
     )
-    levels: tuple[Literal["role", "slot"], ...] = Field(
-        ("role", "slot"),
-        min_length=1,
-        description="Mean differences between roles, as published, or between slots; the last "
-        "one is used by `nulls`, `doses`, `transfer` and `subspaces`.",
-    )
-    shares: tuple[float, ...] = Field(
-        (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2),
-        min_length=1,
-        description="How far keys are moved, as shares of the distance of two objects.",
-    )
-    dimensions: tuple[PositiveInt, ...] = Field(
-        (1, 2, 4, 8),
-        min_length=1,
-        description="Of `subspaces`, as far as there are levels.",
-    )
     window: PositiveInt = Field(1, description="Layers that `layers` and `pairing` edit together.")
     head_layers: tuple[NonNegativeInt, ...] = Field(
         (),
         description="Layers whose heads are blinded one by one in `heads` (three conditions each); "
         "none named: all. Where heads look is read of all layers.",
-    )
-    null_query: bool = Field(
-        True, description="Whether to ask about what is in no scene, too, for calibration."
     )
     resamples: PositiveInt = Field(1000, description="Of every bootstrap interval.")
     batch_size: PositiveInt = Field(100, description="Rows that a model reads at once.")
@@ -389,8 +370,7 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
             yield from _undecidable(where, suite, tasks)
         yield from _unanswerable(where, suite, engines)
         yield from _unreleased(where, suite, tasks, models)
-        for key in ("experiments", "levels"):
-            yield from repeated(f"{where}.{key}", list(getattr(suite, key)))
+        yield from repeated(f"{where}.experiments", list(suite.experiments))
         if not (suite.oracles or suite.models or suite.toys):
             yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
 

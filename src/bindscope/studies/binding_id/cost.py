@@ -16,13 +16,13 @@ from bindscope.graph.towers import settings
 Content = Mapping[str, Any]
 
 _GROUPS = 3  # things, colors, items
-# Of Qwen2 by the number of parameters in a name: width, layers, numbers of a token's keys and
-# values in a layer, and hidden units of a block.
+# Of Qwen2 by the number of parameters in a name: width, layers, heads, numbers of a token's keys
+# and values in a layer, and hidden units of a block.
 _SIZES = {
-    "0.5b": (896, 24, 256, 4864),
-    "2b": (1536, 28, 512, 8960),
-    "7b": (3584, 28, 1024, 18944),
-    "72b": (8192, 80, 2048, 29568),
+    "0.5b": (896, 24, 14, 256, 4864),
+    "2b": (1536, 28, 12, 512, 8960),
+    "7b": (3584, 28, 28, 1024, 18944),
+    "72b": (8192, 80, 64, 2048, 29568),
 }
 _TEXT = 50  # tokens of a context besides those of its image (stand-ins with released templates)
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
@@ -58,6 +58,7 @@ class _Engine:
     width: int
     tokens: int
     weights: float
+    heads: int = 4
     bytes_each: int = 4
     kind: str = "published"
     question: int = 90
@@ -97,7 +98,7 @@ class _Engine:
 
 def _engine(model: Content, product: Product) -> _Engine:
     if model["kind"] in ("oracle", "mixed_oracle"):
-        return _Engine(4, _ORACLE_WIDTH, 12, 0, kind="oracle")
+        return _Engine(4, _ORACLE_WIDTH, 12, 0, heads=1, kind="oracle")
     if model["kind"] == "toy":
         toy: Content = {}
         if "source" in model:
@@ -127,7 +128,7 @@ def _published(model: Content, product: Product) -> _Engine:
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
     word = re.search(r"(\d+(?:\.\d+)?b)\b", str(model["source"]).lower())
-    width, layers, cached, hidden = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
+    width, layers, heads, cached, hidden = _SIZES.get(word[1] if word else "7b", _SIZES["7b"])
     if known:
         width, layers = int(text["hidden_size"]), int(text["num_hidden_layers"])
         heads = int(text["num_attention_heads"])
@@ -141,6 +142,7 @@ def _published(model: Content, product: Product) -> _Engine:
         width,
         _TEXT + cells**2 + (views > 1) * cells * (cells + 1),  # of a crop rows have an end
         12.0 * layers * width**2 + 2.0 * vocabulary * width + 4e8 * (not known),
+        heads,
         2 if model.get("precision") == "bfloat16" else 4,
         object_tokens=_object_tokens(model, vision),
         word_tokens=2,
@@ -180,21 +182,21 @@ def _object_tokens(model: Content, vision: Content) -> int:
     return int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2)
 
 
-def _trials(content: Content, layers: int) -> tuple[int, int]:
+def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
     """Return how many conditions an experiment answers under, and questions of each."""
-    things, experiment = content["task"]["things"], content["experiment"]
-    lengths = [len(option) if isinstance(option, list) else 1 for option in content["options"]]
-    first, second, third = (*lengths, 1, 1, 1)[:3]
+    task, experiment = content["task"], content["experiment"]
+    things, layers = task["things"], engine.layers
+    blinded = next((len(some) for some in content["options"] if experiment == "heads" and some), 0)
+    sizes = len({min(size, _SLOTS.get(task["layout"], 9) - 1) for size in (1, 2, 4, 8)})
     trials = {
-        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + 3 * first,
-        "mean": 7 + 6 * first, "nulls": 1 + _GROUPS * 4, "doses": 1 + 2 * second,
-        "transfer": 9, "signatures": 8, "layers": 1 + _GROUPS * (5 * layers - 2),
-        "pairing": 5 * layers, "tokens": 16, "knockout": 7,
-        "heads": 1 + _GROUPS * 5 * layers, "mixture": 9,
-        "subspaces": 1 + 4 * (second if things > 2 else 1) * third,  # dimensions that two lack
-    }.get(experiment, 12)  # fmt: skip
-    every = experiment in ("factorizability", "signatures", "layers")
-    return trials, things * (1 + every) + bool(content.get("null_query"))
+        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + _GROUPS * 7, "mean": 19,
+        "nulls": 12, "doses": 17, "transfer": 5, "signatures": 8,
+        "layers": 1 + _GROUPS * (5 * layers - 2), "pairing": 5 * layers, "tokens": 16,
+        "knockout": 7, "heads": 4 + _GROUPS * (blinded or layers) * (engine.heads + 1),
+        "mixture": 9, "subspaces": 3 + 7 * sizes + 25 * (things > 2),
+    }[experiment]  # fmt: skip
+    every = experiment in ("factorizability", "signatures", "layers", "tokens")
+    return trials, things * (1 + every) + (experiment == "mean")
 
 
 def _asked(
@@ -274,7 +276,7 @@ def binding_id_interventions(product: Product) -> Work:
     if "records" in content:
         return _asked(product, 500, 2000, 1e6, 1e5)
     rows, things = content["task"]["rows"], content["task"]["things"]
-    deepest = max(_engine(model, product).layers for model in content["models"])
+    deepest = max((_engine(model, product) for model in content["models"]), key=lambda e: e.layers)
     trials, queries = _trials(content, deepest)
     name = content["experiment"]
     candidates = things * (1 + (name in ("factorizability", "layers")))  # of one scene, or both

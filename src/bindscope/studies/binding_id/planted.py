@@ -35,15 +35,13 @@ _THREE = {"layout": "sprites", "things": 3, "order": "independent"}
 
 
 def _effects(
-    engines: Engines, experiments: Sequence[str], rows: int, task: Mapping[str, Any],
-    options: Mapping[str, Any], seed: int,
-) -> list[Effect]:  # fmt: skip
+    engines: Engines, experiments: Sequence[str], rows: int, task: Mapping[str, Any], seed: int
+) -> list[Effect]:
     """Run experiments and read the claims off their tables; several engines are training seeds."""
     scenes = ShapesTask(name="planted", rows=rows, estimation_rows=rows // 2, seed=seed, **task)
     suite = Suite(
         name="planted", tasks=("planted",), experiments=tuple(experiments), resamples=100,
-        shares=(1.0,), dimensions=(1,), batch_size=rows, null_query=False,
-        seed=seed, **options,
+        batch_size=rows, seed=seed,
     )  # fmt: skip
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
     models = engines(seed)
@@ -70,7 +68,7 @@ def _effects(
 def _case(
     name: str, engine: Callable[[int], Any], experiments: Sequence[str], rows: int,
     genuine: Iterable[str] = (), impostor: Iterable[str] = (),
-    task: Mapping[str, Any] | None = None, **options: Any,
+    task: Mapping[str, Any] | None = None,
 ) -> Case:  # fmt: skip
     """Declare a case of one engine, or of one for each training seed."""
 
@@ -78,7 +76,7 @@ def _case(
         case_engine = engine(seed)
         return case_engine if isinstance(case_engine, list) else [case_engine]
 
-    effects = partial(_effects, engines, experiments, rows, task or {}, options)
+    effects = partial(_effects, engines, experiments, rows, task or {})
     return Case(name, effects, tuple(genuine), tuple(impostor))
 
 
@@ -127,10 +125,9 @@ CASES: tuple[Case, ...] = (
           ["answered", *_REPLACED, *_MEANS, "mean-colors", *_NULLS, *_GATES, *_KEYS]),
     _case("content", _oracle("gather"), ["factorizability", "mean"], 50, ["answered"],
           ["objects-replaced", "items-replaced", "mean-objects", "mean-items", "gate-objects",
-           "gate-items"], levels=["slot"]),
+           "gate-items"]),
     _case("no binding", _oracle("none"), ["factorizability", "mean", "positions"], 50, [],
-          ["answered", "objects-replaced", "items-replaced", *_MEANS, *_GATES, *_KEYS],
-          levels=["slot"]),
+          ["answered", "objects-replaced", "items-replaced", *_MEANS, *_GATES, *_KEYS]),
     _case("order", _oracle("order"), ["positions"], 50, ["keys-colors"],
           ["keys-objects", "keys-items"]),
     _case("through color tokens", lambda seed: ThroughColors(seed=seed), ["mean"], 120,
@@ -138,9 +135,9 @@ CASES: tuple[Case, ...] = (
     _case("through color words", lambda seed: ThroughColors(True, seed=seed), ["factorizability"],
           50, ["answered"], ["colors-replaced", "objects-replaced"]),
     _case("slot, empty color edit", _oracle("slot", noise=0.0), ["mean"], 120, ["mean-both"],
-          ["mean-colors"], levels=["role"]),
+          ["mean-colors"]),
     _case("slot, long tokens unread", lambda seed: Fragile("slot", seed=seed), ["mean"], 50,
-          ["mean-objects", "mean-items"], _NULLS, levels=["slot"]),
+          ["mean-objects", "mean-items"], _NULLS),
     # Accounts of binding.
     _binds("slot by shape", "slot", _oracle("slot")),
     _binds("color by shape", "color", _oracle("color")),
@@ -165,11 +162,10 @@ CASES: tuple[Case, ...] = (
           ["first-view"]),
     Case("photos, looked up in the box", partial(_photos, 2.0), genuine=("photo-box",)),
     Case("photos, any box costs as much", partial(_photos, 0.0), impostor=("photo-box",)),
-    _case("slot, subspaces", _oracle("slot"), ["subspaces"], 60, ["subspace"], levels=["slot"]),
-    _case("content, subspaces", _oracle("gather"), ["subspaces"], 60, [], ["subspace"],
-          levels=["slot"]),
+    _case("slot, subspaces", _oracle("slot"), ["subspaces"], 60, ["subspace"]),
+    _case("content, subspaces", _oracle("gather"), ["subspaces"], 60, [], ["subspace"]),
     _case("blend, subspaces", _mixed(0.7, "gather", blend=True), ["subspaces"], 60, [],
-          ["subspace"], levels=["slot"]),
+          ["subspace"]),
     *(
         _case(f"{name}, three things", engine, ["mixture"], 40, genuine,
               [claim for claim in _MIXTURES if claim not in genuine], _THREE)

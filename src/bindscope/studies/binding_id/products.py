@@ -162,12 +162,10 @@ def _add_experiments(
     if ADDING & set(suite.experiments):
         made_from = {"weights": weights}
         estimates = [graph.add(_ESTIMATES, names, shared, made_from, runs=engines)]
-    options = {**suite.model_dump(mode="json"), "level": suite.levels[-1]}
+    options = suite.model_dump(mode="json")
     for name in suite.experiments:
         run_options = {key: options[key] for key in ("resamples", "seed")}
         run_options["options"] = [options[key] for key in OPTIONS.get(name, ())]
-        if name == "mean":
-            run_options["null_query"] = suite.null_query
         runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
         if name in ACCOUNTED:
             runs += [EXPERIMENTS[accounted] for accounted in ACCOUNTED if accounted != name]

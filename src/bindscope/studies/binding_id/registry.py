@@ -44,18 +44,10 @@ EXPERIMENTS = {
     "mixture": f"{_HERE}.experiments.core:mixture",
 }
 
-# name -> keys of a suite that the plan takes besides the batch; `level` is the last of `levels`.
+# name -> keys of a suite that the plan takes besides the batch.
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "positions": ("shares",),
-    "mean": ("levels",),
-    "nulls": ("level",),
-    "doses": ("level",),
-    "transfer": ("level",),
-    "layers": ("window",),
-    "pairing": ("window",),
-    "heads": ("head_layers",),
-    "subspaces": ("level", "dimensions"),
-}
+    "layers": ("window",), "pairing": ("window",), "heads": ("head_layers",),
+}  # fmt: skip
 ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
 ACCOUNTED = ("signatures", "factorizability", "mean")

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from bindscope.core.files import canonical_json
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
-from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
 from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.reading_out import Read
@@ -40,13 +39,11 @@ from bindscope.studies.binding_id.registry import (
 )
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.tasks.task import Attribute, Pairs, Pictures, Question
+from bindscope.studies.binding_id.tasks.task import Pairs, Pictures
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 Doubles = NDArray[np.float64]
-# Splits share the words of all other attributes.
-_NULL_WORDS: tuple[Attribute, ...] = ("shape", "color")
 _CHECKED = 4  # rows that are answered in float32, too
 _SAVED_S = 30.0  # between two states on disk
 _ORACLES_READ = 100  # rows at once
@@ -112,12 +109,8 @@ def run(
     for name in spec["experiments"]:
         if isinstance(engine, Remembering):
             engine.forget()
-        keys = {"level": spec["levels"][-1], **spec}
-        experiment_spec = {
-            **spec,
-            "experiment": name,
-            "options": [keys[key] for key in OPTIONS.get(name, ())],
-        }
+        options = [spec[key] for key in OPTIONS.get(name, ())]
+        experiment_spec = {**spec, "experiment": name, "options": options}
         answered = ask(engine, pictures, experiment_spec, estimates, check=check, precise=False)
         getattr(results, TABLES.get(name, "rows")).extend(answered.rows)
         results.answers[name] = answered.answers
@@ -244,13 +237,8 @@ def _batch(
     engine: Engine, pictures: Pictures | None, pairs: Pairs, rows: NDArray[np.int64],
     reading: Reading, estimates: Estimates | None, spec: Mapping[str, Any],
 ) -> Batch:  # fmt: skip
-    null = None
-    if spec.get("null_query") and reading.by in _NULL_WORDS:
-        words = reading.rule.words("estimation")
-        draw = rng(spec["seed"], int(rows[0]), 1)
-        null = Question(reading.by, words, draw.integers(len(words.of(reading.by)), size=len(rows)))
-    chosen = _rows_of(pairs, rows)
-    return Batch(engine, pictures, chosen, reading, estimates, null, spec["seed"])
+    first = int(rows[0])
+    return Batch(engine, pictures, _rows_of(pairs, rows), reading, estimates, first, spec["seed"])
 
 
 def _before(kept: Kept | None) -> tuple[list[Doubles], list[Doubles]]:

@@ -115,7 +115,8 @@ def deciding(experiment: str, plan: Plan) -> Plan:
         (source, [trial for trial in own if trial.condition.name in condition_names])
         for source, own in plan.trials
     ]
-    return Plan(trials, plan.queries, plan.candidates)
+    queries = {name: query for name, query in plan.queries.items() if name != "null"}
+    return Plan(trials, queries, plan.candidates)
 
 
 def predicted(logs: Doubles) -> Integers:

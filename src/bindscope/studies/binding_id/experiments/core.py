@@ -26,6 +26,7 @@ from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, 
 from bindscope.studies.binding_id.tasks.task import GROUPS, Group
 
 _EXCHANGED: tuple[Group, ...] = ("object", "item")
+SHARES = (-0.3, 0.0, 0.3, 0.6, 0.9, 1.0, 1.2)  # of the distance of two things, that keys are moved
 SHORT: dict[Group, str] = {"object": "O", "item": "I", "color": "C"}
 
 
@@ -188,7 +189,7 @@ def knockout(batch: Batch) -> Plan:
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def rotations(batch: Batch, shares: Sequence[float]) -> Plan:
+def rotations(batch: Batch) -> Plan:
     """Move the keys of the first two roles towards and past each other (Fig. 5).
 
     Shares are of the distance between the two: 0 leaves them, 1 exchanges their positions. Where an
@@ -196,7 +197,7 @@ def rotations(batch: Batch, shares: Sequence[float]) -> Plan:
     """
     trials = [batch.control()]
     for group in GROUPS:
-        for share in shares:
+        for share in SHARES:
             edits: list[Intervention] = []
             for tokens in _views(batch, group):
                 delta = np.rint(share * distance(batch, group, tokens)).astype(np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.experiments.core import SHORT
-from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
+from bindscope.studies.binding_id.experiments.estimates import LEVELS, Levels, Vectors
 from bindscope.studies.binding_id.experiments.interventions import Add, Intervention
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, trial
 from bindscope.studies.binding_id.tasks.task import Group
@@ -26,7 +26,7 @@ NULLS = (
 )  # fmt: skip
 
 
-def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
+def shifts(batch: Batch, group: Group, levels: Levels = "slot") -> list[Vectors]:
     """Return what makes each role's tokens look like the next role's; of roles or of slots.
 
     Of colors always of roles: they are read in another sentence and in the same slot.
@@ -36,7 +36,7 @@ def shifts(batch: Batch, group: Group, levels: Levels) -> list[Vectors]:
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
 
 
-def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
+def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
     """Add mean differences to all roles of some groups (Table 1), and random vectors as long.
 
     Every condition has its null, of the same level and length. Where slots follow from roles their
@@ -62,32 +62,32 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels]) -> Plan:
     return Plan([(None, trials)], queries, batch.own_answers())
 
 
-def stronger_nulls(batch: Batch, level: Levels) -> Plan:
+def stronger_nulls(batch: Batch) -> Plan:
     """Add vectors that are as long as mean differences, and no binding IDs (E10)."""
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
         for null in NULLS:
             if null != "content" or group == "object":
-                added = _added(batch, group, level, null)
+                added = _added(batch, group, null=null)
                 name = f"{SHORT[group]} {null}"
                 trials.append(trial(name, added, batch.identity()))
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def doses(batch: Batch, level: Levels, scales: Sequence[float] = SCALES) -> Plan:
+def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
     """Add multiples of mean differences (E10)."""
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
-        one = _added(batch, group, level)
+        one = _added(batch, group)
         for scale in scales:
             added = [replace(each, scale=scale) for each in one]  # of the same vectors
             trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def transfer(batch: Batch, level: Levels) -> Plan:
+def transfer(batch: Batch) -> Plan:
     """Add the difference of one group to another: is there one space of IDs? (E11)."""
     trials = [batch.control()]
     pairs: tuple[tuple[Group, Group], ...] = (
@@ -96,7 +96,7 @@ def transfer(batch: Batch, level: Levels) -> Plan:
     for source, target in pairs:
         added: list[Intervention] = []
         tokens = batch.engine.positions(batch.base, target, 0).shape[1]
-        for role, vectors in enumerate(shifts(batch, source, level)):
+        for role, vectors in enumerate(shifts(batch, source)):
             mean = vectors.mean(axis=-2, keepdims=True).repeat(tokens, axis=-2)
             added.append(Add(target, role, mean))
         name = f"{SHORT[source]} on {SHORT[target]}"
@@ -104,7 +104,7 @@ def transfer(batch: Batch, level: Levels) -> Plan:
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
 
-def _added(batch: Batch, group: Group, level: Levels, null: str = "") -> list[Add]:
+def _added(batch: Batch, group: Group, level: Levels = "slot", null: str = "") -> list[Add]:
     """Return the addition to every role of a group: of differences, or of a null's vectors."""
     edits: list[Add] = []
     for role, vectors in enumerate(shifts(batch, group, level)):

@@ -1,6 +1,6 @@
 """In how many dimensions binding IDs lie (specification, E6; arXiv 2310.17191).
 
-Mean tokens of the levels (slots, or roles) are fitted so that all content cancels; their principal
+Mean tokens of slots are fitted so that all content cancels; their principal
 components span nested subspaces. If one of them holds the IDs and nothing else,
 
 - *within*: two things that swap their parts inside of it swap their items, as they keep their
@@ -24,13 +24,14 @@ import numpy as np
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import State
 from bindscope.studies.binding_id.experiments.core import SHORT
-from bindscope.studies.binding_id.experiments.estimates import Levels, Vectors
+from bindscope.studies.binding_id.experiments.estimates import Vectors
 from bindscope.studies.binding_id.experiments.interventions import Add, Replace, ReplacePart
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
 from bindscope.studies.binding_id.tasks.task import Group
 
 EXCHANGED: tuple[Group, ...] = ("object", "item")
 Bases = Mapping[tuple[Group, int], Vectors]
+DIMENSIONS = (1, 2, 4, 8)  # as far as slots differ in so many
 COEFFICIENTS = (-0.5, 0.0, 0.5, 1.0, 1.5)  # of each of two mean differences
 _STREAM = 6  # of random subspaces, among the experiments' random streams
 
@@ -48,23 +49,23 @@ class Spans:
 
 
 def subspaces(
-    batch: Batch, level: Levels, dimensions: Sequence[int],
+    batch: Batch, dimensions: Sequence[int] = DIMENSIONS,
     coefficients: Sequence[float] = COEFFICIENTS,
 ) -> Plan:  # fmt: skip
     """Swap parts of tokens in subspaces of a level's means, and cross the plane of two differences.
 
-    Subspaces of more dimensions than levels less one are that many. Coefficients of each difference
+    Subspaces of more dimensions than slots less one are that many. Coefficients of each difference
     are those of arXiv 2310.17191; of two things there is one difference, and no plane.
     """
-    spans = spans_of_means(batch, level, dimensions)
-    here = [batch.control(), *_within(batch, spans), *_plane(batch, level, coefficients)]
+    spans = spans_of_means(batch, dimensions)
+    here = [batch.control(), *_within(batch, spans), *_plane(batch, coefficients)]
     plans = [(_elsewhere(batch, g), list(_outside(batch, g, spans))) for g in EXCHANGED]
     return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
 
 
-def spans_of_means(batch: Batch, level: Levels, dimensions: Sequence[int]) -> Spans:
+def spans_of_means(batch: Batch, dimensions: Sequence[int]) -> Spans:
     """Return the subspaces that the first principal components of mean tokens span."""
-    directions = {g: batch.estimated.effects[g, level].directions for g in EXCHANGED}
+    directions = {g: batch.estimated.effects[g, "slot"].directions for g in EXCHANGED}
     sizes = nested(dimensions, min(span.shape[2] for span in directions.values()))
     noise = {g: random_directions(directions[g], batch.seed, EXCHANGED.index(g)) for g in EXCHANGED}
 
@@ -135,7 +136,7 @@ def _outside(batch: Batch, group: Group, spans: Spans) -> Iterator[Trial]:
         yield trial(f"{name} outside", edits, batch.identity(), dose=float(size))
 
 
-def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterator[Trial]:
+def _plane(batch: Batch, coefficients: Sequence[float]) -> Iterator[Trial]:
     """Move the first thing by multiples of its differences to the next two.
 
     At 0 and 0 it stands at its own ID, at 1 and 0 at that of role 1, at 0 and 1 at that of role 2;
@@ -144,7 +145,7 @@ def _plane(batch: Batch, level: Levels, coefficients: Sequence[float]) -> Iterat
     """
     if batch.things < 3:
         return
-    effects, base = batch.estimated.effects["object", level], batch.pairs.base
+    effects, base = batch.estimated.effects["object", "slot"], batch.pairs.base
     first, second = (effects.towards(base, 0, role) for role in (1, 2))
     for coefficient in coefficients:
         for two in coefficients:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.experiments.estimates import Estimates, read
 from bindscope.studies.binding_id.experiments.interventions import (
@@ -139,8 +140,7 @@ class Plan:
 class Batch:
     """Some rows of the pairs, read by an engine; sources are read when first asked for.
 
-    `estimates` are mean differences from scenes of the other split; `null_query` asks about what is
-    in no scene of a row, for calibration.
+    `estimates` are mean differences from scenes of the other split, `first` numbers the first row.
     """
 
     engine: Engine
@@ -148,7 +148,7 @@ class Batch:
     pairs: Pairs
     reading: Reading
     estimates: Estimates | None = None
-    null_query: Question | None = None
+    first: int = 0
     seed: int = 0
 
     @property
@@ -213,8 +213,13 @@ class Batch:
         return {f"O{r}{mark}": question(scenes, r, self.reading.by) for r in range(self.things)}
 
     def calibrating_query(self) -> dict[str, Question]:
-        """Return the question about what is not there, where there is one."""
-        return {"null": self.null_query} if self.null_query is not None else {}
+        """Return a question about an object that is not there, where splits differ in its words."""
+        by, words = self.reading.by, self.reading.rule.words("estimation")
+        if by not in ("shape", "color"):
+            return {}
+        draw = rng(self.seed, self.first, 1)
+        values = draw.integers(len(words.of(by)), size=len(self.pairs.base))
+        return {"null": Question(by, words, values)}
 
     def own_answers(self) -> dict[str, NDArray[np.int64]]:
         """Return the items of the base."""
