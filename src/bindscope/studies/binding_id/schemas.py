@@ -291,7 +291,7 @@ VECTORS_SCHEMA = TableSchema(
         _cosine("cosine_tokens", "Mean cosine of two tokens' differences; empty of one token."),
         share("read", "share of tokens", "Whose role, or slot, is that of the nearest mean; tokens "
               "of the test scenes, means of the others. What is read need not be used.",
-              "`studies.binding_id.answers.reading_out`", null="never"),
+              _VECTORS, null="never"),
         count("n_rows", "differences", "Differences that were averaged.", _VECTORS,
               reference="same"),
         *KEYS,

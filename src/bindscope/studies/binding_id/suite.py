@@ -24,7 +24,6 @@ from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
 from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
 from bindscope.studies.binding_id.answers.metrics import Answers
-from bindscope.studies.binding_id.answers.reading_out import Read
 from bindscope.studies.binding_id.answers.rows import rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches, read
@@ -127,11 +126,9 @@ def estimated(
     task, rule = spec["task"], Reading.of(spec).rule
     base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
     other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
-    sums, right, done, saved = Sums(other), Read.nothing(), 0, time.monotonic()
+    sums, done, saved = Sums(other), 0, time.monotonic()
     if state and (before := state.read()) is not None:
-        arrays, done = before
-        sums.take(arrays)
-        right.take(arrays)
+        sums.totals, done = before
     first, second = (list(batches(len(scenes), spec["batch_size"])) for scenes in (other, base))
     steps = range(done, len(first) + len(second))
     for number in progress_bar(steps, "batches of mean differences"):
@@ -139,12 +136,12 @@ def estimated(
             sums.add(engine, other[first[number]], pictures)
         else:
             rows = second[number - len(first)]
-            right.add(engine, read(engine, base[rows], pictures), sums.means)
+            sums.add_read(engine, read(engine, base[rows], pictures))
         if state and time.monotonic() > saved + _SAVED_S:
-            state.write(sums.arrays() | right.arrays(), number + 1)
+            state.write(sums.totals, number + 1)
             saved = time.monotonic()
     estimates = sums.solved()
-    return estimates, list(vector_rows(estimates, other, engine, right))
+    return estimates, list(vector_rows(estimates, other, engine, sums.read_share))
 
 
 def ask(

@@ -21,7 +21,6 @@ from bindscope.studies.binding_id.answers.metrics import (
     normalized_effect,
     share,
 )
-from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Levels
 from bindscope.studies.binding_id.experiments.trials import Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS
@@ -105,7 +104,7 @@ def true_estimates(oracle: Oracle, words: Words) -> Estimates:
         halves = np.stack([values, values])
         effects[group, "slot"] = Effects("slot", values, halves, used_levels, 0, explained)
     content = np.zeros((oracle.layers, CELLS, oracle.width), np.float32)
-    return Estimates(effects, content, Means({}), 0)
+    return Estimates(effects, content)
 
 
 def deciding(experiment: str, plan: Plan) -> Plan:

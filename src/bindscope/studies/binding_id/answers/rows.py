@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,8 @@ from bindscope.studies.binding_id.answers.metrics import (
     sign_test,
     swaps,
 )
-from bindscope.studies.binding_id.answers.reading_out import Read
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, cosine
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, cosine
 from bindscope.studies.binding_id.experiments.trials import Trial
 from bindscope.studies.binding_id.tasks.task import Scenes
 
@@ -166,7 +165,9 @@ def _cells(
             }  # fmt: skip
 
 
-def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read) -> Iterator[Row]:
+def vector_rows(
+    estimates: Estimates, scenes: Scenes, engine: Engine, read_share: Callable[[Key], Doubles]
+) -> Iterator[Row]:
     """Yield rows of `binding_id_vectors`: mean differences (E5), and what is read (E14)."""
     for (group, levels), effect in estimates.effects.items():
         first, second = _compared(effect)
@@ -178,7 +179,7 @@ def vector_rows(estimates: Estimates, scenes: Scenes, engine: Engine, read: Read
         truth = _true_cosines(engine, scenes, group, levels, difference, (first, second))
         neighbours = _layer_cosines(difference)
         tokens = _token_cosines(difference)
-        right = read.share((group, levels))
+        right = read_share((group, levels))
         for layer in range(len(lengths)):
             yield {
                 "group": group, "levels": levels, "layer": layer, "compared": f"{second}-{first}",

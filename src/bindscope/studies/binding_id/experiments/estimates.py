@@ -14,18 +14,17 @@ by least squares over all rows, which for two roles is the mean of the differenc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.answers.reading_out import Means
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
     exchanged_contents,
@@ -36,6 +35,7 @@ from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Pictures, Sce
 
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")
+Key = tuple[Group, Levels]
 NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -110,67 +110,6 @@ class Effects:
         return cosine(first_half, second_half)
 
 
-@dataclass
-class _Equations:
-    """Normal equations of one group and one kind of levels, by halves of the rows."""
-
-    NAMES: ClassVar = ("design", "squares", "rows", "products")
-    size: int
-    design: Doubles = field(init=False)
-    products: Doubles | None = None
-    squares: Doubles | float = 0.0
-    rows: int = 0
-
-    def __post_init__(self) -> None:
-        self.design = np.zeros((2, self.size, self.size))
-
-    def add(self, levels: NDArray[np.int64], difference: Vectors) -> None:
-        """Add differences (n, L, t, d) between the second and the first of `levels` (n, 2)."""
-        marks = np.eye(self.size)[levels[:, 1]] - np.eye(self.size)[levels[:, 0]]
-        flat = difference.reshape(len(difference), -1).astype(np.float64)
-        if self.products is None:
-            self.products = np.zeros((2, self.size, *difference.shape[1:]))
-        if (tokens := self.products.shape[3]) != difference.shape[2]:
-            raise InputError(
-                "mean differences",
-                f"a thing has {tokens} tokens in one batch, {difference.shape[2]} in another",
-                "use words of equally many tokens, and regions of one size",
-            )  # fmt: skip
-        for half in (0, 1):
-            own = marks[half::2]
-            self.design[half] += own.T @ own
-            self.products[half] += (own.T @ flat[half::2]).reshape(self.products[half].shape)
-        self.squares = self.squares + np.square(difference, dtype=np.float64).sum(axis=(0, 2, 3))
-        self.rows += len(difference)
-
-    def arrays(self) -> dict[str, Doubles]:
-        """Return the sums."""
-        numbers = (self.design, self.squares, [self.rows], self.products)
-        return {
-            name: np.asarray(value, np.float64)
-            for name, value in zip(self.NAMES, numbers, strict=True)
-        }
-
-    def take(self, arrays: Mapping[str, Doubles]) -> None:
-        """Take the sums of `arrays`."""
-        self.design, self.squares, rows, self.products = (arrays[name] for name in self.NAMES)
-        self.rows = int(rows[0])
-
-    def solved(self, levels: Levels) -> Effects:
-        """Fit effects by least squares; those that cannot be told apart share the difference."""
-        assert self.products is not None
-        values = _fitted(self.design.sum(axis=0), self.products.sum(axis=0))
-        halves = np.stack([_fitted(self.design[i], self.products[i]) for i in (0, 1)])
-        # Squared length of fitted differences: tr(effects' design effects), by layer.
-        design, effects = self.design.sum(axis=0), values.astype(np.float64)
-        fitted = np.einsum("ab,altd,bltd->l", design, effects, effects)
-        total = np.asarray(self.squares)
-        return Effects(
-            levels, values, halves, np.diag(design) > 0, self.rows,
-            np.divide(fitted, total, out=np.zeros_like(fitted), where=total > 0),
-        )  # fmt: skip
-
-
 @dataclass(frozen=True, eq=False)
 class Estimates:
     """All that interventions are made of.
@@ -182,16 +121,10 @@ class Estimates:
     content
         Mean object of the first color minus that of the second, float32 (L, t, d): a difference
         of content, for a null that is no binding ID.
-    means
-        Mean tokens of roles and slots.
-    rows
-        Scenes that were read.
     """
 
-    effects: Mapping[tuple[Group, Levels], Effects]
+    effects: Mapping[Key, Effects]
     content: Vectors
-    means: Means
-    rows: int
 
     def stored(self) -> dict[str, NDArray[Any]]:
         """Return what interventions read of it, by name: `read` makes estimates of that."""
@@ -215,25 +148,13 @@ class Estimates:
             )
             for group in GROUPS for levels in LEVELS
         }  # fmt: skip
-        return cls(effects, own["content"], Means({}), 0)
+        return cls(effects, own["content"])
 
 
 def estimate(
     engine: Engine, scenes: Scenes, pictures: Pictures | None, batch_size: int
 ) -> Estimates:
-    """Estimate effects of roles and of slots on each group.
-
-    Parameters
-    ----------
-    engine
-        The model.
-    scenes
-        Of the estimation split.
-    pictures
-        Images of scenes; None for engines that need none.
-    batch_size
-        Scenes of a batch.
-    """
+    """Estimate effects of roles and of slots on each group, from scenes of the estimation split."""
     sums = Sums(scenes)
     for rows in batches(len(scenes), batch_size):
         sums.add(engine, scenes[rows], pictures)
@@ -243,77 +164,120 @@ def estimate(
 class Sums:
     """Sums over batches of scenes, from which effects of roles and of slots are estimated.
 
+    Beside them what can be read of role and slot (specification, E14): a token's level is that of
+    the nearest mean of tokens of scenes of the other split, so that no shape, color and item helps.
+    What is read need not be used: interventions say that.
+
     Parameters
     ----------
     scenes
         All of the estimation split.
+
+    Attributes
+    ----------
+    totals
+        All sums by name, float64; an interrupted estimation goes on from them.
     """
 
     def __init__(self, scenes: Scenes) -> None:
-        slots = max(len(scenes.words.places), scenes.slot.max() + 1)
-        sizes = {"role": scenes.things, "slot": slots}
-        keys = product(GROUPS, LEVELS)
-        self.equations = {(group, kind): _Equations(sizes[kind]) for group, kind in keys}
-        self.content: list[tuple[int, Any]] = [(0, 0.0), (0, 0.0)]  # of two colors
-        self.means = Means(sizes)
-        self.rows = 0
+        slots = max(len(scenes.words.places), int(scenes.slot.max()) + 1)
+        self.sizes: dict[Levels, int] = {"role": scenes.things, "slot": slots}
+        self.totals: dict[str, Doubles] = {}
+
+    def _sum(self, name: str, value: NDArray[np.floating]) -> None:
+        self.totals[name] = np.asarray(self.totals.get(name, 0.0) + value, np.float64)
 
     def add(self, engine: Engine, first: Scenes, pictures: Pictures | None) -> None:
         """Read a batch of the scenes, and those with which each group is compared."""
         state = read(engine, first, pictures)
         before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
-        for color, n, total in _by_color(first, before["object"]):
-            count, so_far = self.content[color]
-            self.content[color] = count + n, so_far + total
-        for group, role in product(GROUPS, range(first.things)):
-            self.means.add(first, group, role, before[group][role])
+        for color, role in product((0, 1), range(first.things)):
+            of_color = first.color[:, role] == color
+            self._sum(f"color{color}.n", np.array([of_color.sum()], np.float64))
+            objects = before["object"][role][of_color]
+            self._sum(f"color{color}.total", objects.sum(axis=0, dtype=np.float64))
+        for group, kind, role in product(GROUPS, LEVELS, range(first.things)):
+            marks = np.eye(self.sizes[kind])[_level_of(first, kind, role)]
+            tokens = before[group][role].mean(axis=2, dtype=np.float64)
+            self._sum(f"{group}.{kind}.means", np.einsum("ns,nld->sld", marks, tokens))
+            self._sum(f"{group}.{kind}.n", marks.sum(axis=0))
         for group in GROUPS:
             second = _SECOND_RUN[group](first)
             after = read(engine, second, pictures)
             for role in range(first.things):
                 other = (role + 1) % first.things
                 difference = engine.residual(after, group, other) - before[group][role]
-                for levels in LEVELS:
-                    which = _levels(levels, first, second, role, other)
-                    self.equations[group, levels].add(which, difference)
-        self.rows += len(first)
+                for kind in LEVELS:
+                    levels = _level_of(first, kind, role), _level_of(second, kind, other)
+                    self._add_difference(f"{group}.{kind}", self.sizes[kind], levels, difference)
+
+    def _add_difference(
+        self, name: str, size: int, levels: tuple[NDArray[np.int64], ...], difference: Vectors
+    ) -> None:
+        """Add differences (n, L, t, d) between the second and the first of two levels."""
+        before = self.totals.get(f"{name}.products")
+        if before is not None and before.shape[3] != difference.shape[2]:
+            raise InputError(
+                "mean differences", f"a thing has {before.shape[3]} tokens in one batch, "
+                f"{difference.shape[2]} in another",
+                "use words of equally many tokens, and regions of one size",
+            )  # fmt: skip
+        marks = np.eye(size)[levels[1]] - np.eye(size)[levels[0]]
+        flat = difference.reshape(len(difference), -1).astype(np.float64)
+        halves = [(marks[half::2], flat[half::2]) for half in (0, 1)]
+        products = np.stack([of_half.T @ rows for of_half, rows in halves])
+        self._sum(f"{name}.design", np.stack([of_half.T @ of_half for of_half, _ in halves]))
+        self._sum(f"{name}.products", products.reshape(2, size, *difference.shape[1:]))
+        self._sum(f"{name}.squares", np.square(difference, dtype=np.float64).sum(axis=(0, 2, 3)))
+        self._sum(f"{name}.rows", np.array([len(difference)], np.float64))
 
     def solved(self) -> Estimates:
-        """Return the estimates."""
-        effects = {key: sums.solved(key[1]) for key, sums in self.equations.items()}
-        first, second = (total / max(n, 1) for n, total in self.content)
-        return Estimates(effects, np.asarray(first - second, np.float32), self.means, self.rows)
+        """Return the estimates: those that cannot be told apart share the difference."""
+        effects = {(g, kind): self._solved(f"{g}.{kind}", kind) for g in GROUPS for kind in LEVELS}
+        first, second = (
+            self.totals[f"color{i}.total"] / np.maximum(self.totals[f"color{i}.n"], 1)
+            for i in (0, 1)
+        )
+        return Estimates(effects, np.asarray(first - second, np.float32))
 
-    def arrays(self) -> dict[str, Doubles]:
-        """Return all sums by name."""
-        arrays = self.means.arrays() | {"rows": np.array([self.rows], np.float64)}
-        for key, equations in self.equations.items():
-            arrays |= {
-                f"{'.'.join(key)}.{name}": value for name, value in equations.arrays().items()
-            }
-        for color, (n, total) in enumerate(self.content):
-            arrays[f"color.{color}.n"] = np.array([n], np.float64)
-            arrays[f"color.{color}.total"] = np.asarray(total, np.float64)
-        return arrays
+    def _solved(self, name: str, kind: Levels) -> Effects:
+        names = ("design", "products", "squares", "rows")
+        design, products, total, rows = (self.totals[f"{name}.{part}"] for part in names)
+        whole = design.sum(axis=0)
+        values = _fitted(whole, products.sum(axis=0))
+        halves = np.stack([_fitted(*half) for half in zip(design, products, strict=True)])
+        # Squared length of fitted differences: tr(effects' design effects), by layer.
+        effects = values.astype(np.float64)
+        fitted = np.einsum("ab,altd,bltd->l", whole, effects, effects)
+        explained = np.divide(fitted, total, out=np.zeros_like(fitted), where=total > 0)
+        return Effects(kind, values, halves, np.diag(whole) > 0, int(rows[0]), explained)
 
-    def take(self, arrays: Mapping[str, Doubles]) -> None:
-        """Take the sums of `arrays`."""
-        self.rows = int(arrays["rows"][0])
-        self.means.take(arrays)
-        for key, equations in self.equations.items():
-            equations.take({name: arrays[f"{'.'.join(key)}.{name}"] for name in equations.NAMES})
-        self.content = [
-            (int(arrays[f"color.{color}.n"][0]), arrays[f"color.{color}.total"])
-            for color in range(len(self.content))
-        ]
+    def add_read(self, engine: Engine, state: State) -> None:
+        """Count tokens of test scenes whose role or slot is that of the nearest mean, by layer."""
+        for group, role in product(GROUPS, range(state.scenes.things)):
+            tokens = engine.residual(state, group, role).mean(axis=2, dtype=np.float64)
+            for kind in LEVELS:
+                counts = self.totals[f"{group}.{kind}.n"]
+                there = np.flatnonzero(counts)
+                means = self.totals[f"{group}.{kind}.means"][there] / counts[there, None, None]
+                # |x - m|^2 without |x|^2, which all levels share.
+                products = np.einsum("nld,sld->nls", tokens, means)
+                distance = np.square(means).sum(axis=-1).T - 2 * products
+                right = (
+                    there[distance.argmin(axis=-1)] == _level_of(state.scenes, kind, role)[:, None]
+                )
+                self._sum(f"{group}.{kind}.right", right.sum(axis=0))
+                self._sum(f"{group}.{kind}.asked", np.array([len(tokens)]))
+
+    def read_share(self, key: Key) -> Doubles:
+        """Return the share of tokens whose level is read right, by layer, (L,)."""
+        name = ".".join(key)
+        return np.asarray(self.totals[f"{name}.right"] / self.totals[f"{name}.asked"], np.float64)
 
 
-def _levels(
-    levels: Levels, first: Scenes, second: Scenes, role: int, other: int
-) -> NDArray[np.int64]:
-    if levels == "role":
-        return np.tile([role, other], (len(first), 1))
-    return np.stack([first.slot[:, role], second.slot[:, other]], axis=1)
+def _level_of(scenes: Scenes, kind: Levels, role: int) -> NDArray[np.int64]:
+    """Return the role, or the slot, of the things of a role, int64 (n,)."""
+    return scenes.slot[:, role] if kind == "slot" else np.full(len(scenes), role, np.int64)
 
 
 def read(engine: Engine, scenes: Scenes, pictures: Pictures | None) -> State:
@@ -342,11 +306,3 @@ def cosine(first: NDArray[np.floating], second: NDArray[np.floating]) -> Doubles
 def _fitted(design: Doubles, products: Doubles) -> Vectors:
     flat = products.reshape(len(products), -1)
     return np.asarray((np.linalg.pinv(design) @ flat).reshape(products.shape), np.float32)
-
-
-def _by_color(scenes: Scenes, objects: list[Vectors]) -> Iterator[tuple[int, int, Doubles]]:
-    """Yield the sums of objects of the first two colors: color, how many, sum."""
-    for role, values in enumerate(objects):
-        for color in (0, 1):
-            of_color = scenes.color[:, role] == color
-            yield color, int(of_color.sum()), values[of_color].sum(axis=0, dtype=np.float64)
