@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
     Condition,
@@ -35,11 +35,11 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Rotate,
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes, question
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Question, Scenes, question
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.engine import Options as EngineOptions
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.loading import adapt
 
 TITLE = "Interventions on a frozen context"
 FEWER_FLOPS = {"toy": 8, "larger": 20}  # a toy's question is 3 tokens of 47: 15 times at most

@@ -41,14 +41,14 @@ from bindscope.models.training import train
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     Add,
     Condition,
     Knockout,
     Replace,
     Rotate,
 )
-from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_id.experiments.interventions import Condition
-from bindscope.studies.binding_id.tasks.task import Group, Scenes
+from bindscope.studies.binding_id.engine import Condition
+from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
 from bindscope.studies.binding_id.vlm.edits import (

@@ -12,9 +12,8 @@ from bindscope.statistics.claims import held, judge
 from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.oracles.impostors import Fragile, ThroughColors
-from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import MATCH, Oracle, word_vector
+from bindscope.studies.binding_id.oracles.variants import Fragile, MixedOracle, ThroughColors
 from bindscope.studies.binding_id.planted import CASES
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
@@ -99,9 +98,9 @@ def test_nulls_have_the_length_and_level_of_what_they_guard(order: str) -> None:
 
 
 def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() -> None:
+    from bindscope.studies.binding_id.engine import Add
     from bindscope.studies.binding_id.experiments.estimates import estimate
-    from bindscope.studies.binding_id.experiments.interventions import Add
-    from bindscope.studies.binding_id.experiments.mean_interventions import mean_interventions
+    from bindscope.studies.binding_id.experiments.plans import mean_interventions
     from bindscope.studies.binding_id.experiments.trials import Batch
 
     oracle = Oracle("slot")

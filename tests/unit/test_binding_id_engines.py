@@ -13,11 +13,11 @@ import torch
 from reference_engine import ReferenceEngine
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
     Condition,
+    Engine,
     Knockout,
     Replace,
     ReplacePart,
@@ -25,7 +25,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
-from bindscope.studies.binding_id.tasks.task import GROUPS, question
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, question
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import rotate_keys
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine

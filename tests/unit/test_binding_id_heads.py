@@ -16,14 +16,13 @@ from reference_engine import tensors_of
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.claims import carriers
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition, Knockout
-from bindscope.studies.binding_id.figures.heat_maps import binding_id_heads
+from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
+from bindscope.studies.binding_id.figures import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.schemas import HEADS_SCHEMA
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.tasks.task import GROUPS, question
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import question_tokens
 from bindscope.studies.binding_id.vlm.state import token_map

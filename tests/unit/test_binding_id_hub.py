@@ -28,14 +28,13 @@ from bindscope.core.graph import Graph, Product
 from bindscope.studies.binding_id import cost, suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
+from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.experiments.estimates import estimate, read
-from bindscope.studies.binding_id.experiments.interventions import Add
-from bindscope.studies.binding_id.experiments.mean_interventions import doses
+from bindscope.studies.binding_id.experiments.plans import doses
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
 from bindscope.studies.binding_id.vlm.edits import resolve
 from bindscope.studies.binding_id.vlm.loading import load

@@ -12,14 +12,14 @@ from transformers import Qwen2VLImageProcessor
 from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOnevisionModel
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.experiments.interventions import Tokens
+from bindscope.studies.binding_id.engine import Tokens
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
-from bindscope.studies.binding_id.vlm.families import adapt
 from bindscope.studies.binding_id.vlm.image_tokens import (
     best_resolution,
     llava_views,
     plain_view,
 )
+from bindscope.studies.binding_id.vlm.loading import adapt
 
 PINPOINTS = [[384 * a, 384 * b] for a in range(1, 7) for b in range(1, 7)]
 SIZES = [(384, 384), (400, 300), (768, 384), (1000, 1000), (2500, 900)]

@@ -13,11 +13,11 @@ from bindscope.studies.binding_id.tasks.scenes import (
     LAYOUTS,
     LayoutName,
     Rule,
+    Scenes,
     SplitName,
     draw_scenes,
     words_of,
 )
-from bindscope.studies.binding_id.tasks.task import Scenes
 
 PATCH = 14  # of SigLIP at 384 px
 OTHER = np.array([[0, 1]])  # the second thing alone changes

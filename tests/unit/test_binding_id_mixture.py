@@ -23,17 +23,16 @@ from bindscope.studies.binding_id.answers.mixture_fit import (
     parts_of,
     saturated,
 )
-from bindscope.studies.binding_id.experiments.core import mixture, predictions, shifts
+from bindscope.studies.binding_id.experiments.plans import mixture, predictions, shifts
 from bindscope.studies.binding_id.experiments.trials import Batch
-from bindscope.studies.binding_id.figures.curves import binding_id_mixture
+from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import MIXED, WIDTHS
-from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.oracles.variants import MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_MIXTURE
 from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})

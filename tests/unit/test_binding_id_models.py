@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from bindscope.core.errors import BindscopeError, InputError, ModelError
 from bindscope.studies.binding_id.config import VisionLanguageModel
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
     Condition,
@@ -23,10 +23,9 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
-from bindscope.studies.binding_id.tasks.task import question
+from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.families import adapt
-from bindscope.studies.binding_id.vlm.loading import config_of, load_engine
+from bindscope.studies.binding_id.vlm.loading import adapt, config_of, load_engine
 
 SIDE = 32
 SCENES, IMAGES = tiny_vlms.scenes(2, 0, SIDE)

@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of
 from bindscope.studies.binding_id.tasks.records import read_records
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.loading import adapt
 from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})

@@ -12,8 +12,15 @@ from bindscope.studies.binding_id.tasks.prompts import (
     prompts,
     with_image,
 )
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_scenes, words_of
-from bindscope.studies.binding_id.tasks.task import Attribute, Prompt, Scenes, question
+from bindscope.studies.binding_id.tasks.scenes import (
+    Attribute,
+    Prompt,
+    Rule,
+    Scenes,
+    draw_scenes,
+    question,
+    words_of,
+)
 
 WORDS = words_of("test", "pair")
 SHAPE: tuple[Attribute, ...] = ("shape",)

@@ -22,8 +22,8 @@ from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.toys import evaluation, stored
 from bindscope.studies.binding_id.toys.adapter import load
 from bindscope.studies.binding_id.toys.model import build
+from bindscope.studies.binding_id.toys.tasks import Vocabulary
 from bindscope.studies.binding_id.toys.training import Trained
-from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
 from bindscope.studies.build import build as build_graph
 
 COMMITTED = [

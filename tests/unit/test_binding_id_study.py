@@ -24,12 +24,14 @@ from bindscope.core.interfaces import Given, Inputs
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
-from bindscope.studies.binding_id.figures.curves import (
+from bindscope.studies.binding_id.figures import (
+    binding_id,
+    binding_id_mean,
     binding_id_positions,
     binding_id_subspaces,
     binding_id_sweeps,
+    panels,
 )
-from bindscope.studies.binding_id.figures.heat_maps import binding_id, binding_id_mean, panels
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.build import build

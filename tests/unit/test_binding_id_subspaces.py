@@ -11,17 +11,17 @@ import pytest
 
 from bindscope.statistics.claims import judge
 from bindscope.studies.binding_id import cost
+from bindscope.studies.binding_id import figures as curves
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.engine import Condition, ReplacePart
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
-from bindscope.studies.binding_id.experiments.interventions import Condition, ReplacePart
 from bindscope.studies.binding_id.experiments.subspaces import (
     nested,
     random_directions,
     subspaces,
 )
 from bindscope.studies.binding_id.experiments.trials import Batch
-from bindscope.studies.binding_id.figures import curves
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
 from bindscope.studies.binding_id.suite import plan_of, run

@@ -13,7 +13,7 @@ from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.prompts import Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.loading import adapt
 from bindscope.studies.binding_id.vlm.state import token_map
 
 

@@ -16,10 +16,9 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.config import Toy, ToyTraining
-from bindscope.studies.binding_id.experiments.interventions import CONTROL
+from bindscope.studies.binding_id.engine import CONTROL
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
-from bindscope.studies.binding_id.tasks.scenes import Rule, withheld
-from bindscope.studies.binding_id.tasks.task import Pairs, Scenes, question
+from bindscope.studies.binding_id.tasks.scenes import Pairs, Rule, Scenes, question, withheld
 from bindscope.studies.binding_id.toys import adapter, evaluation, stored, training
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
@@ -32,8 +31,7 @@ from bindscope.studies.binding_id.toys.objectives import (
     naming_loss,
     objects_replaced,
 )
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Vocabulary
+from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.vlm.edits import Edits
 from bindscope.studies.binding_id.vlm.passes import edited
 from bindscope.studies.binding_id.vlm.state import Frozen

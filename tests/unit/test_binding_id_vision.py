@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.toys import adapter, stored, training
 from bindscope.studies.binding_id.toys.model import build
-from bindscope.studies.binding_id.toys.vocabulary import Vocabulary
+from bindscope.studies.binding_id.toys.tasks import Vocabulary
 from bindscope.studies.build import build as build_graph
 
 TOWER, CONNECTOR = 1, 2

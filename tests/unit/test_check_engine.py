@@ -11,8 +11,7 @@ import pytest
 import tiny_vlms
 from reference_engine import ReferenceEngine
 
-from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.experiments.interventions import CONTROL, Condition
+from bindscope.studies.binding_id.engine import CONTROL, Condition, Engine
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.testing import check_engine

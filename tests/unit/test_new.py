@@ -19,7 +19,7 @@ from bindscope.core.errors import BindscopeError
 from bindscope.core.registries import plugged_in
 from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
-from bindscope.studies.binding_id.vlm.families import FAMILIES
+from bindscope.studies.binding_id.vlm.loading import FAMILIES
 from bindscope.studies.build import build, read_graph
 
 ROOT = Path(__file__).resolve().parents[2]

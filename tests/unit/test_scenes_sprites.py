@@ -15,8 +15,7 @@ from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
 from bindscope.scenes.sprites import SHIFT
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_id.tasks.images import draw
-from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, SplitName, words_of
-from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Scenes, SplitName, words_of
 
 COLORS, SHAPES = 6, 4
 

@@ -24,9 +24,9 @@ from transformers import (
     Qwen2VLVideoProcessor,
 )
 
-from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.families import adapt
+from bindscope.studies.binding_id.vlm.loading import adapt
 
 torch.set_num_threads(1)
 COLORS, SHAPES = ("green", "red", "blue", "cyan"), ("cone", "cube", "can", "sphere")

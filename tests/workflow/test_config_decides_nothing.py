@@ -73,8 +73,8 @@ HARMLESS = {
     (f"{_BINDING_IDS}/toys/adapter.py", "REMEDY"),
     (f"{_BINDING_IDS}/toys/adapter.py", "manifest_path"),
     *((f"{_BINDING_IDS}/toys/vision.py", name) for name in ("REMEDY", "manifest_path")),
-    (f"{_BINDING_IDS}/toys/stored.py", "REMEDY"),
-    (f"{_BINDING_IDS}/toys/stored.py", "TOY"),  # tells manifests apart
+    (f"{_BINDING_IDS}/toys/model.py", "REMEDY"),
+    (f"{_BINDING_IDS}/toys/model.py", "TOY"),  # tells manifests apart
     ("src/bindscope/models/zoo.py", "REMEDY"),
     ("src/bindscope/models/zoo.py", "manifest_path"),
     ("src/bindscope/models/zoo.py", "read_manifest"),

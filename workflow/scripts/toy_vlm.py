@@ -7,7 +7,7 @@ import bindscope
 from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.binding_id.config import Toy
-from bindscope.studies.binding_id.toys.stored import write
+from bindscope.studies.binding_id.toys.model import write
 from bindscope.studies.binding_id.toys.training import train
 
 if TYPE_CHECKING:

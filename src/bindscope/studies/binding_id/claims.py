@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
-from bindscope.studies.binding_id.names import AGAINST, ALL, DISAGREEING, MIXED
+from bindscope.studies.binding_id.names import AGAINST, ALL, DISAGREEING, LETTERS, MIXED
 from bindscope.studies.binding_id.views import MODEL, costly, named, rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
@@ -30,7 +30,6 @@ TIES = {
     "content": "by content: the item took over what is seen of its object",
     "order": "by position: the n-th object goes with the n-th item",
 }
-_GROUPS = {"O": "objects", "I": "items", "C": "colors"}
 _SUBSPACE = ("O within", "I within", "O+I within", "O outside", "I outside", "O random", "I random")
 EMPTY = "the edit is empty"
 _MORE = f"more than {WORKS:.0%} of the answers"
@@ -119,7 +118,7 @@ _SUBSPACES = Claim(
 _KEYS = {
     group: Claim(f"keys-{word}", f"Answers stay when the keys of {word} swap positions in {_MORE}.",
                  "above", WORKS, "fraction")
-    for group, word in _GROUPS.items()
+    for group, word in LETTERS.items()
 }  # fmt: skip
 _MIXTURES = {
     name: Claim(f"mixture-{name}", f"More than {WORKS:.0%} of the answers go by {name} where "

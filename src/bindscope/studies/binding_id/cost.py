@@ -97,7 +97,7 @@ class _Engine:
 
 
 def _engine(model: Content, product: Product) -> _Engine:
-    if model["kind"] in ("oracle", "mixed_oracle"):
+    if model["kind"] == "oracle":
         return _Engine(4, _ORACLE_WIDTH, 12, 0, heads=1, kind="oracle")
     if model["kind"] == "toy":
         toy: Content = {}

@@ -1,18 +1,149 @@
-"""What the experiments ask of a model: torch engines and planted oracles alike.
+"""What is done to a model's frozen context, as plain data; engines carry it out.
 
-Experiments see nothing else of a model, so they cannot tell an oracle from a real one.
+A *condition* is a named set of interventions, applied together. Every condition starts from the
+same frozen context (its residual stream before every decoder layer), so their order does not
+matter but for two edits of the same tokens: replacements come first (of tokens, then of parts of
+them), then additions, then rotations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
-from bindscope.studies.binding_id.tasks.task import Group, Question, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes
+
+Layers = tuple[int, ...] | None
+"""Decoder layers whose input is edited; None: all of them."""
+Support = Literal["thing", "background", "newline"]
+"""Which image tokens: the thing's own, all image tokens of no thing, or the ends of rows."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Which image tokens stand for a thing; text groups ignore it.
+
+    `pad` are cells around the thing's region that are edited with it, clipped at the grid (None:
+    the engine's own); `views` those that are edited (None: all, as hooking one alone leaves the old
+    thing visible in the other); `cells` places among the tokens of a view's region, in raster
+    order.
+    """
+
+    pad: int | None = None
+    views: tuple[int, ...] | None = None
+    support: Support = "thing"
+    cells: tuple[int, ...] | None = None
+
+
+ALL_TOKENS = Tokens()
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Tokens of one role are overwritten by those of role `by` (None: the same).
+
+    They come from `source`, or from `base` itself, which exchanges things. Where they come from
+    another index, `rotate` turns keys to the new one, as of a residual that is put there; else they
+    keep the rotation of the old one.
+    """
+
+    group: Group
+    role: int
+    layers: Layers = None
+    by: int | None = None
+    context: Literal["source", "base"] = "source"
+    rotate: bool = True
+    tokens: Tokens = ALL_TOKENS
+
+
+@dataclass(frozen=True, eq=False)
+class ReplacePart:
+    """Tokens of one role get another's part in a subspace, or its part outside of it.
+
+    `bases` are float32 (L, t, r, d), a subspace for each layer and token: its rows are orthonormal,
+    those that are zero count as none. `inside` takes the projection from the other token, `outside`
+    the rest. Tokens keep their own positions: keys are those of the new residual there.
+    """
+
+    group: Group
+    role: int
+    bases: NDArray[np.float32]
+    part: Literal["inside", "outside"] = "inside"
+    layers: Layers = None
+    by: int | None = None
+    context: Literal["source", "base"] = "source"
+    tokens: Tokens = ALL_TOKENS
+
+
+@dataclass(frozen=True, eq=False)
+class Add:
+    """`scale` times a vector is added to the residual before each layer.
+
+    Vectors are float32 (L, t, d), or (n, L, t, d) with one per scene; those of layers that `layers`
+    leaves out are not used.
+    """
+
+    group: Group
+    role: int
+    vectors: NDArray[np.float32]
+    scale: float = 1.0
+    layers: Layers = None
+    tokens: Tokens = ALL_TOKENS
+
+
+@dataclass(frozen=True, eq=False)
+class Rotate:
+    """Keys are turned as if the tokens stood `delta` further; values stay.
+
+    A number, or int64 (n,) with one per scene; for positions of three parts (M-RoPE: time, height,
+    width) int64 (3,) or (n, 3).
+    """
+
+    group: Group
+    role: int
+    delta: int | NDArray[np.int64]
+    layers: Layers = None
+    tokens: Tokens = ALL_TOKENS
+
+
+@dataclass(frozen=True)
+class Knockout:
+    """Tokens of one role cannot be attended to, by some `heads` (from 0) or by all (None).
+
+    `seen_by` says who cannot see them: the question and answer, or a group of the context, which
+    needs a context that is computed anew (`Condition.frozen` false).
+    """
+
+    group: Group
+    role: int
+    layers: Layers = None
+    seen_by: Literal["question"] | Group = "question"
+    tokens: Tokens = ALL_TOKENS
+    heads: tuple[int, ...] | None = None
+
+
+Intervention = Replace | ReplacePart | Add | Rotate | Knockout
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A named set of interventions; none: the control.
+
+    `frozen`: all other tokens of the context keep what they were (the paper's procedure). If not,
+    the context after the edited tokens is computed anew.
+    """
+
+    name: str
+    interventions: tuple[Intervention, ...] = ()
+    frozen: bool = True
+
+
+CONTROL = Condition("none")
+
 
 Ability = Literal["rotate", "knockout", "propagate", "views"]
 

@@ -9,16 +9,17 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.studies.binding_id.engine import Engine, State
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
     Condition,
+    Engine,
     Intervention,
     Replace,
     Rotate,
+    State,
 )
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes, question
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Question, Scenes, question
 
 SAME = 1e-5  # nats: what two ways of computing an answer may differ by in float32
 ROUNDED = 1e-4  # absolute and relative: the same after residuals are subtracted and added again

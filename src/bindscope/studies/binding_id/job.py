@@ -148,7 +148,7 @@ class _Kept:
 
 def _keeps(model: Mapping[str, Any]) -> bool:
     """Whether a model takes so long that what it has computed is kept."""
-    return model["kind"] not in ("oracle", "mixed_oracle")
+    return bool(model["kind"] != "oracle")
 
 
 def _largest(job: Job) -> Path:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from pydantic import ValidationError
 
+from bindscope.arrays.example import ModelExample
 from bindscope.arrays.result import Result
 from bindscope.config.wording import instead
 from bindscope.core.errors import InputError, ModelError
@@ -21,6 +22,7 @@ from bindscope.studies.binding_id.config import (
 )
 from bindscope.studies.binding_id.config import Oracle as OracleEntry
 from bindscope.studies.binding_id.engine import Engine
+from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.images import Images
@@ -276,3 +278,9 @@ def _notes(engine: Any) -> tuple[str, ...]:
         f"The model computes in {', '.join(sorted(types))}: log-probabilities are off by about "
         "0.01 nats.",
     )
+
+
+def two_things(n: int | None, random_state: int) -> ModelExample:
+    """Make an oracle that ties each item to the place of its object (`n` has no effect)."""
+    truth = {"binds by": "slot", "objects swap": 1.0, "items swap": 1.0, "keys swap": 0.0}
+    return ModelExample(Oracle("slot", seed=random_state), None, {"layout": "pair"}, truth)

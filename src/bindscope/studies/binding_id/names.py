@@ -27,6 +27,8 @@ WIDTHS = (0.0, 0.4, 0.5, 0.6, 0.75, 1.0)
 """Widths that are tried for slots, in places of the text. At 0.4 a neighbour has 4 % of the place
 itself, at 1 it has 61 %; a wider Gaussian among three or four places would be a guess."""
 
+LETTERS = {"O": "objects", "I": "items", "C": "colors"}
+"""Of conditions: the groups of tokens."""
 ALL = "all"
 """Stands where the number of a layer, or of a head, does."""
 AGAINST = "the thing against elsewhere"

@@ -17,9 +17,8 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_id.claims import TIES, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.oracles.impostors import Fragile, ThroughColors
-from bindscope.studies.binding_id.oracles.mixed_oracle import MixedOracle
 from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracles.variants import Fragile, MixedOracle, ThroughColors
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of

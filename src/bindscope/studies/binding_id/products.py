@@ -17,7 +17,6 @@ from bindscope.graph.shared import Shared
 from bindscope.studies.binding_id.config import (
     TRAINED,
     BindingIdSection,
-    Oracle,
     Records,
     ShapesTask,
     Suite,
@@ -47,7 +46,7 @@ TOY_STEP = Step(
     {"manifest": f"{_TOY}.json", "weights": f"{_TOY}.safetensors"},
     leaf=True,
     makes="toy vision-language models",
-    zoo="bindscope.studies.binding_id.toys.stored:described",
+    zoo="bindscope.studies.binding_id.toys.model:described",
 )
 
 STEPS = (
@@ -81,7 +80,11 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
     own = {record.name: record for record in section.records}
     for suite in section.suites:
-        planted = [_planted(oracles[name]) for name in suite.oracles]
+        planted = [
+            {"kind": "oracle", "origin": "oracle",
+             **oracles[name].model_dump(mode="json", exclude_none=True)}
+            for name in suite.oracles
+        ]  # fmt: skip
         for task in (tasks[name] for name in suite.tasks):
             if planted:
                 _add_experiments(graph, suite, task, ORACLES, planted, [])
@@ -116,13 +119,6 @@ def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguage
     )  # fmt: skip
 
 
-def _planted(oracle: Oracle) -> dict[str, Any]:
-    """What decides an oracle's answers."""
-    kind = "mixed_oracle" if oracle.mechanism == "mixed" else "oracle"
-    spec = oracle.model_dump(mode="json", exclude_none=True)
-    return {"kind": kind, "origin": "oracle", **spec}
-
-
 def _published(model: VisionLanguageModel, suite: Suite) -> dict[str, Any]:
     """What decides a model's answers in a suite besides the weights that a rule brings."""
     path = local_path(model.source)
@@ -154,7 +150,7 @@ def _add_experiments(
         "task": task.model_dump(mode="json", exclude={"name"}), "models": models,
     }  # fmt: skip
     kinds = dict.fromkeys(model["kind"] for model in models)
-    if kinds.keys() - {"oracle", "mixed_oracle", "toy"}:  # these are read on the CPU
+    if kinds.keys() - {"oracle", "toy"}:  # these are read on the CPU
         shared["device"] = kind_here(suite.device)
     engines = [str(engine_reference(kind)) for kind in kinds]
     names = {"suite": suite.name, "task": task.name, "subject": subject}

@@ -8,8 +8,7 @@ _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, reading, weights, device) -> (engine, pictures)``, of a `prompts.Reading`
 ENGINES = {
-    "oracle": f"{_HERE}.oracles.oracle:load",
-    "mixed_oracle": f"{_HERE}.oracles.mixed_oracle:load",
+    "oracle": f"{_HERE}.oracles.variants:load",
     "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.adapter:load",
 }
@@ -24,24 +23,23 @@ def engine_reference(kind: str) -> str | None:
 # ``ask_records(model, weights, spec, device) -> suite.Asked``: of a user's own photos.
 RECORDS = f"{_HERE}.tasks.photos:ask_records"
 
-_EXPERIMENTS = f"{_HERE}.experiments.core"
-_MEANS = f"{_HERE}.experiments.mean_interventions"
+_PLANS = f"{_HERE}.experiments.plans"
 # name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
 EXPERIMENTS = {
-    "factorizability": f"{_EXPERIMENTS}:factorizability",
-    "positions": f"{_EXPERIMENTS}:rotations",
-    "mean": f"{_MEANS}:mean_interventions",
-    "nulls": f"{_MEANS}:stronger_nulls",
-    "doses": f"{_MEANS}:doses",
-    "transfer": f"{_MEANS}:transfer",
-    "signatures": f"{_EXPERIMENTS}:signatures",
-    "layers": f"{_EXPERIMENTS}:layer_sweep",
-    "pairing": f"{_EXPERIMENTS}:pairing",
-    "tokens": f"{_EXPERIMENTS}:supports",
-    "knockout": f"{_EXPERIMENTS}:knockout",
+    "factorizability": f"{_PLANS}:factorizability",
+    "positions": f"{_PLANS}:rotations",
+    "mean": f"{_PLANS}:mean_interventions",
+    "nulls": f"{_PLANS}:stronger_nulls",
+    "doses": f"{_PLANS}:doses",
+    "transfer": f"{_PLANS}:transfer",
+    "signatures": f"{_PLANS}:signatures",
+    "layers": f"{_PLANS}:layer_sweep",
+    "pairing": f"{_PLANS}:pairing",
+    "tokens": f"{_PLANS}:supports",
+    "knockout": f"{_PLANS}:knockout",
     "heads": f"{_HERE}.experiments.heads:single_heads",
     "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
-    "mixture": f"{_HERE}.experiments.core:mixture",
+    "mixture": f"{_PLANS}:mixture",
 }
 
 # name -> keys of a suite that the plan takes besides the batch.

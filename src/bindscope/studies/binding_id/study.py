@@ -81,7 +81,7 @@ STUDY = Study(
     ),
     figures=(
         _figure(
-            "figures.heat_maps:binding_id",
+            "figures:binding_id",
             "Answers after replacing activations",
             "Answers after activations of one context replace those of another, as fractions of "
             "rows. Rows of a map: questions (O0, O1 about this context, O0', O1' about the other); "
@@ -91,7 +91,7 @@ STUDY = Study(
             _table_of("binding_id", "factorizability"),
         ),
         _figure(
-            "figures.heat_maps:binding_id_mean",
+            "figures:binding_id_mean",
             "Answers after adding mean differences",
             "Left: fraction of unchanged answers after mean differences between roles or slots are "
             "added to objects (O), items (I) or colors (C). Binding IDs predict 0 for O or I "
@@ -101,7 +101,7 @@ STUDY = Study(
             _table_of("binding_id", "mean", "nulls", "signatures"),
         ),
         _figure(
-            "figures.curves:binding_id_sweeps",
+            "figures:binding_id_sweeps",
             "Answers by layer and by dose",
             "Fraction of answers that binding by slot predicts. Above: activations replaced at "
             "some layers only; solid, with the context frozen (where binding is used); dashed, "
@@ -110,7 +110,7 @@ STUDY = Study(
             _table_of("binding_id", "layers", "doses"),
         ),
         _figure(
-            "figures.curves:binding_id_subspaces",
+            "figures:binding_id_subspaces",
             "Answers by dimension of the subspace",
             "Above: fraction of answers that binding by slot predicts, by dimension of the "
             "subspace of mean differences. Solid: two objects swap their parts in it; dashed: all "
@@ -120,7 +120,7 @@ STUDY = Study(
             _table_of("binding_id", "subspaces"),
         ),
         _figure(
-            "figures.curves:binding_id_positions",
+            "figures:binding_id_positions",
             "Answers by shift of key positions",
             "Fraction of unchanged answers when the keys of two objects are rotated to other "
             "positions: toward each other (below 1), exchanged (1) or beyond. Bands: 95 % Wilson "
@@ -129,7 +129,7 @@ STUDY = Study(
             _table_of("binding_id", "positions"),
         ),
         _figure(
-            "figures.heat_maps:binding_id_heads",
+            "figures:binding_id_heads",
             "Lost lead and attention by head",
             "Orange: fraction of the correct answer's log-probability lead lost when a head of a "
             "layer cannot attend from the question to a group of tokens; 1: as with all heads. "
@@ -139,7 +139,7 @@ STUDY = Study(
             _table_of("binding_id_heads", "heads"),
         ),
         _figure(
-            "figures.curves:binding_id_mixture",
+            "figures:binding_id_mixture",
             "Fractions of answers by mechanism",
             "Fractions of a model's answers that follow each mechanism (slot, color, content), "
             "fitted by maximum likelihood to answers on which mechanisms disagree; the rest are "
@@ -152,5 +152,5 @@ STUDY = Study(
     findings=f"{_HERE}.findings:chapter",
     claims=f"{_HERE}.claims:CLAIMS",
     planted=f"{_HERE}.planted:CASES",
-    examples={"two-things": f"{_HERE}.examples:two_things"},
+    examples={"two-things": f"{_HERE}.measure:two_things"},
 )

@@ -37,8 +37,7 @@ from bindscope.studies.binding_id.registry import (
     TABLES,
 )
 from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.tasks.task import Pairs, Pictures
+from bindscope.studies.binding_id.tasks.scenes import Pairs, Pictures, Rule, draw_pairs
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]

@@ -25,7 +25,7 @@ from bindscope.studies.binding_id.experiments.estimates import Effects, Estimate
 from bindscope.studies.binding_id.experiments.trials import Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS
 from bindscope.studies.binding_id.oracles.oracle import CELLS, Mechanism, Oracle
-from bindscope.studies.binding_id.tasks.task import GROUPS, Attribute, Group, Words
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Attribute, Group, Words
 
 Integers = NDArray[np.int64]
 Predictions = Mapping[str, Mapping[str, Integers]]

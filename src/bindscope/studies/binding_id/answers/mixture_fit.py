@@ -23,7 +23,7 @@ from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.answers.metrics import Answers, chosen, ends
-from bindscope.studies.binding_id.experiments.core import predictions
+from bindscope.studies.binding_id.experiments.plans import predictions
 from bindscope.studies.binding_id.names import DISAGREEING, MIXED, PARTS, WIDTHS
 
 Doubles = NDArray[np.float64]

@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.answers.metrics import (
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, cosine
 from bindscope.studies.binding_id.experiments.trials import Trial
-from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.scenes import Scenes
 
 Row = dict[str, Any]
 DETAILED = ("factorizability", "positions", "signatures", "mean")

@@ -27,11 +27,14 @@ from safetensors.numpy import load_file
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
+    GROUPS,
+    Group,
+    Pictures,
+    Scenes,
     exchanged_contents,
     exchanged_items,
     exchanged_sentences,
 )
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Pictures, Scenes
 
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")

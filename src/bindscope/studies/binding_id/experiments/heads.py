@@ -26,10 +26,10 @@ from bindscope.studies.binding_id.answers.metrics import (
     share,
     sign_test,
 )
-from bindscope.studies.binding_id.experiments.core import SHORT
-from bindscope.studies.binding_id.experiments.interventions import Knockout
+from bindscope.studies.binding_id.engine import Knockout
+from bindscope.studies.binding_id.experiments.plans import SHORT
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 
 Row = dict[str, Any]
 Place = tuple[str, str, Group]  # layer, head, group

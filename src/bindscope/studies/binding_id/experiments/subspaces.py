@@ -22,12 +22,11 @@ from typing import Literal
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.engine import State
-from bindscope.studies.binding_id.experiments.core import SHORT
+from bindscope.studies.binding_id.engine import Add, Replace, ReplacePart, State
 from bindscope.studies.binding_id.experiments.estimates import Vectors
-from bindscope.studies.binding_id.experiments.interventions import Add, Replace, ReplacePart
+from bindscope.studies.binding_id.experiments.plans import SHORT
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
-from bindscope.studies.binding_id.tasks.task import Group
+from bindscope.studies.binding_id.tasks.scenes import Group
 
 EXCHANGED: tuple[Group, ...] = ("object", "item")
 Bases = Mapping[tuple[Group, int], Vectors]

@@ -11,24 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.engine import Engine, State
-from bindscope.studies.binding_id.experiments.estimates import Estimates, read
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
     Condition,
+    Engine,
     Intervention,
     ReplacePart,
     Rotate,
+    State,
 )
+from bindscope.studies.binding_id.experiments.estimates import Estimates, read
 from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import exchanged_contents, exchanged_items
-from bindscope.studies.binding_id.tasks.task import (
+from bindscope.studies.binding_id.tasks.scenes import (
     Group,
     Pairs,
     Pictures,
     Question,
     Scenes,
+    exchanged_contents,
+    exchanged_items,
     question,
 )
 

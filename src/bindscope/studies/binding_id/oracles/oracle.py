@@ -1,29 +1,10 @@
-"""Planted oracles: models of known mechanism, in closed form, behind the interface of the engines.
-
-An oracle is a tiny transformer without weights. Its residual stream has one part for each kind of
-content (shape, color, look, item), one for binding IDs and two for content that text tokens carry;
-a fixed rotation mixes the parts, so that no coordinate gives them away. Four blocks of softmax
-attention do what one mechanism says:
-
-block 0
-    the tokens that mention a thing look at the image for what they mention;
-block 1
-    the item takes over what they found;
-block 2
-    the question looks at the image for the thing it names;
-block 3
-    it looks at the items for what it found there, and answers.
-
-Blocks 0 and 1 make the context, so a frozen context is blind to edits before block 2; that the
-layer sweep of an oracle is known exactly is one of its uses.
-"""
+"""Softmax attention of the planted oracles, in closed form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
@@ -31,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.engine import Ability
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     ALL_TOKENS,
+    Ability,
     Add,
     Condition,
     Intervention,
@@ -43,9 +24,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.oracles.oracle_attention import attend, nearness, softmax
-from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.task import (
+from bindscope.studies.binding_id.tasks.scenes import (
     GROUPS,
     Attribute,
     Group,
@@ -53,6 +32,31 @@ from bindscope.studies.binding_id.tasks.task import (
     Scenes,
     Words,
 )
+
+SHARPNESS = 24.0
+Floats = NDArray[np.float32]
+
+
+def softmax(scores: NDArray[Any]) -> Floats:
+    """Return attention; where nothing can be seen it is 0."""
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
+
+
+def attend(
+    queries: Floats, keys: Floats, hidden: NDArray[np.bool_], least: float = -np.inf
+) -> Floats:
+    """Return softmax attention (n, queries, keys) where products are at least `least`."""
+    products = queries @ keys.swapaxes(-1, -2)
+    return softmax(np.where(hidden | (products < least), -np.inf, SHARPNESS * products))
+
+
+def nearness(rank: Floats, others: Floats) -> Floats:
+    """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
+    return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
+
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
@@ -473,11 +477,3 @@ def _rank(state: OracleState, group: Group, positions: Floats | None = None) -> 
     low, high = places.min(axis=1, keepdims=True), places.max(axis=1, keepdims=True)
     at = state.positions[rows[:, None], places] if positions is None else positions
     return np.asarray((at - (low + high) / 2) / (high - low), np.float32)
-
-
-def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
-) -> tuple[Oracle, None]:
-    """Return the oracle of a configuration; it needs no images, and reads no words."""
-    oracle = Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"])
-    return oracle, None

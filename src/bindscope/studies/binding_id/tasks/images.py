@@ -18,8 +18,7 @@ from bindscope.scenes.solids.portraits import Portrait, portrait
 from bindscope.scenes.solids.world import from_srgb
 from bindscope.scenes.sprite_palette import BODIES, RGB
 from bindscope.scenes.sprites import SHIFT, sprite, tinted
-from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Layout, LayoutName
-from bindscope.studies.binding_id.tasks.task import Scenes
+from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Layout, LayoutName, Scenes
 
 SCALES = {"large": 1.0, "small": 0.62}
 GREY = ((0, 49), (20, 83), (50, 137), (100, 187), (200, 212))  # of 384 rows: row, sRGB

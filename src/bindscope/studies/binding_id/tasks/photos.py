@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.answers.metrics import (
     share,
     sign_test,
 )
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     CONTROL,
     Condition,
     Knockout,
@@ -39,7 +39,7 @@ from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
-from bindscope.studies.binding_id.tasks.task import Prompt, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 from bindscope.studies.binding_id.vlm.loading import config_of, load_engine

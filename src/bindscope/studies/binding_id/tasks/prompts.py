@@ -14,8 +14,14 @@ from typing import Any, Literal
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.tasks.scenes import Rule
-from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.tasks.scenes import (
+    Attribute,
+    Group,
+    Prompt,
+    Question,
+    Rule,
+    Scenes,
+)
 
 Template = Literal["short", "paper"]
 IMAGE = "<image>"

@@ -29,7 +29,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE
-from bindscope.studies.binding_id.tasks.task import Group, Prompt
+from bindscope.studies.binding_id.tasks.scenes import Group, Prompt
 
 FORM = "see the example at the top of bindscope/studies/binding_id/tasks/records.py"
 TEXTS: dict[Group, str] = {"color": "mention", "item": "item"}

@@ -16,10 +16,10 @@ from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.studies.binding_id.tasks.images import draw
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Reading, prompts
-from bindscope.studies.binding_id.tasks.task import Pictures, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Pictures, Scenes
 from bindscope.studies.binding_id.toys.model import ToyModel
-from bindscope.studies.binding_id.toys.stored import load as load_toy
-from bindscope.studies.binding_id.toys.vocabulary import LAYOUT
+from bindscope.studies.binding_id.toys.model import load as load_toy
+from bindscope.studies.binding_id.toys.tasks import LAYOUT
 from bindscope.studies.binding_id.vlm.adapters import Cut, Decoder, Embedded, Inputs, additive
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, plain_view

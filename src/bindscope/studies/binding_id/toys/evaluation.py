@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 
 from bindscope.core.errors import ModelError
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.tasks.scenes import Withheld, withheld
-from bindscope.studies.binding_id.tasks.task import Pairs, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Pairs, Scenes, Withheld, withheld
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.objectives import REPLACEMENTS, answered
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images
-from bindscope.studies.binding_id.toys.vocabulary import FORMS, KINDS, SPLITS
+from bindscope.studies.binding_id.toys.tasks import FORMS, KINDS, SPLITS, draw, draw_pairs, images
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
 WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}

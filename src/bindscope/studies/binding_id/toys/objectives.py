@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.scenes.sprite_palette import SIDE
-from bindscope.studies.binding_id.experiments.interventions import ALL_TOKENS
+from bindscope.studies.binding_id.engine import ALL_TOKENS
 from bindscope.studies.binding_id.tasks.prompts import IMAGE
-from bindscope.studies.binding_id.tasks.task import Integers, Pairs, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Integers, Pairs, Scenes
 from bindscope.studies.binding_id.toys.model import ToyModel
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind
+from bindscope.studies.binding_id.toys.tasks import KINDS, Asked, Kind
 from bindscope.studies.binding_id.vlm.adapters import before_layers
 from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, Taken
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine

@@ -32,8 +32,17 @@ from bindscope.studies.binding_id.toys.objectives import (
     interchange_loss,
     naming_loss,
 )
-from bindscope.studies.binding_id.toys.scenes import draw, draw_pairs, images, split_of
-from bindscope.studies.binding_id.toys.vocabulary import KINDS, Asked, Kind, Vocabulary, kinds_of
+from bindscope.studies.binding_id.toys.tasks import (
+    KINDS,
+    Asked,
+    Kind,
+    Vocabulary,
+    draw,
+    draw_pairs,
+    images,
+    kinds_of,
+    split_of,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.models.hooked import HookedModule
 from bindscope.scenes.sprite_palette import SIZE_PX
-from bindscope.studies.binding_id.toys.model import ToyModel
-from bindscope.studies.binding_id.toys.stored import load as load_toy
-from bindscope.studies.binding_id.toys.stored import read_manifest
+from bindscope.studies.binding_id.toys.model import ToyModel, read_manifest
+from bindscope.studies.binding_id.toys.model import load as load_toy
 
 
 class _OfImages(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.experiments.interventions import (
+from bindscope.studies.binding_id.engine import (
     Add,
     Condition,
     Knockout,
@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.experiments.interventions import (
     ReplacePart,
     Rotate,
 )
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
 from bindscope.studies.binding_id.vlm.state import Frozen, token_map
 
 ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from bindscope.core.errors import InputError
 from bindscope.models.attention import AttentionRecorder
-from bindscope.studies.binding_id.engine import Ability
-from bindscope.studies.binding_id.experiments.interventions import Condition, Tokens
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Question, Scenes
+from bindscope.studies.binding_id.engine import Ability, Condition, Tokens
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
 from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border

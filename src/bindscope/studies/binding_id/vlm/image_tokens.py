@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.experiments.interventions import Tokens
+from bindscope.studies.binding_id.engine import Tokens
 
 Edges = NDArray[np.float64]
 Indices = NDArray[np.int64]

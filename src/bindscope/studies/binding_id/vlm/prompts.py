@@ -16,8 +16,14 @@ from torch import Tensor
 
 from bindscope.core.errors import InputError, ModelError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Frame, Turn, with_image
-from bindscope.studies.binding_id.tasks.scenes import Rule
-from bindscope.studies.binding_id.tasks.task import Attribute, Group, Prompt, Question, Scenes
+from bindscope.studies.binding_id.tasks.scenes import (
+    Attribute,
+    Group,
+    Prompt,
+    Question,
+    Rule,
+    Scenes,
+)
 from bindscope.studies.binding_id.vlm.adapters import OWN_PROCESSOR, Cut, Decoder
 
 Answer = Literal["space", "bare"]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.experiments.interventions import ALL_TOKENS, Tokens
-from bindscope.studies.binding_id.tasks.task import GROUPS, Group, Scenes
+from bindscope.studies.binding_id.engine import ALL_TOKENS, Tokens
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Embedded, Inputs
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.prompts import Contexts
