@@ -37,7 +37,7 @@ class ReferenceEngine(VisionLanguageEngine):
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
-        text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
+        text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
         n, length = inputs.ids.shape
         residual: list[Tensor] = []

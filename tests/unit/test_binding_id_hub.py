@@ -25,6 +25,7 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
+from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost, suite
 from bindscope.studies.binding_id.answers.accounts import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
@@ -306,15 +307,14 @@ def test_a_failed_experiment_leaves_the_others(
         return whole(self, *given)
 
     monkeypatch.setattr(Plan, "answered", counted)
-    monkeypatch.setattr(suite, "_SAVED_S", 0.0)
+    monkeypatch.setattr(checkpoint, "WORTH_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         script(second.rule).main(job_by_hand(second, tmp_path))
-    left = Path(f"{tmp_path / second.path('answers')}.checkpoint")
-    assert left.is_file()
+    assert list(tmp_path.rglob("*.checkpoint"))
     assert (tmp_path / first.path()).is_file()
     script(second.rule).main(job_by_hand(second, tmp_path))
     assert len(asked) == 4  # two batches, one that was cut off, and that one again
-    assert not left.exists()
+    assert not list(tmp_path.rglob("*.checkpoint"))
     for output in ("rows", "answers"):
         there, wanted = (root / second.path(output) for root in (tmp_path, expected))
         assert there.read_bytes() == wanted.read_bytes()
@@ -329,7 +329,6 @@ def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
     expected = tmp_path / "undisturbed"
     for job in jobs:
         script(job.rule).main(job_by_hand(job, expected))
-    monkeypatch.setattr(suite, "_SAVED_S", 0.0)
     for job in jobs:
         died = 0
         while died < 20:

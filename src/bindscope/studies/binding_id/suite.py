@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,33 +39,16 @@ from bindscope.studies.binding_id.registry import (
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Pairs, Pictures, Rule, draw_pairs
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
+
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 Doubles = NDArray[np.float64]
 _CHECKED = 4  # rows that are answered in float32, too
-_SAVED_S = 30.0  # between two states on disk
 _ORACLES_READ = 100  # rows at once
-
-
-class Kept(Protocol):
-    """Where the answers of batches are kept until all are there (`fitting.checkpoint`)."""
-
-    def write(self, arrays: dict[str, Doubles], batches: int) -> None:
-        """Keep the answers of the first batches."""
-
-    def read(self) -> tuple[dict[str, Doubles], int] | None:
-        """Return what was kept, and of how many batches; None: nothing."""
-
-    def inside(self, batch: int) -> Each:
-        """Return a `map` that keeps the answers of parts of a batch."""
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """An engine that goes on from contexts in memory, so that rounding hangs on what it read."""
-
-    def forget(self) -> None:
-        """Read the next context from its start, as a new engine does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +88,6 @@ def run(
         estimates, rows = estimated(engine, pictures, spec)
         results.vectors.extend(rows)
     for name in spec["experiments"]:
-        if isinstance(engine, Remembering):
-            engine.forget()
         options = [spec[key] for key in OPTIONS.get(name, ())]
         experiment_spec = {**spec, "experiment": name, "options": options}
         answered = ask(engine, pictures, experiment_spec, estimates, check=check, precise=False)
@@ -116,71 +97,105 @@ def run(
 
 
 def estimated(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any], state: Kept | None = None
-) -> tuple[Estimates, list[Row]]:
+    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
+    checkpoint: Checkpoint | None = None,
+) -> tuple[Estimates, list[Row]]:  # fmt: skip
     """Estimate mean differences, and tell in rows of `binding_id_vectors` what they are like.
 
-    `state` has the sums over batches of an earlier attempt, and takes more.
+    `checkpoint` has the sums over batches of an earlier attempt, and takes more.
     """
     task, rule = spec["task"], Reading.of(spec).rule
     base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
-    other = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
-    sums, done, saved = Sums(other), 0, time.monotonic()
-    if state and (before := state.read()) is not None:
-        sums.totals, done = before
-    first, second = (list(batches(len(scenes), spec["batch_size"])) for scenes in (other, base))
+    scenes = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
+    sums, done, saved = Sums(scenes), 0, time.monotonic()
+    if checkpoint and (before := checkpoint.read()) is not None:
+        sums.totals, done = (
+            {name: total.numpy() for name, total in before[0].items()},
+            before[1]["step"],
+        )
+    first, second = (list(batches(len(part), spec["batch_size"])) for part in (scenes, base))
     steps = range(done, len(first) + len(second))
     for number in progress_bar(steps, "batches of mean differences"):
         if number < len(first):
-            sums.add(engine, other[first[number]], pictures)
+            sums.add(engine, scenes[first[number]], pictures)
         else:
             rows = second[number - len(first)]
             sums.add_read(engine, read(engine, base[rows], pictures))
-        if state and time.monotonic() > saved + _SAVED_S:
-            state.write(sums.totals, number + 1)
+        if checkpoint and checkpoint.is_due(time.monotonic() - saved):
+            checkpoint.write(_tensors(sums.totals), {"step": number + 1})
             saved = time.monotonic()
     estimates = sums.solved()
-    return estimates, list(vector_rows(estimates, other, engine, sums.read_share))
+    return estimates, list(vector_rows(estimates, scenes, engine, sums.read_share))
 
 
 def ask(
     engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
-    estimates: Estimates | None = None, kept: Kept | None = None,
+    estimates: Estimates | None = None, checkpoints: Checkpoints | None = None,
     check: Callable[[Doubles], None] = lambda _: None, precise: bool = True,
 ) -> Asked:  # fmt: skip
     """Run one experiment on one model.
 
-    `spec` is that of a job: `experiment` with its options, and `task`. `kept` has answers of
-    batches that an earlier attempt has left, and takes more; `check` may refuse those of a batch.
-    `precise`: a model that answers in bfloat16 also answers a few rows in float32.
+    `spec` is that of a job: `experiment` with its options, and `task`. `checkpoints` keep answers
+    of batches, and of parts of them; `check` may refuse those of a batch. `precise`: a model that
+    answers in bfloat16 also answers a few rows in float32.
     """
     name, task, reading = spec["experiment"], spec["task"], Reading.of(spec)
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
-    parts = list(batches(task["rows"], spec["batch_size"]))
-    logs, beside = _before(kept)
-    saved = time.monotonic()
-    first = min(len(logs), len(parts) - 1)
-    for i in progress_bar(range(first, len(parts)), f"batches of {name}"):
-        batch = _batch(engine, pictures, pairs, parts[i], reading, estimates, spec)
-        plan = plan_of(spec)(batch)
-        if i == len(logs):
-            logs.append(plan.answered(engine, batch.base, kept.inside(i) if kept else map))
-            check(logs[-1])
-            beside.append(_beside(name, plan, batch, parts[i]))
-        if kept is not None and time.monotonic() > saved + _SAVED_S:
-            kept.write(_stored(logs, beside), len(logs))
-            saved = time.monotonic()
+    answered: list[dict[str, Doubles]] = []
+    plan: Plan | None = None
+    for rows in progress_bar(list(batches(task["rows"], spec["batch_size"])), f"batches of {name}"):
+        plan, batch = None, _batch(engine, pictures, pairs, rows, reading, estimates, spec)
+
+        def answer(parts: Checkpoints | None, batch: Batch = batch) -> dict[str, Doubles]:
+            nonlocal plan
+            plan = plan_of(spec)(batch)
+            logs = plan.answered(engine, batch.base, _each(parts))
+            check(logs)
+            return {"logs": logs, "beside": _beside(name, plan, batch)}
+
+        answered.append(_remembered(checkpoints, answer))
+    plan = plan or plan_of(spec)(batch)
+    logs, beside = (
+        np.concatenate([part[kind] for part in answered]) for kind in ("logs", "beside")
+    )
     trials = [trial.told() for _, group in plan.trials for trial in group]
     expected = [trial.expected for trial in trials]
-    answers = Answers(np.concatenate(logs), list(plan.queries), list(plan.candidates), expected)
-    rows = _rows(name, answers, trials, np.concatenate(beside), spec)
+    answers = Answers(logs, list(plan.queries), list(plan.candidates), expected)
 
     def few() -> Batch:
-        rows = parts[0][:_CHECKED]
+        rows = np.arange(min(_CHECKED, task["rows"], spec["batch_size"]))
         return _batch(engine, pictures, pairs, rows, reading, estimates, spec)
 
-    checked = _in_float32(engine, plan_of(spec), few, answers.logs) if precise else None
-    return Asked(list(rows), answers.logs.astype(np.float32), checked)
+    checked = _in_float32(engine, plan_of(spec), few, logs) if precise else None
+    return Asked(list(_rows(name, answers, trials, beside, spec)), logs.astype(np.float32), checked)
+
+
+def _remembered(
+    checkpoints: Checkpoints | None, make: Callable[[Checkpoints | None], dict[str, Doubles]]
+) -> dict[str, Doubles]:
+    """Return arrays that an earlier attempt may have made; oracles do without it, and torch."""
+    if checkpoints is None:
+        return make(None)
+    tensors, _ = checkpoints.remember(lambda parts: (_tensors(make(parts)), {}))
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _each(parts: Checkpoints | None) -> Each:
+    """Return a `map` that keeps the answers to parts of a batch."""
+    if parts is None:
+        return map
+
+    def keep(make: Callable[[Any], Doubles], items: Sequence[Any]) -> Iterator[Doubles]:
+        states = parts.each(items, lambda item: (_tensors({"logs": make(item)}), {}))
+        return (tensors["logs"].numpy() for tensors, _ in states)
+
+    return keep
+
+
+def _tensors(arrays: Mapping[str, Doubles]) -> dict[str, Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in arrays.items()}
 
 
 def plan_of(spec: Mapping[str, Any]) -> Callable[[Batch], Plan]:
@@ -237,27 +252,12 @@ def _batch(
     return Batch(engine, pictures, _rows_of(pairs, rows), reading, estimates, first, spec["seed"])
 
 
-def _before(kept: Kept | None) -> tuple[list[Doubles], list[Doubles]]:
-    """Return the answers of batches that were kept, and what stands beside them."""
-    found = kept.read() if kept is not None else None
-    if found is None:
-        return [], []
-    arrays, done = found
-    logs, beside = ([arrays[f"{kind}.{i}"] for i in range(done)] for kind in ("logs", "beside"))
-    return logs, beside
-
-
-def _stored(logs: Sequence[Doubles], beside: Sequence[Doubles]) -> dict[str, Doubles]:
-    kinds = {"logs": logs, "beside": beside}
-    return {f"{kind}.{i}": part for kind, parts in kinds.items() for i, part in enumerate(parts)}
-
-
-def _beside(name: str, plan: Plan, batch: Batch, rows: NDArray[np.int64]) -> Doubles:
+def _beside(name: str, plan: Plan, batch: Batch) -> Doubles:
     """Return what rows hold besides answers, (n, ...): where heads look, or what is added."""
     if name == "heads":
         return batch.engine.attention(batch.base, list(plan.queries.values()))
     trials = (trial for _, group in plan.trials for trial in group)
-    return np.stack([trial.lengths(len(rows)) for trial in trials], axis=1)
+    return np.stack([trial.lengths(len(batch.pairs.base)) for trial in trials], axis=1)
 
 
 def _in_float32(

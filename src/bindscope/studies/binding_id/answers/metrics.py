@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -119,10 +120,25 @@ def lead(answers: Answers, trial: int, expected: Mapping[str, str]) -> Doubles:
     return np.asarray(np.mean(leads, axis=0), np.float64)
 
 
-def paired_change(after: Doubles, before: Doubles, samples: int, seed: int) -> Interval:
-    """Return the mean of a paired difference of shares with its bootstrap interval."""
-    (found,) = paired_changes((after - before)[:, None], samples, seed)
-    return found
+def comparisons(
+    pairs: Sequence[tuple[Doubles, Doubles]], samples: int, seed: int
+) -> list[dict[str, Any]]:
+    """Return the columns of paired comparisons of shares, after and before, (rows,) each.
+
+    They are `change` with its interval, `p_value`, and `p_adjusted`: by Holm's procedure over all,
+    the comparisons of an experiment (one figure).
+    """
+    p_values = [sign_test(after, before) for after, before in pairs]
+    changes = [
+        change
+        for _, alike in groupby((after - before for after, before in pairs), key=len)
+        for change in paired_changes(np.stack(list(alike), axis=1), samples, seed)
+    ]
+    p_adjusted = holm(p_values) if p_values else []
+    return [
+        {**ends("change", change), "p_value": p, "p_adjusted": float(adjusted)}
+        for change, p, adjusted in zip(changes, p_values, p_adjusted, strict=True)
+    ]
 
 
 def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interval]:
@@ -221,11 +237,6 @@ def _lead_of(logs: Doubles, expected: NDArray[np.int64]) -> Doubles:
         ((expected_logs - others) * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1),
         np.float64,
     )
-
-
-def adjusted(p_values: Sequence[float]) -> list[float]:
-    """Adjust the p-values of one experiment (one figure) by Holm's procedure."""
-    return [float(p) for p in holm(p_values)] if p_values else []
 
 
 def ends(name: str, found: Interval | None) -> dict[str, Any]:

@@ -12,18 +12,16 @@ from bindscope.studies.binding_id.answers.accounts import NONE, Predictions, acc
 from bindscope.studies.binding_id.answers.metrics import (
     Answers,
     Doubles,
-    adjusted,
     chosen,
+    comparisons,
     effects,
     ends,
     lead,
     median_calibrated,
     normalized_effect,
     null_calibrated,
-    paired_change,
     right,
     share,
-    sign_test,
     swaps,
 )
 from bindscope.studies.binding_id.engine import Engine
@@ -50,8 +48,11 @@ def rows_of(
     if answers.in_context:
         calibrated = {"median": median_calibrated(answers), "null": null_calibrated(answers)}
     intervals = _effects(answers, trials, samples, seed)
-    tests = [_change(answers, i, samples, seed) for i in range(len(trials))]
-    p_adjusted = adjusted([p for _, p in tests[1:]])
+    pairs = [
+        (right(answers, answers.logs, i, expected), right(answers, answers.logs, 0, expected))
+        for i, expected in enumerate(answers.expected)
+    ]
+    tests: list[Row] = [{}, *comparisons(pairs[1:], samples, seed)]
     means = lengths.mean(axis=0)
     names = [
         {"experiment": experiment, **_names(trial), "length": _number(mean)}
@@ -61,8 +62,7 @@ def rows_of(
         yield {
             **names[i], **_summary(answers, i, trial, samples, seed),
             **_calibrated_shares(answers, calibrated, i, trial), **ends("effect", intervals[i]),
-            **(ends("change", tests[i][0]) if i else {}),
-            **({"p_value": tests[i][1], "p_adjusted": p_adjusted[i - 1]} if i else {}),
+            **tests[i],
         }  # fmt: skip
         if experiment in DETAILED or not np.isnan(trial.second_dose):
             for row in _cells(answers, calibrated, i, trial, samples, seed):
@@ -110,13 +110,6 @@ def _effects(
 
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _change(answers: Answers, trial: int, samples: int, seed: int) -> tuple[Interval, float]:
-    """Compare a trial with the control under the trial's expectation."""
-    expected = answers.expected[trial]
-    after, before = (right(answers, answers.logs, t, expected) for t in (trial, 0))
-    return paired_change(after, before, samples, seed), sign_test(after, before)
 
 
 def _reference(trials: Sequence[Trial], place: int) -> int | None:

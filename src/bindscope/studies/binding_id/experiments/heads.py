@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from bindscope.studies.binding_id.answers.metrics import (
     Answers,
-    adjusted,
     chosen,
+    comparisons,
     effects,
     ends,
-    paired_changes,
     right,
     share,
-    sign_test,
 )
 from bindscope.studies.binding_id.engine import Knockout
 from bindscope.studies.binding_id.experiments.plans import SHORT
@@ -90,20 +88,12 @@ def _costs(
 ) -> Iterator[Row]:  # fmt: skip
     """Yield what each trial but the control does to the answers."""
     good = [right(answers, answers.logs, i, trial.expected) for i, trial in enumerate(trials)]
-    changes = np.stack(good[1:], axis=1) - good[0][:, None]
-    p_values = [sign_test(hits, good[0]) for hits in good[1:]]
+    changes = comparisons([(hits, good[0]) for hits in good[1:]], samples, seed)
     # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
     references = [None, *(1 + GROUPS.index(_place(trial)[2]) for trial in trials[1:])]
     lost = effects(replace(answers, logs=-answers.logs), references, samples, seed)
-    columns = zip(
-        good[1:], paired_changes(changes, samples, seed), lost[1:], p_values, adjusted(p_values),
-        strict=True,
-    )  # fmt: skip
-    for own, change, effect, p, p_adjusted in columns:
-        yield {
-            **ends("share", share(own)), **ends("change", change), **ends("effect", effect),
-            "p_value": p, "p_adjusted": p_adjusted,
-        }  # fmt: skip
+    for own, change, effect in zip(good[1:], changes, lost[1:], strict=True):
+        yield {**ends("share", share(own)), **change, **ends("effect", effect)}
 
 
 def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:

@@ -84,13 +84,8 @@ def _length(one: Add, rows: int) -> Doubles:
     return np.asarray(np.broadcast_to(norms, (rows,)))
 
 
-class Each(Protocol):
-    """What `map` does."""
-
-    def __call__(
-        self, make: Callable[[Any], NDArray[np.float64]], items: Sequence[Any], /
-    ) -> Iterable[NDArray[np.float64]]:
-        """Yield what is made of each item."""
+Each = Callable[[Callable[[Any], Doubles], Sequence[Any]], Iterable[Doubles]]
+"""What `map` does."""
 
 
 @runtime_checkable

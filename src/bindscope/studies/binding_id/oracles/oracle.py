@@ -59,7 +59,6 @@ def nearness(rank: Floats, others: Floats) -> Floats:
 
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
-Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 
 _SIZES = {"shape": 16, "color": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,

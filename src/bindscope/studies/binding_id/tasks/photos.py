@@ -22,12 +22,10 @@ from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.studies.binding_id.answers.metrics import (
-    adjusted,
     chosen,
+    comparisons,
     ends,
-    paired_change,
     share,
-    sign_test,
 )
 from bindscope.studies.binding_id.engine import (
     CONTROL,
@@ -216,22 +214,18 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
     there = {name: np.isfinite(right[:, [a, 0 if b is None else b]]).all(axis=1)
              for name, a, b in pairs}  # fmt: skip
     pairs = [pair for pair in pairs if there[pair[0]].any()]
-    p_values = [
-        sign_test(right[there[name], after], right[there[name], before])
+    compared = [
+        (right[there[name], after], right[there[name], before])
         for name, after, before in pairs if before is not None
     ]  # fmt: skip
-    tests = iter(zip(p_values, adjusted(p_values), strict=True))
-    for name, after, before in pairs:
+    tests = iter([{}, *comparisons(compared, samples, seed)])
+    for name, after, _ in pairs:
         expected = there[name]
         means = resampled_means(leads[expected][:, [after]], samples, seed)[:, 0]
-        row = {
+        yield {
             "experiment": "records", "condition": name, "layers": "all", "query": "all",
             "candidate": "expected", "expected": 1, "n_rows": int(expected.sum()),
             **ends("share", share(right[expected, after])),
             **ends("lead", Interval(float(leads[expected, after].mean()), *interval(means))),
+            **next(tests),
         }  # fmt: skip
-        if before is not None:
-            p, p_adjusted = next(tests)
-            change = paired_change(right[expected, after], right[expected, before], samples, seed)
-            row |= {**ends("change", change), "p_value": p, "p_adjusted": p_adjusted}
-        yield row

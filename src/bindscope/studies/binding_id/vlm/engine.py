@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ from bindscope.studies.binding_id.vlm.passes import (
     context_pass,
     edited,
     question_pass,
-    read_on,
-    same_image,
 )
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
@@ -117,7 +114,6 @@ class VisionLanguageEngine:
     ) -> None:
         self.adapter, self.template = adapter, template
         self.options = options or Options()
-        self._read_before: list[weakref.ref[Frozen]] = []
 
     @property
     def layers(self) -> int:
@@ -152,44 +148,29 @@ class VisionLanguageEngine:
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read the contexts of a batch; InputError if images are missing or lengths differ."""
-        alive = [state for reference in self._read_before if (state := reference())]
         with torch.inference_mode():
-            found = self.read(scenes, images, alive)
-        self._read_before = [weakref.ref(known) for known in (*alive, found)]
-        return found
+            return self.read(scenes, images)
 
-    def forget(self) -> None:
-        """Read the next contexts from their start (`suite.Remembering`)."""
-        self._read_before = []
-
-    def read(
-        self, scenes: Scenes, images: NDArray[np.uint8] | None, known: Sequence[Frozen] = ()
-    ) -> Frozen:
-        """Read contexts, with gradients where weights have any; same images are shared."""
+    def read(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
+        """Read contexts, with gradients where weights have any."""
         images = _images(scenes, images) if self.needs_images else None
         read = contexts(
             self.template(scenes, ()), self.adapter.image_text, self.needs_images,
             self.options.lead,
         )  # fmt: skip
         inputs = self.adapter.read(read.texts, images)
-        text = token_spans(self.adapter, read, inputs.ids)
-        return self._read(scenes, read, inputs, text, known)
+        return self._read(scenes, read, inputs, token_spans(self.adapter, read, inputs.ids))
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,
-        text: dict[tuple[Group, int], Tensor], known: Sequence[Frozen],
+        text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
-        retained = kept_tokens(scenes, inputs, text, self.options.pad, self.options.border)
-        residual: Sequence[Tensor]
-        if (old := same_image(known, inputs, retained)) is None:
-            embedded = self.adapter.embed(inputs)
-            cache, residual = context_pass(self.adapter, embedded, kept=retained)
-        else:
-            embedded, cache, residual = read_on(self.adapter, old, inputs, retained)
-        return Frozen(
-            scenes, read, inputs, text, embedded, residual, slots_of(retained, inputs.ids.shape[1]),
-            self.options.pad, self.options.border, cache,
-        )  # fmt: skip
+        pad, border = self.options.pad, self.options.border
+        retained = kept_tokens(scenes, inputs, text, pad, border)
+        embedded = self.adapter.embed(inputs)
+        cache, residual = context_pass(self.adapter, embedded, kept=retained)
+        slots = slots_of(retained, inputs.ids.shape[1])
+        return Frozen(scenes, read, inputs, text, embedded, residual, slots, pad, border, cache)
 
     def residual(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
