@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from bindscope.statistics.claims import judge
-from bindscope.studies.binding_id import cost
-from bindscope.studies.binding_id import figures as curves
+from bindscope.studies.binding_id import cost, figures
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import Condition, ReplacePart
@@ -157,27 +156,12 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
     }  # fmt: skip
 
 
-def test_a_thing_in_the_plane_has_the_item_of_the_nearest_corner(table: pd.DataFrame) -> None:
-    points = table[table["second_dose"].notna() & table["query"].eq("O0")]
-    share = points.set_index(["model", "dose", "second_dose", "candidate"])["share"]
-    for corner, item in (((0.0, 0.0), "I0"), ((1.0, 0.0), "I1"), ((0.0, 1.0), "I2")):
-        assert share["slot", *corner, item] >= 0.95
-        assert share["color", *corner, "I0"] >= 0.95  # the ID is there, and not used
-    assert 0.25 < share["slot", 0.5, 0.5, "I1"] < 0.75
-    assert share["slot", 0.5, 0.5, "I0"] < 0.1
-    # Where two corners are as near, nothing is expected of the thing that is moved.
-    asked = points[points["model"] == "slot"].groupby(["dose", "second_dose"])["expected"].sum()
-    ties = [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5), (1.0, 1.0), (1.5, 1.5)]
-    assert asked[asked == 0].index.tolist() == ties
-    maps = curves.plane(table)
-    assert len(maps) == 2 * 25 * 3
-    # A task with more dimensions is shown before one with fewer.
+def test_a_task_with_more_dimensions_is_shown_before_one_with_fewer(table: pd.DataFrame) -> None:
     flat = table[~table["dose"].eq(8.0)].assign(task="flat")
     rows = pd.concat([flat, table])
-    shown = curves.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    shown = figures.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
     assert set(shown["task"]) == {"t"}
-    figure = curves.binding_id_subspaces.draw(table=table)
-    assert len(figure.subfigs[1].axes) == 2 * 3 + 1
+    assert len(figures.binding_id_subspaces.draw(table=table).axes) == 3
 
 
 def test_dimensions_are_as_many_as_there_are() -> None:
@@ -185,21 +169,21 @@ def test_dimensions_are_as_many_as_there_are() -> None:
     assert nested((8, 1, 4), 2) == [1, 2]
 
 
-def test_of_two_things_there_is_no_plane(estimates: Estimates) -> None:
+def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     rule = replace(RULE, things=2)
     pairs = draw_pairs(rule, "test", 4, 0)
     reading = Reading(rule, "paper")
     batch = Batch(Oracle("slot"), None, pairs, reading, estimates)
-    plan = subspaces(batch, (1,), (0.0, 1.0))
+    plan = subspaces(batch, (1,))
     names = [one.condition.name for _, trials in plan.trials for one in trials]
     assert names == [
         "none", "O within", "O random", "I within", "I random", "O+I within",
         "O elsewhere", "O outside", "I elsewhere", "I outside",
     ]  # fmt: skip
-    # Every batch asks the same, whatever its rows: random subspaces do not depend on them.
+    # Random subspaces do not depend on its rows.
     again = subspaces(
         Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), reading, estimates),
-        (1,), (0.0, 1.0),
+        (1,),
     )  # fmt: skip
     one, other = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
     assert isinstance(one, ReplacePart)

@@ -48,6 +48,8 @@ class Claim:
         In the effect's unit; positive for `within`.
     unit
         Of the effect: `points`, `bits`, `r`, `fraction`.
+    short
+        What is said before the numbers themselves, without threshold and full stop.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Claim:
     expected: Literal["above", "below", "within"] = "above"
     threshold: float = 0.0
     unit: str = "points"
+    short: str = ""
 
     def __post_init__(self) -> None:
         if self.expected == "within" and self.threshold <= 0:

@@ -51,7 +51,7 @@ class _Measured:
 
 
 def _works(name: str, sentence: str, *conditions: Key) -> _Measured:
-    claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction")
+    claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction", sentence)
     return _Measured(claim, "share", conditions)
 
 
@@ -70,6 +70,9 @@ def _mean(groups: str, null: str = "") -> tuple[Key, Key]:
     return ("mean", f"{groups} by slot{null}"), ("mean", f"{groups}{null}")
 
 
+_PHOTO = (
+    "Hiding the box of an object in a photo costs more answers than hiding as large a box elsewhere"
+)
 # Nulls have the level of the condition that they guard; both take slots where there are such.
 # Of colors there is no difference between slots, so the one between roles is judged.
 _CONTROL: tuple[Key, ...] = (("factorizability", "none"), ("signatures", "none"), ("mean", "none"))
@@ -99,8 +102,7 @@ _CONDITIONS = (
     _works("first-view", "Objects that are replaced in the first view of the image only take over "
            "the item of the place", ("tokens", "view 0 alone")),
     _Measured(
-        Claim("photo-box", "Hiding the box of an object in a photo costs more answers than hiding "
-              "as large a box elsewhere.", "below", 0.0, "fraction"),
+        Claim("photo-box", f"{_PHOTO}.", "below", 0.0, "fraction", _PHOTO),
         "change", (("records", AGAINST),),
     ),
 )  # fmt: skip

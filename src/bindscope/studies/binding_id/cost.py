@@ -193,7 +193,7 @@ def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
         "nulls": 12, "doses": 17, "transfer": 5, "signatures": 8,
         "layers": 1 + _GROUPS * (5 * layers - 2), "pairing": 5 * layers, "tokens": 16,
         "knockout": 7, "heads": 4 + _GROUPS * (blinded or layers) * (engine.heads + 1),
-        "mixture": 9, "subspaces": 3 + 7 * sizes + 25 * (things > 2),
+        "mixture": 9, "subspaces": 3 + 7 * sizes,
     }[experiment]  # fmt: skip
     every = experiment in ("factorizability", "signatures", "layers", "tokens")
     return trials, things * (1 + every) + (experiment == "mean")

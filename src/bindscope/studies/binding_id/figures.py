@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, INK
@@ -302,7 +302,7 @@ def _by_dose(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     axes.set_xlabel("multiple of the mean difference", fontsize=7.5)
 
 
-MOST_LINES, MOST_MAPS = 8, 4  # models that have lines, and maps
+MOST_LINES = 8  # models that have lines
 _SPACES = {"O": "objects", "I": "items", "O+I": "objects and items"}
 _WAYS: dict[str, dict[str, Any]] = {
     "within": {},
@@ -314,14 +314,6 @@ _WORDS = {
     "outside": "all but these from elsewhere",
     "random": "a random subspace",
 }
-ANSWERS = {"I0": "its own item", "I1": "the second object's", "I2": "the third object's"}
-
-
-def plane(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what the thing that was moved is said to have: a row per point and answer."""
-    rows = rows_with(cells(table, "subspaces"), query="O0")
-    rows = rows[rows["second_dose"].notna() & rows["candidate"].isin(ANSWERS)]
-    return most_asked(rows, MOST_MAPS) if len(rows) else rows
 
 
 def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
@@ -335,36 +327,18 @@ def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
 
 @figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_subspaces(table: pd.DataFrame) -> Figure:
-    """In how many dimensions binding IDs lie, and answers in the plane of two mean differences.
-
-    A panel per group by dimension; below, of three things or more, a row of maps per model.
-    """
+    """In how many dimensions binding IDs lie: a panel per group, a line per model and way."""
     every = some(summaries(table, "subspaces"), "No parts of tokens were exchanged.")
     every = every.dropna(subset=["dose"])
-    rows, maps = by_dimension(every), plane(table)
-    models = in_order(named(maps)["name"])[:MOST_MAPS] if len(maps) else []
-    canvas = new_figure(3.1 + 1.45 * len(models))
-    if models:
-        ratios = (3.0, 1.4 * len(models))
-        above, below = canvas.subfigures(2, 1, height_ratios=ratios, squeeze=False)[:, 0]
-        _by_dimension(above, named(rows))
-        _maps(below, named(maps), models)
-    else:
-        _by_dimension(canvas, named(rows))
-    if note := left_out(rows, every):
-        note_above(canvas, note)
-    return canvas
-
-
-def _by_dimension(canvas: Figure | SubFigure, rows: pd.DataFrame) -> None:
-    """Draw answers as slots expect, a line per model and way."""
+    chosen = by_dimension(every)
+    rows = named(chosen)
     look = looks(in_order(rows["name"]))
     sizes = sorted(set(rows_with(rows, condition="O within")["dose"]))
     parts = rows["condition"].str.extract(r"^(\S+) (\w+)$")
     rows = rows.assign(group=parts[0], way=parts[1])
     rows = rows[rows["way"].isin(_WAYS) & rows["group"].isin(_SPACES)]
     rows = rows.assign(x=rows["dose"].map(sizes.index))
-    grid = wrapped(_SPACES, 3, (0, 0), canvas, sharey=True)
+    grid = wrapped(_SPACES, 3, (3.1, 0), sharey=True)
     for way, more in _WAYS.items():
         facets(rows[rows["way"] == way], look, grid, "group", title=_SPACES.__getitem__,
                y="share", by="name", apart=0.03, ylim=_SHARES, **more)  # fmt: skip
@@ -373,28 +347,9 @@ def _by_dimension(canvas: Figure | SubFigure, rows: pd.DataFrame) -> None:
     grid.label("dimensions", "answers predicted by slot", fontsize=7.5)
     ways = {_WORDS[way]: {"color": "#444444", "marker": "o", **_WAYS[way]} for way in _WAYS}
     grid.legend(look, *handles(ways), per_row=3)
-
-
-def _maps(canvas: Figure | SubFigure, rows: pd.DataFrame, models: list[str]) -> None:
-    """Draw a row per model and a map per answer; what slots expect is framed."""
-    grid = crossed(models, ANSWERS, (0, 0), canvas)
-    for (name, answer), axes in grid.panels.items():
-        answer_rows = rows_with(rows, name=name, candidate=answer)
-        wide = answer_rows.pivot(index="second_dose", columns="dose", values="share")
-        across, up = list(wide.columns), list(wide.index)
-        expected = answer_rows[answer_rows["expected"] == 1]
-        image = heat_map(
-            axes, wide, origin="lower", frame=0.8,
-            rows=[f"{dose:g}" if axes in grid.left else "" for dose in up],
-            columns=[f"{dose:g}" if axes in grid.bottom else "" for dose in across],
-            framed=zip(expected["second_dose"].map(up.index), expected["dose"].map(across.index),
-                       strict=True),
-        )  # fmt: skip
-        if name == models[0]:
-            axes.set_title(ANSWERS[answer], fontsize=8)
-    towards = [f"{name}\ntoward the third" for name in models]
-    grid.label("toward the second", towards, fontsize=7)
-    share_bar(canvas, image, list(grid.panels.values()))
+    if note := left_out(chosen, every):
+        note_above(grid.figure, note)
+    return grid.figure
 
 
 # Told apart without colors by their order, from left to right.

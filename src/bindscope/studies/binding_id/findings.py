@@ -69,7 +69,7 @@ _SUBSPACES = (
     "Mean tokens of slots (or roles) of other scenes, without their content, span a subspace at "
     "every layer and token; its first principal components span smaller ones. Objects swap their "
     "parts in the subspace, or all but that part is replaced by the same object in another "
-    "position. With three objects or more, one is moved in the plane of two mean differences."
+    "position."
 )
 
 TABLE_1 = (
@@ -208,7 +208,6 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
     for name in _OPENING:
         if of_claim := [judgment for judgment in measured if judgment.claim.name == name]:
             of_claim.sort(key=lambda judgment: -abs(judgment.effect.value))
-            sentence = of_claim[0].claim.sentence.removesuffix(".").partition(" in more than")[0]
             each: list[str] = []
             for effect in (judgment.effect for judgment in of_claim[:_OPENED]):
                 value, low, high = (
@@ -220,7 +219,7 @@ def _opening(judgments: Sequence[Judgment], before: str) -> tuple[str, ...]:
                 each.append(f"{value} % ({interval}) for {effect.where}")
             rest = len(of_claim) - _OPENED
             more = f", and {rest} more" if rest > 0 else ""
-            return (f"{before}{sentence}: {', '.join(each)}{more}.",)
+            return (f"{before}{of_claim[0].claim.short}: {', '.join(each)}{more}.",)
     return ()
 
 

@@ -96,14 +96,12 @@ _INTERVENTION = (
     Column("dose", "float64", "1", "Multiple of the mean difference, or the "
            "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
            "distance of two objects (1: exchanged).", _TRIALS, "allowed"),
-    Column("second_dose", "float64", "1", "Multiple of a second mean difference.", _TRIALS,
-           "allowed"),
     *_CELL[:2],
 )  # fmt: skip
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=5,
+    version=6,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(

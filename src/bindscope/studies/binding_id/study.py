@@ -112,11 +112,9 @@ STUDY = Study(
         _figure(
             "figures:binding_id_subspaces",
             "Answers by dimension of the subspace",
-            "Above: fraction of answers that binding by slot predicts, by dimension of the "
-            "subspace of mean differences. Solid: two objects swap their parts in it; dashed: all "
-            "but these parts is replaced; dotted: random subspace. No intervals are drawn. Below: "
-            "answers after steps toward the second (across) and third object (up); frames: "
-            "predicted.",
+            "Fraction of answers that binding by slot predicts, by dimension of the subspace of "
+            "mean differences. Solid: two objects swap parts in it; dashed: all but these is "
+            "replaced; dotted: random subspace. No intervals are drawn.",
             _table_of("binding_id", "subspaces"),
         ),
         _figure(

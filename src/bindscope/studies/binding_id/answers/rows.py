@@ -31,7 +31,7 @@ from bindscope.studies.binding_id.tasks.scenes import Scenes
 
 Row = dict[str, Any]
 DETAILED = ("factorizability", "positions", "signatures", "mean")
-"""Experiments whose every cell (query, candidate) has a row; points of a plane always have."""
+"""Experiments whose every cell (query, candidate) has a row."""
 
 
 def rows_of(
@@ -64,7 +64,7 @@ def rows_of(
             **_calibrated_shares(answers, calibrated, i, trial), **ends("effect", intervals[i]),
             **tests[i],
         }  # fmt: skip
-        if experiment in DETAILED or not np.isnan(trial.second_dose):
+        if experiment in DETAILED:
             for row in _cells(answers, calibrated, i, trial, samples, seed):
                 yield {**names[i], "n_rows": len(answers.logs), **row}
     for i, row in account_rows(answers, trials, predictions or {}, rivals or {}, samples, seed):
@@ -74,7 +74,6 @@ def rows_of(
 def _names(one: Trial) -> Row:
     return {
         "condition": one.condition.name, "layers": one.layers, "dose": _number(one.dose),
-        "second_dose": _number(one.second_dose),
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.engine import Add, Replace, ReplacePart, State
+from bindscope.studies.binding_id.engine import Replace, ReplacePart, State
 from bindscope.studies.binding_id.experiments.estimates import Vectors
 from bindscope.studies.binding_id.experiments.plans import SHORT
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
@@ -31,7 +31,6 @@ from bindscope.studies.binding_id.tasks.scenes import Group
 EXCHANGED: tuple[Group, ...] = ("object", "item")
 Bases = Mapping[tuple[Group, int], Vectors]
 DIMENSIONS = (1, 2, 4, 8)  # as far as slots differ in so many
-COEFFICIENTS = (-0.5, 0.0, 0.5, 1.0, 1.5)  # of each of two mean differences
 _STREAM = 6  # of random subspaces, among the experiments' random streams
 
 
@@ -47,17 +46,13 @@ class Spans:
         return sorted(size for of_group, size in self.bases if of_group == group)
 
 
-def subspaces(
-    batch: Batch, dimensions: Sequence[int] = DIMENSIONS,
-    coefficients: Sequence[float] = COEFFICIENTS,
-) -> Plan:  # fmt: skip
-    """Swap parts of tokens in subspaces of a level's means, and cross the plane of two differences.
+def subspaces(batch: Batch, dimensions: Sequence[int] = DIMENSIONS) -> Plan:
+    """Swap parts of tokens in subspaces of slots' means, and take parts from elsewhere.
 
-    Subspaces of more dimensions than slots less one are that many. Coefficients of each difference
-    are those of arXiv 2310.17191; of two things there is one difference, and no plane.
+    Subspaces of more dimensions than slots less one are that many.
     """
     spans = spans_of_means(batch, dimensions)
-    here = [batch.control(), *_within(batch, spans), *_plane(batch, coefficients)]
+    here = [batch.control(), *_within(batch, spans)]
     plans = [(_elsewhere(batch, g), list(_outside(batch, g, spans))) for g in EXCHANGED]
     return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
 
@@ -133,28 +128,3 @@ def _outside(batch: Batch, group: Group, spans: Spans) -> Iterator[Trial]:
     for size in spans.sizes(group):
         edits = _parts(group, k, spans.bases[group, size], "outside", "source")
         yield trial(f"{name} outside", edits, batch.identity(), dose=float(size))
-
-
-def _plane(batch: Batch, coefficients: Sequence[float]) -> Iterator[Trial]:
-    """Move the first thing by multiples of its differences to the next two.
-
-    At 0 and 0 it stands at its own ID, at 1 and 0 at that of role 1, at 0 and 1 at that of role 2;
-    between them its answer should be the item of the role with the largest of these weights. Where
-    two are equal nothing is expected of it; things that are not moved keep their items.
-    """
-    if batch.things < 3:
-        return
-    effects, base = batch.estimated.effects["object", "slot"], batch.pairs.base
-    first, second = (effects.towards(base, 0, role) for role in (1, 2))
-    for coefficient in coefficients:
-        for two in coefficients:
-            weights = np.array([1 - coefficient - two, coefficient, two])
-            nearest = np.flatnonzero(np.isclose(weights, weights.max()))
-            expected = batch.identity()
-            del expected["O0"]
-            if len(nearest) == 1:
-                expected["O0"] = f"I{nearest[0]}"
-            edits = [Add("object", 0, first, coefficient), Add("object", 0, second, two)]
-            yield trial(
-                "O0 on the plane", edits, expected, dose=float(coefficient), second_dose=float(two)
-            )

@@ -54,7 +54,6 @@ class Trial:
     expected: Mapping[str, str]
     layers: str = "all"
     dose: float = float("nan")
-    second_dose: float = float("nan")
 
     def told(self) -> Trial:
         """Return the trial without its vectors: those of all conditions would fill the memory."""
@@ -269,9 +268,8 @@ def trial(
     *,
     layers: str = "all",
     dose: float = float("nan"),
-    second_dose: float = float("nan"),
     frozen: bool = True,
 ) -> Trial:
     """Return a trial of some interventions."""
     condition = Condition(name, tuple(interventions), frozen)
-    return Trial(condition, expected, layers, dose, second_dose)
+    return Trial(condition, expected, layers, dose)
