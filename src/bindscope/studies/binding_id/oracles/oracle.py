@@ -75,6 +75,8 @@ _KIND: dict[Attribute, str] = {
     "shape": "shape", "color": "color", "material": "look", "size": "look", "slot": "id",
     "item": "item",
 }  # fmt: skip
+# Replacements come first, then additions.
+_ORDER: dict[type, int] = {Replace: 0, ReplacePart: 1, Add: 2}
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
     "slot": ("id",), "color": ("carried_color",),
@@ -270,22 +272,19 @@ class Oracle:
     ) -> None:  # fmt: skip
         """Replace tokens, then parts of them, then add, in what stands before one block."""
         rows = np.arange(parts.shape[0])[:, None]
-        there = [edit for edit in interventions if edit.layers is None or layer in edit.layers]
-        for edit in there:
+        for edit in sorted(interventions, key=lambda edit: _ORDER.get(type(edit), len(_ORDER))):
+            if edit.layers is not None and layer not in edit.layers:
+                continue
+            places = base.tokens(edit.group, edit.role, edit.tokens)
             if isinstance(edit, Replace):
-                places = base.tokens(edit.group, edit.role, edit.tokens)
                 parts[rows, places] = _taken(edit, layer, base, source)
-        for edit in there:
-            if isinstance(edit, ReplacePart):
-                places = base.tokens(edit.group, edit.role, edit.tokens)
+            elif isinstance(edit, ReplacePart):
                 difference = _taken(edit, layer, base, source) - parts[rows, places]
                 basis = edit.bases[layer] @ self._mixing.T
                 inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
                 parts[rows, places] += inside if edit.part == "inside" else difference - inside
-        for edit in there:
-            if isinstance(edit, Add):
+            elif isinstance(edit, Add):
                 vectors = edit.vectors[layer] if edit.vectors.ndim == 3 else edit.vectors[:, layer]
-                places = base.tokens(edit.group, edit.role, edit.tokens)
                 parts[rows, places] += edit.scale * (vectors @ self._mixing.T)
 
     def _content(self, scenes: Scenes) -> Floats:
@@ -334,7 +333,7 @@ class Oracle:
         """Return what block 0 or 1 adds."""
         added, image = np.zeros_like(now), base.image_tokens
         mentions = now[:, image::2]
-        hidden = _hidden(base, interventions, "color" if layer == 0 else "item", layer)
+        hidden = _hidden(base, interventions, "color" if layer == 0 else "item")(layer)
         if layer == 1:
             visible = ~hidden[:, image::2, None]
             for part in _CARRIED[self.mechanism]:
@@ -357,23 +356,11 @@ class Oracle:
         self, state: OracleState, question: Question, hidden: Hidden
     ) -> tuple[Floats, Floats, Floats]:
         """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
-        image, whole = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
-        item, whole[0, :, :image], whole[1, :, image + 1 :: 2] = self._item_of(
-            state, question, hidden
-        )
-        return item, whole[0], whole[1]
-
-    def _item_of(
-        self, state: OracleState, question: Question, hidden: Hidden
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return what the question makes of the items, and its attention to image and items."""
-        image = state.image_tokens
-        now = state.parts[3][:, image + 1 :: 2]
+        image, looks = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
         key = PART[_KIND[question.by]]
         queries = _vectors(question.words, question.by, question.values)[:, None]
-        view = state.parts[2][:, :image]
+        view, items = state.parts[2][:, :image], state.parts[3][:, image + 1 :: 2]
         first = self._attend(queries, view[:, :, key], self._unread(hidden(2), view))
-        thing = first @ view
         blocked = hidden(3)
         if self.mechanism == "order":
             there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
@@ -381,9 +368,10 @@ class Oracle:
             near = np.where(blocked[:, image + 1 :: 2], -np.inf, near)
             weights = softmax(near[:, None]) * (first.sum(axis=-1, keepdims=True) > 0)
         else:
-            weights = self._lookup(question.by, queries, thing, state, blocked)
-        item = np.asarray((weights @ now[:, :, PART["item"]])[:, 0], np.float32)
-        return item, first[:, 0], weights[:, 0]
+            weights = self._lookup(question.by, queries, first @ view, state, blocked)
+        looks[0, :, :image], looks[1, :, image + 1 :: 2] = first[:, 0], weights[:, 0]
+        found = (weights @ items[:, :, PART["item"]])[:, 0]
+        return np.asarray(found, np.float32), looks[0], looks[1]
 
     def _lookup(
         self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
@@ -431,20 +419,22 @@ class Oracle:
 Hidden = Callable[[int], NDArray[np.bool_]]
 
 
-def _hidden(
-    state: OracleState, interventions: Iterable[Intervention], seen_by: str, layer: int = -1
-) -> Any:
-    """Return which tokens the one head cannot see, bool (n, tokens), or a function of the layer."""
-    if layer < 0:
-        return lambda at: _hidden(state, interventions, seen_by, at)
-    mask = np.zeros(state.positions.shape, bool)
-    for edit in interventions:
-        if not isinstance(edit, Knockout) or edit.seen_by != seen_by:
-            continue
-        blind = edit.heads is None or 0 in edit.heads
-        if blind and (edit.layers is None or layer in edit.layers):
-            np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
-    return mask
+def _hidden(state: OracleState, interventions: Iterable[Intervention], seen_by: str) -> Hidden:
+    """Return which tokens the one head of a block cannot see, bool (n, tokens)."""
+    edits = [
+        edit for edit in interventions
+        if isinstance(edit, Knockout) and edit.seen_by == seen_by
+        and (edit.heads is None or 0 in edit.heads)
+    ]  # fmt: skip
+
+    def at(layer: int) -> NDArray[np.bool_]:
+        mask = np.zeros(state.positions.shape, bool)
+        for edit in edits:
+            if edit.layers is None or layer in edit.layers:
+                np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
+        return mask
+
+    return at
 
 
 def _taken(

@@ -115,21 +115,28 @@ def token_spans(
                 if start < b and stop > a
             ]
             places.setdefault(name, []).append(spans)
-    return {name: _rectangle(name, rows, read, ids.device) for name, rows in places.items()}
+    return {
+        name: _rectangle(
+            f"the {name[0]} of role {name[1]}", rows,
+            [text[slice(*spans[name])] for text, spans in zip(read.texts, read.spans, strict=True)],
+            ids.device,
+        )
+        for name, rows in places.items()
+    }  # fmt: skip
 
 
 def _rectangle(
-    name: tuple[Group, int], rows: list[list[int]], read: Contexts, device: torch.device
+    where: str, rows: Sequence[Sequence[int]], words: Sequence[str], device: torch.device
 ) -> Tensor:
+    """Return rows of equally many tokens, int64 (n, t); InputError names two words that differ."""
     lengths = [len(row) for row in rows]
     if len(set(lengths)) > 1:
         differing = next(row for row, length in enumerate(lengths) if length != lengths[0])
-        words = [read.texts[row][slice(*read.spans[row][name])] for row in (0, differing)]
         raise InputError(
-            f"the {name[0]} of role {name[1]}",
-            f"{words[0]!r} takes {lengths[0]} tokens and {words[1]!r} {lengths[differing]}",
+            where, f"{words[0]!r} takes {lengths[0]} tokens and {words[differing]!r} "
+            f"{lengths[differing]}",
             "use words of equally many tokens: one for each shape, color and item",
-        )
+        )  # fmt: skip
     return torch.tensor(rows, dtype=torch.int64, device=device)
 
 
@@ -166,16 +173,7 @@ def question_tokens(
                     "part of the context",
                 )  # fmt: skip
             rows.append(whole[len(before) :])
-        lengths = [len(row) for row in rows]
-        if len(set(lengths)) > 1:
-            differing = next(row for row, length in enumerate(lengths) if length != lengths[0])
-            raise InputError(
-                f"question {number}",
-                f"{prompts[0].questions[number]!r} takes {lengths[0]} tokens and "
-                f"{prompts[differing].questions[number]!r} {lengths[differing]}",
-                "use words of equally many tokens: one for each shape, color and item",
-            )
-        tokens_by_question.append(torch.tensor(rows, dtype=torch.int64, device=device))
+        tokens_by_question.append(_rectangle(f"question {number}", rows, questions, device))
     return tokens_by_question
 
 
