@@ -14,7 +14,7 @@ from bindscope.studies.binding_id.tasks.scenes import Pairs, Scenes, Withheld, w
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.objectives import REPLACEMENTS, answered
-from bindscope.studies.binding_id.toys.tasks import FORMS, KINDS, SPLITS, draw, draw_pairs, images
+from bindscope.studies.binding_id.toys.tasks import KINDS, SPLITS, draw, draw_pairs, images
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
 WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
@@ -30,17 +30,13 @@ _REPLACED = tuple(
     (group, how, roles) for group in REPLACEMENTS
     for how, roles in (("one", (0,)), ("one", (1,)), ("all", (0, 1)))
 )  # fmt: skip
-MEASURES = (
-    *(f"{prefix}{kind}_{k}" for prefix in ("", "held_out_") for kind in FORMS for k in THINGS),
-    *INTERCHANGE_GATES,
-)
 
 
 @torch.no_grad()
 def accuracies(
     toy: ToyModel, seed: int, n: int, *, held: bool, interchange: bool
 ) -> dict[str, float]:
-    """Return shares of right answers (the most probable token of all), by `MEASURES`.
+    """Return shares of right answers (the most probable token of all), by kind and things.
 
     Evaluations read n scenes (or pairs) of a stream of their own, the same each time. `held`: also
     scenes where a thing stands in a slot where training never shows its color with its shape; of

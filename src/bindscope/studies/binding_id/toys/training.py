@@ -59,25 +59,12 @@ class Trained:
     """A toy after training, in evaluation mode, with accuracies after the last step.
 
     `history` has an entry per evaluation and split: `step`, `split` (train, val), `loss_bits` of a
-    step's loss; and `step`, `split` (accuracy), and the measures of `evaluation.accuracies`.
+    step's loss.
     """
 
     toy: ToyModel
     history: list[dict[str, Any]]
     accuracies: dict[str, float]
-
-
-class Trainee(nn.Module):
-    """A toy with what its training has beside it: probes, and accuracies so far."""
-
-    def __init__(self, toy: ToyModel, config: Toy) -> None:
-        super().__init__()
-        self.network = toy.network
-        generator = torch.Generator().manual_seed(config.seed + 1)
-        self.probes = SlotProbes(config.width, generator)
-        empty = torch.full((EVALUATIONS + 2, len(evaluation.MEASURES)), torch.nan)
-        self.register_buffer("accuracies", empty.double())
-        self.accuracies: Tensor
 
 
 @denormals.flushed()
@@ -96,9 +83,10 @@ def train(
         those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
-    trainee = Trainee(toy, config).to(device)
-    task = _Task(toy, trainee, config)
-    run = Run(f"toy {config.name}", trainee, keeps_best=False)
+    probes = SlotProbes(config.width, torch.Generator().manual_seed(config.seed + 1))
+    trained = nn.ModuleDict({"network": toy.network, "probes": probes}).to(device)
+    task = _Task(toy, probes, config)
+    run = Run(f"toy {config.name}", trained, keeps_best=False)
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
     accuracies = evaluation.accuracies(
@@ -108,7 +96,7 @@ def train(
     logger.info("%s: %s", run.name, _said(accuracies))
     if config.training.gates:
         evaluation.check(run.name, accuracies, _remedy(config))
-    return Trained(toy, _history(run, trainee), accuracies)
+    return Trained(toy, [entry._asdict() for entry in run.history], accuracies)
 
 
 def _remedy(config: Toy) -> str:
@@ -133,9 +121,9 @@ def _plan(config: Toy) -> Plan:
 class _Task:
     """Scenes and losses; see `fitting.descent.Task`. A batch is the number of its step."""
 
-    def __init__(self, toy: ToyModel, trainee: Trainee, config: Toy) -> None:
+    def __init__(self, toy: ToyModel, probes: SlotProbes, config: Toy) -> None:
         self.toy, self.engine = toy, engine_of(f"toy {config.name}", toy)
-        self.trainee, self.config = trainee, config
+        self.probes, self.config = probes, config
 
     def batches(self, first: int) -> Iterator[int]:
         """Yield the numbers of steps, from which their scenes follow."""
@@ -153,16 +141,14 @@ class _Task:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
             shown_images = (images(pairs.base, stream), images(pairs.source, stream))
-            return interchange_loss(
-                self.engine, self.toy, self.trainee.probes, pairs, shown_images, roles
-            )
+            return interchange_loss(self.engine, self.toy, self.probes, pairs, shown_images, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "color")
             if interchange:
                 named += ("slot",)
             return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)
-        probes = self.trainee.probes if interchange else None
+        probes = self.probes if interchange else None
         drawn = images(scenes, stream)
         return free_loss(self.engine, self.toy, scenes, drawn, self._asked(step), probes)
 
@@ -189,7 +175,7 @@ class _Task:
 
     @torch.no_grad()
     def validate(self, runs: Sequence[Run]) -> list[float]:
-        """Return the loss of the last stage on validation scenes, in bits; note accuracies."""
+        """Return the loss of the last stage on validation scenes, in bits; log accuracies."""
         (run,) = runs
         config, last = self.config, self.config.training.steps
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
@@ -198,9 +184,6 @@ class _Task:
             self.toy, config.seed, EVALUATED, held=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
-        at = len(run.evaluations)
-        for name, value in accuracies.items():
-            self.trainee.accuracies[at, evaluation.MEASURES.index(name)] = value
         logger.info(
             "%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(accuracies)
         )
@@ -221,16 +204,3 @@ class _Task:
 
 def _said(found: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
-
-
-def _history(run: Run, trainee: Trainee) -> list[dict[str, Any]]:
-    accuracies = [
-        {
-            "step": step, "split": "accuracy",
-            **{name: float(value)
-               for name, value in zip(evaluation.MEASURES, trainee.accuracies[i], strict=True)
-               if isfinite(value)},
-        }
-        for i, (step, _) in enumerate(run.evaluations)
-    ]  # fmt: skip
-    return [entry._asdict() for entry in run.history] + accuracies
