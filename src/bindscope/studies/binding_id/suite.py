@@ -158,7 +158,7 @@ def ask(
     logs, beside = (
         np.concatenate([part[kind] for part in answered]) for kind in ("logs", "beside")
     )
-    trials = [trial.told() for _, group in plan.trials for trial in group]
+    trials = [trial.without_vectors() for _, group in plan.trials for trial in group]
     expected = [trial.expected for trial in trials]
     answers = Answers(logs, list(plan.queries), list(plan.candidates), expected)
 

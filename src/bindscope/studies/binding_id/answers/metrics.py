@@ -134,9 +134,9 @@ def comparisons(
         for _, alike in groupby((after - before for after, before in pairs), key=len)
         for change in paired_changes(np.stack(list(alike), axis=1), samples, seed)
     ]
-    p_adjusted = holm(p_values) if p_values else []
+    p_adjusted = [float(p) for p in holm(p_values)] if p_values else []
     return [
-        {**ends("change", change), "p_value": p, "p_adjusted": float(adjusted)}
+        {**ends("change", change), "p_value": p, "p_adjusted": adjusted}
         for change, p, adjusted in zip(changes, p_values, p_adjusted, strict=True)
     ]
 

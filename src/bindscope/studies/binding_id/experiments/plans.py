@@ -336,9 +336,9 @@ def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
-        one = _added(batch, group)
+        additions = _added(batch, group)
         for scale in scales:
-            added = [replace(each, scale=scale) for each in one]  # of the same vectors
+            added = [replace(each, scale=scale) for each in additions]  # of the same vectors
             trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
     return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
 
@@ -370,10 +370,10 @@ def _added(batch: Batch, group: Group, level: Levels = "slot", null: str = "") -
     return edits
 
 
-def as_long_as(wanted: Vectors, direction: NDArray[np.floating]) -> Vectors:
+def as_long_as(vectors: Vectors, direction: NDArray[np.floating]) -> Vectors:
     """Give vectors of one array the lengths of another's, at every layer and token."""
     lengths = np.linalg.norm(direction, axis=-1, keepdims=True)
-    scale = np.linalg.norm(wanted, axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    scale = np.linalg.norm(vectors, axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
     return np.asarray(direction * scale, np.float32)
 
 
@@ -397,13 +397,13 @@ def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArra
 
 def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Take the difference's own direction out of what tells the group's tokens of rows apart."""
-    tokens = _other(batch, group, role, vectors)
+    tokens = _other_row(batch, group, role, vectors)
     lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
     along = (tokens * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
     return np.asarray(tokens - along * vectors)
 
 
-def _other(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
+def _other_row(batch: Batch, group: Group, role: int, vectors: Vectors) -> NDArray[np.floating]:
     """Return the difference to the same role of another row: noise with the data's covariance."""
     tokens = batch.engine.residual(batch.base, group, role)
     return np.asarray(np.roll(tokens, 1, axis=0) - tokens)
@@ -426,7 +426,7 @@ def _draw(batch: Batch, group: Group, role: int) -> np.random.Generator:
 _DRAWN: dict[str, Callable[[Batch, Group, int, Vectors], NDArray[np.floating]]] = dict(
     zip(
         ("random", *NULLS),
-        (_random, _shared, _permuted, _without, _other, _content, _other_layer),
+        (_random, _shared, _permuted, _without, _other_row, _content, _other_layer),
         strict=True,
     )
 )

@@ -55,7 +55,7 @@ class Trial:
     layers: str = "all"
     dose: float = float("nan")
 
-    def told(self) -> Trial:
+    def without_vectors(self) -> Trial:
         """Return the trial without its vectors: those of all conditions would fill the memory."""
         edits = self.condition.interventions
         without = tuple(edit for edit in edits if not isinstance(edit, Add | ReplacePart))

@@ -224,15 +224,17 @@ class Oracle:
     ) -> NDArray[np.float64]:
         """Answer questions under conditions; see `engine.Engine`."""
         table = np.stack([word_vector("item", word) for word in base.scenes.words.items])
-        found = np.empty((len(candidates), len(conditions), len(questions), candidates.shape[1]))
+        log_probabilities = np.empty(
+            (len(candidates), len(conditions), len(questions), candidates.shape[1])
+        )
         for i, condition in enumerate(conditions):
             edited = self._edited(base, source, condition)
             hidden = _hidden(base, condition.interventions, "question")
             for j, question in enumerate(questions):
-                answer = CONFIDENCE * self._asked(edited, question, hidden)[0] @ table.T
+                answer = CONFIDENCE * self._answer(edited, question, hidden)[0] @ table.T
                 logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
-                found[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
-        return found
+                log_probabilities[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
+        return log_probabilities
 
     def attention(self, state: OracleState, questions: Sequence[Question]) -> NDArray[np.float64]:
         """Return where questions look: they are one token, and see nothing in blocks 0 and 1."""
@@ -240,7 +242,7 @@ class Oracle:
         shares = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
         hidden = _hidden(state, (), "question")
         for i, question in enumerate(questions):
-            _, *looks = self._asked(state, question, hidden)
+            _, *looks = self._answer(state, question, hidden)
             for layer, weights in zip((2, 3), looks, strict=True):
                 for j, group in enumerate(GROUPS):
                     for role in range(k):
@@ -277,9 +279,9 @@ class Oracle:
                 continue
             places = base.tokens(edit.group, edit.role, edit.tokens)
             if isinstance(edit, Replace):
-                parts[rows, places] = _taken(edit, layer, base, source)
+                parts[rows, places] = _source_tokens(edit, layer, base, source)
             elif isinstance(edit, ReplacePart):
-                difference = _taken(edit, layer, base, source) - parts[rows, places]
+                difference = _source_tokens(edit, layer, base, source) - parts[rows, places]
                 basis = edit.bases[layer] @ self._mixing.T
                 inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
                 parts[rows, places] += inside if edit.part == "inside" else difference - inside
@@ -352,7 +354,7 @@ class Oracle:
                 added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
         return added
 
-    def _asked(
+    def _answer(
         self, state: OracleState, question: Question, hidden: Hidden
     ) -> tuple[Floats, Floats, Floats]:
         """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
@@ -370,11 +372,11 @@ class Oracle:
         else:
             weights = self._lookup(question.by, queries, first @ view, state, blocked)
         looks[0, :, :image], looks[1, :, image + 1 :: 2] = first[:, 0], weights[:, 0]
-        found = (weights @ items[:, :, PART["item"]])[:, 0]
-        return np.asarray(found, np.float32), looks[0], looks[1]
+        item = (weights @ items[:, :, PART["item"]])[:, 0]
+        return np.asarray(item, np.float32), looks[0], looks[1]
 
     def _lookup(
-        self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
+        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
         blocked: NDArray[np.bool_],
     ) -> Floats:  # fmt: skip
         """Return the attention of the question to items, by what the mechanism compares."""
@@ -386,16 +388,21 @@ class Oracle:
             colors = thing[:, :, PART["color"]]
             return self._attend(colors, items[:, :, PART["carried_color"]], blocked)
         if self.mechanism == "gather":
-            return self._by_content(by, asked, thing, items, blocked)
+            return self._by_content(by, queries, thing, items, blocked)
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
 
     def _by_content(
-        self, by: Attribute, asked: Floats, thing: Floats, items: Floats, blocked: NDArray[np.bool_]
+        self,
+        by: Attribute,
+        queries: Floats,
+        thing: Floats,
+        items: Floats,
+        blocked: NDArray[np.bool_],
     ) -> Floats:
         """Compare what is asked with what items carry; a place with all that is seen there."""
         kind = _KIND[by]
         if kind in _CONTENT:
-            return self._attend(asked, items[:, :, PART[f"carried_{kind}"]], blocked)
+            return self._attend(queries, items[:, :, PART[f"carried_{kind}"]], blocked)
         content, carried = (
             np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
             for tokens, prefix in ((thing, ""), (items, "carried_"))
@@ -427,25 +434,25 @@ def _hidden(state: OracleState, interventions: Iterable[Intervention], seen_by: 
         and (edit.heads is None or 0 in edit.heads)
     ]  # fmt: skip
 
-    def at(layer: int) -> NDArray[np.bool_]:
+    def hide(layer: int) -> NDArray[np.bool_]:
         mask = np.zeros(state.positions.shape, bool)
         for edit in edits:
             if edit.layers is None or layer in edit.layers:
                 np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
         return mask
 
-    return at
+    return hide
 
 
-def _taken(
-    one: Replace | ReplacePart, layer: int, base: OracleState, source: OracleState | None
+def _source_tokens(
+    edit: Replace | ReplacePart, layer: int, base: OracleState, source: OracleState | None
 ) -> Floats:
     """Return the tokens before a block that others take over, float32 (n, t, WIDTH)."""
-    replacing = base if one.context == "base" else source
+    replacing = base if edit.context == "base" else source
     if replacing is None:
         raise InputError("condition", "it replaces tokens without a source", "give one")
-    by = one.role if one.by is None else one.by
-    return _take(replacing.parts[layer], replacing.tokens(one.group, by, one.tokens))
+    by = edit.role if edit.by is None else edit.by
+    return _take(replacing.parts[layer], replacing.tokens(edit.group, by, edit.tokens))
 
 
 def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:

@@ -76,10 +76,10 @@ class MixedOracle(Oracle):
         blocks = [oracle._block(layer, now, base, interventions) for oracle in self._taken]
         return np.asarray(sum(blocks), np.float32)
 
-    def _asked(
+    def _answer(
         self, state: OracleState, question: Question, hidden: Hidden
     ) -> tuple[Floats, Floats, Floats]:
-        every = [oracle._asked(state, question, hidden) for oracle in self._parts]
+        every = [oracle._answer(state, question, hidden) for oracle in self._parts]
         if self.blend:
             weights = np.diff(self._ends, prepend=0.0, append=1.0)
             first, second, third = (
@@ -128,7 +128,7 @@ class ThroughColors(Oracle):
         return content
 
     def _lookup(
-        self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
+        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
         blocked: NDArray[np.bool_],
     ) -> Floats:  # fmt: skip
         text = state.parts[3][:, state.image_tokens :]
@@ -147,10 +147,10 @@ class Fragile(Oracle):
         return np.asarray(super()._unread(hidden, image) | too_long, bool)
 
     def _lookup(
-        self, by: Attribute, asked: Floats, thing: Floats, state: OracleState,
+        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
         blocked: NDArray[np.bool_],
     ) -> Floats:  # fmt: skip
         lengths = np.linalg.norm(state.parts[3][:, state.image_tokens :], axis=-1)
         blocked = blocked.copy()
         blocked[:, state.image_tokens :] |= lengths > LONGEST["item"]
-        return super()._lookup(by, asked, thing, state, blocked)
+        return super()._lookup(by, queries, thing, state, blocked)

@@ -263,12 +263,12 @@ def load(
     """
     path = Path(manifest)
     remedy = remedy or f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
-    made = read_manifest(path, remedy)
-    content = checked(path.parent / made["weights"], made["sha256"], remedy)
-    config = Toy.model_validate(made["recipe"]["model"])
-    if made["tower_sha256"] != config.tower_sha256:
+    stored = read_manifest(path, remedy)
+    content = checked(path.parent / stored["weights"], stored["sha256"], remedy)
+    config = Toy.model_validate(stored["recipe"]["model"])
+    if stored["tower_sha256"] != config.tower_sha256:
         raise ModelError(str(path), f"was trained on another {config.tower} than is there", remedy)
-    toy = build(config, Vocabulary(tuple(made["tokens"])))
+    toy = build(config, Vocabulary(tuple(stored["tokens"])))
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
     if set(tensors) != set(toy.trained_parameters()):
         raise ModelError(str(path), "its weights are of another architecture", remedy)
