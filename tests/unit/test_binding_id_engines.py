@@ -20,7 +20,6 @@ from bindscope.studies.binding_id.engine import (
     Engine,
     Knockout,
     Replace,
-    ReplacePart,
     Rotate,
     Tokens,
 )
@@ -87,16 +86,16 @@ def conditions(engine, state, seed):
             [Replace(group, 0, None, 1, "base"), Replace(group, 1, (0, 2), 0, "base", False),
              Add(group, 1, add), Rotate(group, 1, 3)],
             # Parts: exchanged in the context, taken from another, of tokens that are edited too.
-            [ReplacePart(group, 0, basis, "inside", None, 1, "base"),
-             ReplacePart(group, 1, basis, "outside", some_layers(engine, rng))],
-            [Replace(group, 0), ReplacePart(group, 0, basis, "outside", None, 1, "base"),
+            [Replace(group, 0, None, 1, "base", bases=basis),
+             Replace(group, 1, some_layers(engine, rng), bases=basis, part="outside")],
+            [Replace(group, 0), Replace(group, 0, None, 1, "base", bases=basis, part="outside"),
              Add(group, 0, add), Rotate(group, 0, 2)],
         ]  # fmt: skip
         if len(state.positions) == 3:
             kinds[2] = [Rotate(group, 0, np.array([1, 4, -2])), Rotate(group, 1, np.eye(3)[:2] * 3)]
         found += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
         anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
-                ReplacePart(group, 1, basis, "inside", (1,)))  # fmt: skip
+                Replace(group, 1, (1,), bases=basis))  # fmt: skip
         found.append(Condition(f"{group} anew", anew, frozen=False))
     hidden = (Knockout("color", 0, (1,), "item"), Knockout("object", 0, None, "color"),
               Knockout("object", 1, None, "color", heads=(2,)))  # fmt: skip
@@ -134,11 +133,15 @@ def test_parts_inside_and_outside_are_the_whole():
     (engine, _), ((base, source), _), asked = setting("llava")
     for group in GROUPS:
         basis = bases(engine, base, group, 1)
-        inside, outside = (ReplacePart(group, 0, basis, part) for part in ("inside", "outside"))
-        own = ReplacePart(group, 0, basis, context="base")
-        none = ReplacePart(group, 0, np.zeros_like(basis))
+        inside, outside = (
+            Replace(group, 0, bases=basis, part=part)
+            for part in ("inside", "outside")  # type: ignore[arg-type]
+        )
+        own = Replace(group, 0, context="base", bases=basis)
+        none = Replace(group, 0, bases=np.zeros_like(basis))
         todo = [
-            (Replace(group, 0),), (inside, outside), (ReplacePart(group, 0, 0 * basis, "outside"),),
+            (Replace(group, 0),), (inside, outside),
+            (Replace(group, 0, bases=0 * basis, part="outside"),),
             (), (own,), (none,),
         ]  # fmt: skip
         found = engine.answers(base, source, [Condition("", one) for one in todo], asked, ITEMS)
@@ -151,7 +154,7 @@ def test_a_basis_that_is_none_is_refused(factor, words):
     (engine, _), ((base, source), _), asked = setting("llava")
     basis = bases(engine, base, "item", 0)
     for wrong, said in ((factor * basis, words), (basis[:1], "shape")):
-        edit = Condition("parts", (ReplacePart("item", 0, wrong),))
+        edit = Condition("parts", (Replace("item", 0, bases=wrong),))
         with pytest.raises(InputError, match=said):
             engine.answers(base, source, [edit], asked, ITEMS)
 

@@ -13,7 +13,7 @@ from bindscope.statistics.claims import judge
 from bindscope.studies.binding_id import cost, figures
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.engine import Condition, ReplacePart
+from bindscope.studies.binding_id.engine import Condition, Replace
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
 from bindscope.studies.binding_id.experiments.subspaces import (
     nested,
@@ -129,7 +129,7 @@ def test_parts_of_an_oracles_tokens_are_projections() -> None:
     projection = np.einsum("ltrd,ltre->ltde", bases, bases)
     inside = np.einsum("ltde,nlte->nltd", projection, other - own)
     for part, change in (("inside", inside), ("outside", other - own - inside)):
-        edit = ReplacePart("item", 0, bases, part, by=1)  # type: ignore[arg-type]
+        edit = Replace("item", 0, by=1, bases=bases, part=part)  # type: ignore[arg-type]
         edited = oracle._edited(*states, Condition("", (edit,)))
         np.testing.assert_allclose(oracle.residual(edited, "item", 0), own + change, atol=1e-5)
         others = np.delete(np.arange(states[0].parts.shape[2]), states[0].tokens("item", 0)[0])
@@ -186,6 +186,6 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
         (1,),
     )  # fmt: skip
     one, other = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
-    assert isinstance(one, ReplacePart)
-    assert isinstance(other, ReplacePart)
+    assert isinstance(one, Replace)
+    assert isinstance(other, Replace)
     np.testing.assert_array_equal(one.bases, other.bases)

@@ -42,13 +42,18 @@ class Tokens:
 ALL_TOKENS = Tokens()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replace:
-    """Tokens of one role are overwritten by those of role `by` (None: the same).
+    """Tokens of one role are overwritten by those of role `by` (None: the same), or by parts.
 
     They come from `source`, or from `base` itself, which exchanges things. Where they come from
     another index, `rotate` turns keys to the new one, as of a residual that is put there; else they
     keep the rotation of the old one.
+
+    `bases` (None: whole tokens) are float32 (L, t, r, d), a subspace for each layer and token: its
+    rows are orthonormal, those that are zero count as none. `inside` takes the projection from the
+    other token, `outside` the rest. Tokens then keep their own positions: keys are those of the new
+    residual there.
     """
 
     group: Group
@@ -58,25 +63,8 @@ class Replace:
     context: Literal["source", "base"] = "source"
     rotate: bool = True
     tokens: Tokens = ALL_TOKENS
-
-
-@dataclass(frozen=True, eq=False)
-class ReplacePart:
-    """Tokens of one role get another's part in a subspace, or its part outside of it.
-
-    `bases` are float32 (L, t, r, d), a subspace for each layer and token: its rows are orthonormal,
-    those that are zero count as none. `inside` takes the projection from the other token, `outside`
-    the rest. Tokens keep their own positions: keys are those of the new residual there.
-    """
-
-    group: Group
-    role: int
-    bases: NDArray[np.float32]
+    bases: NDArray[np.float32] | None = None
     part: Literal["inside", "outside"] = "inside"
-    layers: Layers = None
-    by: int | None = None
-    context: Literal["source", "base"] = "source"
-    tokens: Tokens = ALL_TOKENS
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +114,7 @@ class Knockout:
     heads: tuple[int, ...] | None = None
 
 
-Intervention = Replace | ReplacePart | Add | Rotate | Knockout
+Intervention = Replace | Add | Rotate | Knockout
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.binding_id.engine import Replace, ReplacePart, State
+from bindscope.studies.binding_id.engine import Replace, State
 from bindscope.studies.binding_id.experiments.estimates import Vectors
 from bindscope.studies.binding_id.experiments.plans import SHORT
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
@@ -85,10 +85,10 @@ def random_directions(like: Vectors, *seed: int) -> Vectors:
 def _parts(
     group: Group, things: int, bases: Vectors, part: Literal["inside", "outside"],
     context: Literal["source", "base"],
-) -> list[ReplacePart]:  # fmt: skip
+) -> list[Replace]:  # fmt: skip
     """Give every role's tokens a part of the next role's."""
     return [
-        ReplacePart(group, role, bases, part, by=(role + 1) % things, context=context)
+        Replace(group, role, by=(role + 1) % things, context=context, bases=bases, part=part)
         for role in range(things)
     ]
 

@@ -17,7 +17,6 @@ from bindscope.studies.binding_id.engine import (
     Condition,
     Engine,
     Intervention,
-    ReplacePart,
     Rotate,
     State,
 )
@@ -58,7 +57,10 @@ class Trial:
     def without_vectors(self) -> Trial:
         """Return the trial without its vectors: those of all conditions would fill the memory."""
         edits = self.condition.interventions
-        without = tuple(edit for edit in edits if not isinstance(edit, Add | ReplacePart))
+        without = tuple(
+            edit for edit in edits
+            if not isinstance(edit, Add) and getattr(edit, "bases", None) is None
+        )  # fmt: skip
         return replace(self, condition=replace(self.condition, interventions=without))
 
     def lengths(self, rows: int) -> Doubles:

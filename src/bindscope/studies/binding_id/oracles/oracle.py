@@ -20,7 +20,6 @@ from bindscope.studies.binding_id.engine import (
     Intervention,
     Knockout,
     Replace,
-    ReplacePart,
     Rotate,
     Tokens,
 )
@@ -75,8 +74,6 @@ _KIND: dict[Attribute, str] = {
     "shape": "shape", "color": "color", "material": "look", "size": "look", "slot": "id",
     "item": "item",
 }  # fmt: skip
-# Replacements come first, then additions.
-_ORDER: dict[type, int] = {Replace: 0, ReplacePart: 1, Add: 2}
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
     "slot": ("id",), "color": ("carried_color",),
@@ -274,17 +271,19 @@ class Oracle:
     ) -> None:  # fmt: skip
         """Replace tokens, then parts of them, then add, in what stands before one block."""
         rows = np.arange(parts.shape[0])[:, None]
-        for edit in sorted(interventions, key=lambda edit: _ORDER.get(type(edit), len(_ORDER))):
+        for edit in sorted(interventions, key=_order):
             if edit.layers is not None and layer not in edit.layers:
                 continue
             places = base.tokens(edit.group, edit.role, edit.tokens)
             if isinstance(edit, Replace):
-                parts[rows, places] = _source_tokens(edit, layer, base, source)
-            elif isinstance(edit, ReplacePart):
-                difference = _source_tokens(edit, layer, base, source) - parts[rows, places]
-                basis = edit.bases[layer] @ self._mixing.T
-                inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
-                parts[rows, places] += inside if edit.part == "inside" else difference - inside
+                tokens = _source_tokens(edit, layer, base, source)
+                if edit.bases is not None:
+                    difference = tokens - parts[rows, places]
+                    basis = edit.bases[layer] @ self._mixing.T
+                    inside = np.einsum("ntd,trd,tre->nte", difference, basis, basis)
+                    change = inside if edit.part == "inside" else difference - inside
+                    tokens = parts[rows, places] + change
+                parts[rows, places] = tokens
             elif isinstance(edit, Add):
                 vectors = edit.vectors[layer] if edit.vectors.ndim == 3 else edit.vectors[:, layer]
                 parts[rows, places] += edit.scale * (vectors @ self._mixing.T)
@@ -423,6 +422,11 @@ class Oracle:
         return attend(queries, keys, hidden[:, None], self._least)
 
 
+def _order(edit: Intervention) -> int:
+    """Return what comes first: whole tokens, parts of them, additions."""
+    return 2 if isinstance(edit, Add) else int(isinstance(edit, Replace) and edit.bases is not None)
+
+
 Hidden = Callable[[int], NDArray[np.bool_]]
 
 
@@ -445,7 +449,7 @@ def _hidden(state: OracleState, interventions: Iterable[Intervention], seen_by: 
 
 
 def _source_tokens(
-    edit: Replace | ReplacePart, layer: int, base: OracleState, source: OracleState | None
+    edit: Replace, layer: int, base: OracleState, source: OracleState | None
 ) -> Floats:
     """Return the tokens before a block that others take over, float32 (n, t, WIDTH)."""
     replacing = base if edit.context == "base" else source

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.errors import InputError
@@ -17,7 +18,6 @@ from bindscope.studies.binding_id.engine import (
     Knockout,
     Layers,
     Replace,
-    ReplacePart,
     Rotate,
 )
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
@@ -28,32 +28,27 @@ ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """Tokens that are overwritten: where, at which layers, by which tokens of which contexts."""
+    """Tokens that are overwritten: where, at which layers, by which tokens of which contexts.
+
+    With `bases` (L, t, r, d) their part inside or outside of these subspaces alone.
+    """
 
     index: Tensor
     layers: frozenset[int]
     source: Frozen
     source_index: Tensor
     rotate: bool
+    bases: Tensor | None = None
+    inside: bool = True
 
-
-@dataclass(frozen=True, eq=False)
-class TakenPart:
-    """Tokens whose part inside or outside of subspaces (L, t, r, d) is overwritten, by which."""
-
-    index: Tensor
-    layers: frozenset[int]
-    source: Frozen
-    source_index: Tensor
-    bases: Tensor
-    inside: bool
-
-    def of(self, layer: int, own: Tensor) -> Tensor:
-        """Return tokens (n, t, d) after it."""
-        difference = self.source.at(layer, self.source_index).to(own.dtype) - own
-        basis = self.bases[layer].to(own.dtype)
+    def new(self, layer: int, old: Tensor) -> Tensor:
+        """Return what takes the place of tokens (n, t, d)."""
+        there = self.source.at(layer, self.source_index).to(old.dtype)
+        if self.bases is None:
+            return there
+        difference, basis = there - old, self.bases[layer].to(old.dtype)
         along = torch.einsum("ntr,trd->ntd", torch.einsum("ntd,trd->ntr", difference, basis), basis)
-        return own + (along if self.inside else difference - along)
+        return old + (along if self.inside else difference - along)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +87,7 @@ class Edits:
     """A condition in tokens and layers; each kind in the order given."""
 
     taken: tuple[Taken, ...] = ()
-    parts: tuple[TakenPart, ...] = ()
+    parts: tuple[Taken, ...] = ()
     added: tuple[Added, ...] = ()
     turned: tuple[Turned, ...] = ()
     hidden: tuple[Hidden, ...] = ()
@@ -116,15 +111,10 @@ class Edits:
         `places` turns places in the context into places in `stream`, where they differ.
         """
         where = places or (lambda index: index)
-        for replacement in self.taken:
-            if layer in replacement.layers:
-                new = replacement.source.at(layer, replacement.source_index).to(stream.dtype)
-                index = where(replacement.index)[..., None].expand(new.shape)
-                stream = stream.scatter(1, index, new)
-        for part in self.parts:
-            if layer in part.layers:
-                index = where(part.index)[..., None].expand(-1, -1, stream.shape[-1])
-                stream = stream.scatter(1, index, part.of(layer, stream.gather(1, index)))
+        for edit in (*self.taken, *self.parts):
+            if layer in edit.layers:
+                index = where(edit.index)[..., None].expand(-1, -1, stream.shape[-1])
+                stream = stream.scatter(1, index, edit.new(layer, stream.gather(1, index)))
         for added in self.added:
             if layer in added.layers:
                 index = where(added.index)[..., None]
@@ -155,7 +145,9 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
         If an intervention does not fit the scenes, the model, or the other interventions.
     """
     where = f"condition {condition.name!r}"
-    replaced, parts, added, turned, hidden = [], [], [], [], []
+    replaced: list[Taken] = []
+    parts: list[Taken] = []
+    added, turned, hidden = [], [], []
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
         places = token_map(base, edit.group, edit.role, edit.tokens)
@@ -166,12 +158,13 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
             )  # fmt: skip
         if isinstance(edit, Replace):
             origin, there = _origin(edit, base, source, places, where)
-            replaced.append(Taken(places, layers, origin, there, edit.rotate))
-        elif isinstance(edit, ReplacePart):
-            origin, there = _origin(edit, base, source, places, where)
-            bases = _bases(edit, base, places, layers, where)
-            inside = edit.part == "inside"
-            parts.append(TakenPart(places, layers, origin, there, bases, inside))
+            bases = None
+            if edit.bases is not None:
+                bases = _bases(edit.bases, base, places, layers, where)
+            taken = Taken(
+                places, layers, origin, there, edit.rotate, bases, edit.part == "inside"
+            )  # fmt: skip
+            (replaced if bases is None else parts).append(taken)
         elif isinstance(edit, Add):
             added.append(Added(places, layers, _vectors(edit, base, places, layers, where)))
         elif isinstance(edit, Rotate):
@@ -201,7 +194,7 @@ def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
 
 
 def _origin(
-    edit: Replace | ReplacePart, base: Frozen, source: Frozen | None, places: Tensor, where: str
+    edit: Replace, base: Frozen, source: Frozen | None, places: Tensor, where: str
 ) -> tuple[Frozen, Tensor]:
     """Return the contexts that tokens are taken from, and which tokens."""
     origin = base if edit.context == "base" else source
@@ -240,10 +233,10 @@ def _vectors(
 
 
 def _bases(
-    edit: ReplacePart, base: Frozen, places: Tensor, layers: frozenset[int], where: str
+    subspaces: NDArray[np.float32], base: Frozen, places: Tensor, layers: frozenset[int], where: str
 ) -> Tensor:  # fmt: skip
     """Check subspaces; a basis that is not orthonormal would be no projection."""
-    bases = torch.from_numpy(np.ascontiguousarray(edit.bases, np.float32))
+    bases = torch.from_numpy(np.ascontiguousarray(subspaces, np.float32))
     total, width = len(base.residual), base.residual[0].shape[-1]
     shape = (total, places.shape[1])
     if bases.ndim != 4 or bases.shape[:2] != shape or bases.shape[-1] != width:
