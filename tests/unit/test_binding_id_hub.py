@@ -27,7 +27,7 @@ from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
 from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost, suite
-from bindscope.studies.binding_id.answers.accounts import DECIDING
+from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.experiments.estimates import estimate, read

@@ -72,7 +72,6 @@ HARMLESS = {
     (f"{_PAIRS}/effects/job.py", "read_manifest"),
     (f"{_BINDING_IDS}/toys/adapter.py", "REMEDY"),
     (f"{_BINDING_IDS}/toys/adapter.py", "manifest_path"),
-    *((f"{_BINDING_IDS}/toys/vision.py", name) for name in ("REMEDY", "manifest_path")),
     (f"{_BINDING_IDS}/toys/model.py", "REMEDY"),
     (f"{_BINDING_IDS}/toys/model.py", "TOY"),  # tells manifests apart
     ("src/bindscope/models/zoo.py", "REMEDY"),

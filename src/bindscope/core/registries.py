@@ -54,7 +54,7 @@ ADAPTERS = {
     "timm": "bindscope.models.timm_adapter:load",
     "hf": "bindscope.models.hf_adapter:load",
     "python": "bindscope.models.python_adapter:load",
-    "toy": "bindscope.studies.binding_id.toys.vision:load",
+    "toy": "bindscope.studies.binding_id.toys.adapter:load_vision",
 }
 
 # Models that read captions too.

@@ -1,4 +1,7 @@
-"""What is done to a model's frozen context, as plain data; engines carry it out.
+"""What the experiments ask of a model: torch engines and planted oracles alike.
+
+Experiments see nothing else of a model, so they cannot tell an oracle from a real one. What is done
+to its frozen context is plain data, which engines carry out.
 
 A *condition* is a named set of interventions, applied together. Every condition starts from the
 same frozen context (its residual stream before every decoder layer), so their order does not

@@ -1,4 +1,4 @@
-"""Answers after interventions, and heads, as maps of shares."""
+"""Figures: answers as maps of shares, and by dose, layer and dimension of interventions."""
 
 from __future__ import annotations
 

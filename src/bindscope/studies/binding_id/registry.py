@@ -50,7 +50,7 @@ ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
 ACCOUNTED = ("signatures", "factorizability", "mean")
 """Experiments in which accounts of binding disagree; each is told about with all of them at hand
-(`answers.accounts.DECIDING`).
+(`answers.rows.DECIDING`).
 """
 TABLES = {"heads": "heads", "mixture": "mixture"}
 """Experiments with a table of their own; all others are in that of the study's name."""

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from bindscope.core.files import canonical_json
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
-from bindscope.studies.binding_id.answers.accounts import DECIDING, Accounts
 from bindscope.studies.binding_id.answers.metrics import Answers
-from bindscope.studies.binding_id.answers.rows import rows_of, vector_rows
+from bindscope.studies.binding_id.answers.rows import DECIDING, Accounts, rows_of, vector_rows
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches, read
 from bindscope.studies.binding_id.experiments.heads import head_rows

@@ -1,8 +1,8 @@
-"""Oracles whose answers go by several mechanisms, in shares that are planted.
+"""Oracles of several mechanisms, and oracles with everything but what a claim asserts.
 
-Their items take over all that those of the single mechanisms take over: the slot's ID, and what is
-seen of their thing. By turns: each question about a scene draws by chance which of it is looked up.
-Blended: every answer weighs what all of them find.
+Items of the first take over all that those of the single mechanisms take over: the slot's ID, and
+what is seen of their thing. By turns: each question about a scene draws by chance which of it is
+looked up. Blended: every answer weighs what all of them find.
 """
 
 from __future__ import annotations
@@ -93,16 +93,6 @@ class MixedOracle(Oracle):
         return first, second, third
 
 
-def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
-) -> tuple[Oracle, None]:
-    """Return the oracle of a configuration; it needs no images, and reads no words."""
-    options = (model["noise"], reading.rule.mention, model["seed"])
-    if model["mechanism"] == "mixed":
-        return MixedOracle(model["shares"], *options), None
-    return Oracle(model["mechanism"], *options), None
-
-
 LONGEST = {"object": 2.12, "item": 1.85}  # a context's have 1.7 to 2.0, and 1.4 to 1.7
 
 
@@ -154,3 +144,13 @@ class Fragile(Oracle):
         blocked = blocked.copy()
         blocked[:, state.image_tokens :] |= lengths > LONGEST["item"]
         return super()._lookup(by, queries, thing, state, blocked)
+
+
+def load(
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    options = (model["noise"], reading.rule.mention, model["seed"])
+    if model["mechanism"] == "mixed":
+        return MixedOracle(model["shares"], *options), None
+    return Oracle(model["mechanism"], *options), None

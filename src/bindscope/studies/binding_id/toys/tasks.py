@@ -1,4 +1,4 @@
-"""The words of a toy as tokens, one token a word, and what it is asked in training."""
+"""The words of a toy as tokens, its questions, and its scenes: drawn afresh for every step."""
 
 from __future__ import annotations
 
