@@ -19,7 +19,8 @@ from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule
-from bindscope.studies.binding_id.toys import evaluation, stored
+from bindscope.studies.binding_id.toys import evaluation
+from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import load
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.tasks import Vocabulary

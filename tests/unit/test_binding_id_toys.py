@@ -19,7 +19,8 @@ from bindscope.studies.binding_id.config import Toy, ToyTraining
 from bindscope.studies.binding_id.engine import CONTROL
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pairs, Rule, Scenes, question, withheld
-from bindscope.studies.binding_id.toys import adapter, evaluation, stored, training
+from bindscope.studies.binding_id.toys import adapter, evaluation, training
+from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (

@@ -16,7 +16,8 @@ from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
-from bindscope.studies.binding_id.toys import adapter, stored, training
+from bindscope.studies.binding_id.toys import adapter, training
+from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.model import build
 from bindscope.studies.binding_id.toys.tasks import Vocabulary
 from bindscope.studies.build import build as build_graph
