@@ -235,30 +235,6 @@ def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
     assert not any(values.requires_grad for _, values in base.cache)
 
 
-@pytest.mark.parametrize("name", ["llava anyres", "qwen"])
-def test_an_image_that_has_been_read_is_not_read_again(name, monkeypatch):
-    """Other items, or other sentences first: the same as if nothing had been in memory."""
-    (engine, _), _, asked = setting(name)
-    base, images = tiny_vlms.scenes(N, 0, SIDE)
-    others = [base.with_(item=base.item[:, ::-1]), base.mentioned(np.array([1, 0]))]
-    new = [VisionLanguageEngine(engine.adapter, engine.template) for _ in range(3)]
-    first = new[0].contexts(base, images)
-    alone = [e.contexts(other, images) for e, other in zip(new[1:], others, strict=True)]
-    monkeypatch.setattr(engine.adapter, "embed", None)  # the vision tower must not run
-    shared = [new[0].contexts(other, images) for other in others]
-    monkeypatch.undo()
-    for one, other in zip(alone, shared, strict=True):
-        todo = conditions(engine, one, 7)[:10]
-        answers = [engine.answers(state, first, todo, asked, ITEMS) for state in (one, other)]
-        np.testing.assert_allclose(*answers, atol=TOLERANCE)
-        for group in GROUPS:
-            found = [engine.residual(state, group, 1) for state in (one, other)]
-            np.testing.assert_allclose(*found, atol=10 * TOLERANCE)
-    monkeypatch.setattr(engine.adapter, "embed", None)
-    with pytest.raises(TypeError):  # other images are read
-        new[0].contexts(base, images[::-1])
-
-
 def test_single_views_and_cells_add_up():
     """Replacing each view, or each cell, in turn is replacing the thing."""
     (engine, slow), ((base, source), states), asked = setting("llava anyres")
