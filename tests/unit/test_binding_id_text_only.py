@@ -18,7 +18,7 @@ from bindscope.studies.binding_id.vlm.state import token_map
 
 
 def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Things are words: both engines give the same rows."""
+    """Things are words: both engines give the same rows, and so do batches of one row."""
     reading = Reading(Rule(), "short", text_only=True)
     words = draw_pairs(reading.rule, "test", 1, 0).base.words
     more = [w for kind in ("shape", "color", "item") for w in words.of(kind)]
@@ -34,11 +34,15 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
         "batch_size": 3, "seed": 0, "experiments": ["factorizability"],
     }  # fmt: skip
     options = Options(images=False)
+    render = partial(prompts, form=reading.form)
     found = [
-        run(kind(adapter, partial(prompts, form=reading.form), options), None, spec)
+        run(kind(adapter, render, options), None, spec)
         for kind in (VisionLanguageEngine, ReferenceEngine)
     ]
     logs = [one.answers["factorizability"] for one in found]
+    single = VisionLanguageEngine(adapter, render, Options(images=False, batch_size=1))
+    answers = run(single, None, {**spec, "batch_size": 1}).answers["factorizability"]
+    np.testing.assert_allclose(answers, logs[0], atol=1e-5)
     assert logs[0].shape == (3, 10, 4, 4)
     np.testing.assert_allclose(*logs, atol=1e-5)
     rows = {row["condition"]: row for row in found[0].rows if row["query"] == "all"}

@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 from pydantic import TypeAdapter
 from solid_scenes import scene, solid
 
@@ -53,6 +55,7 @@ from bindscope.studies.binding_information.probes import batches, convex
 from bindscope.studies.binding_information.probes.base import GROUPS, TARGETS, Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import all_steps, build
+from bindscope.studies.concepts import alignment, learners
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.config import Encoder
 from bindscope.studies.concepts.dual import encoders
@@ -122,6 +125,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
         if not layout.sprites:
             sides = [x1 - x0 for x0, _, x1, _ in layout.regions]
             assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
+    assert concepts._ALIGNED == 1 + alignment.PERMUTATIONS + 6
     evaluated = (shared_cost._EVALUATIONS, shared_cost._VAL_SCENES)
     assert evaluated == (training.EVALUATIONS, training.VAL_SCENES)
     assert (output_cost._SHOWN, output_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
@@ -421,6 +425,69 @@ def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:
     real = sum(part.numel() for part in tower.parameters())
     assert towers.text_weights(model) == pytest.approx(real, rel=0.05)
     assert towers.text_weights({"source": "zoo:captions-0"}) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "mlp", "widths": [20, 30]},
+        {"kind": "mlp", "widths": [20]},
+        {"kind": "structured", "terms": ["additive"]},
+    ],
+    ids=str,
+)
+def test_weights_of_an_approximator(options: dict[str, Any]) -> None:
+    sizes, slots, dim = (5, 3), 2, 7
+    generator = torch.Generator()
+    learner: torch.nn.Module
+    if options["kind"] == "mlp":
+        learner = learners.Perceptron(sizes, slots, dim, 1, options["widths"], generator)
+    else:
+        learner = learners.Structured(sizes, slots, dim, 1, options["terms"], 4, generator)
+    real = sum(part.numel() for part in learner.parameters() if part.ndim != 3 or part.shape[1] > 1)
+    counted, each = concepts.learner_weights(options, sizes, slots, dim)
+    assert counted == real
+    layers = [*options.get("widths", ()), dim]
+    assert each == (sum(a * b for a, b in pairwise(layers)) if len(layers) > 1 else counted)
+
+
+@pytest.mark.parametrize(("rule", "width"), [("joint", 640), ("text_embeddings", 640), ("x", 1024)])
+def test_embeddings_where_images_and_texts_meet_have_the_width_of_texts(
+    rule: str, width: int
+) -> None:
+    overrides = {"model_type": "clip", "text_config": {"hidden_size": 640}, "hidden_size": 1024}
+    model = {"source": "hf:a/clip", "n_layers": 2, "overrides": overrides}
+    embedding = SimpleNamespace(rule=rule, content={"model": model})
+    codes = SimpleNamespace(content={"n_scenes": 3})
+    inputs = {"embeddings": [embedding], "codes": [codes, codes]}
+    if rule == "x":
+        assert towers.tower_of(model, 224).width == width
+    else:
+        assert concepts._read(SimpleNamespace(inputs=inputs)) == (6, width)  # type: ignore[arg-type]
+
+
+def test_a_large_figure_has_memory_for_its_canvas(tmp_path: Path) -> None:
+    """Modules, fonts and pixels, in a process of its own."""
+    code = f"""
+import re, matplotlib, pandas
+matplotlib.use("agg")
+from bindscope.core.store import writer
+from matplotlib import pyplot
+figure, axes = pyplot.subplots(4, 3, figsize=(12, 13.7), layout="constrained")
+for each in axes.flat:
+    each.plot(range(50), label="a line")
+    each.set(xlabel="layer", ylabel="bits", title="a panel")
+    each.legend()
+for kind in ("png", "svg"):
+    figure.savefig({str(tmp_path)!r} + "/x." + kind, dpi=170, bbox_inches="tight")
+print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    peak = int(done.stdout) * 1024
+    width, height = Image.open(tmp_path / "x.png").size
+    assert width * height == pytest.approx(5e6, rel=0.2)
+    work = output_cost.figure(SimpleNamespace(inputs={}))  # type: ignore[arg-type]
+    assert 1 < work.memory_mb * 2**20 / peak < 1.6
 
 
 def test_colors_of_a_mask_become_numbers_in_place() -> None:

@@ -14,6 +14,9 @@ _TABLE_BYTES, _FRAME = 8, 3  # likewise, bytes in memory of a table that is made
 # shows as many models and panels as it may; the share of them that the page holds (SVG); and of a
 # pixel of a scene in PNG and in base64, compressed as in its store.
 _CANVAS, _MARKS, _FULLEST, _ON_PAGE, _PICTURES = 1.2e5, 0.5, 5.5e5, 0.55, 1.1 + 4 / 3
+# Bytes in memory of pyplot and its fonts, and of a canvas of 5 million pixels, the largest in
+# rehearsals, which is drawn, cropped and written: 15 a pixel.
+_DRAWING = 4e7 + 15 * 5e6
 _SHOWN, _SHOWN_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
 
 
@@ -52,7 +55,7 @@ def figure(product: Product) -> Work:
             pictures += _PICTURES * min(n, _SHOWN) * smaller * item.work.bytes_disk / n
         rows += rows_read(item) if item.rule == "table" else item.work.bytes_rows
     size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
-    return Work("pandas", bytes_disk=size, bytes_peak=8e7 + 6 * rows, python=1.4e7)
+    return Work("pandas", bytes_disk=size, bytes_peak=_DRAWING + 6 * rows, python=1.4e7)
 
 
 def report(product: Product) -> Work:

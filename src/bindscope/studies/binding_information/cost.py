@@ -21,7 +21,9 @@ Content = Mapping[str, Any]
 # iterations of the slowest column), and of a fit that a null probe ends early. The curvature is
 # measured after each `fitting.lbfgs.REFRESH` of them.
 _PATH, _NULL_PATH, _REFRESH = 240, 60, 20
-_BESIDE = 6e7  # bytes of what a descent holds besides weights and inputs (default run)
+# Bytes of what a descent holds besides weights and inputs, and of the modules that torch imports
+# when it first goes backward from a gradient, which stay (default run).
+_BESIDE, _BACKWARD_BYTES = 2.4e7, 3.6e7
 _PAPER_EPOCHS = 40
 _HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
 _RESAMPLED = 2e6  # `statistics.bootstrap.BLOCK`
@@ -168,8 +170,8 @@ def fit(product: Product) -> Work:
     return Work(
         "torch", flops=flops, elements=elements + 4000 * n_test * seeds,
         python=python,
-        bytes_peak=in_memory + max(8.0 * free * seeds if on_gpu else fitting, resampled)
-        + 8 * n_test * bits,
+        bytes_peak=in_memory + _BACKWARD_BYTES * (not alone) + 8 * n_test * bits
+        + max(8.0 * free * seeds if on_gpu else fitting, resampled),
         bytes_rows=rows,
         bytes_disk=4 * weights * seeds + rows + history + 8 * n_test * ("plain" in probe.targets),
         bytes_device=(in_memory + fitting) * on_gpu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides, stored
 from bindscope.graph.cost import n_of, shape_of
-from bindscope.graph.towers import tower_of
+from bindscope.graph.towers import text_width, tower_of
 from bindscope.studies.concepts.counting import (
     EVALUATIONS,
     MOST_SCENES,
@@ -32,6 +32,11 @@ _OF_SCORE = 5  # numbers that are made of a score
 # Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
 # (concepts_nightly: 37 to 41 s a run of 12,000 scenes of 400 objects), and bytes that they hold.
 _DESCENTS, _DESCENT_BYTES = 2200, 128
+# What a job imports beside torch, bytes: scikit-learn for trees, and transforms of functions for
+# embeddings of trained encoders (`concepts`).
+_SKLEARN, _TRANSFORMS = 1.1e8, 4.5e7
+# Maps between modalities: one, `alignment.PERMUTATIONS`, and six that a decomposition holds.
+_ALIGNED = 1 + 20 + 6
 _SMALL = 0.5  # share of the rate of large products that such batches reach
 
 
@@ -156,7 +161,8 @@ def _read(product: Product) -> tuple[int, int]:
         return n, int(embedding.content["encoder"]["dim"])
     if embedding.rule == "index":
         return n, shape_of(embedding)[1]
-    return n, tower_of(embedding.content["model"], 224).width
+    model = embedding.content["model"]  # of vectors where images and texts meet
+    return n, text_width(model) or tower_of(model, 224).width
 
 
 def _recognized(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
@@ -174,12 +180,13 @@ def concept_geometry(product: Product) -> Work:
     flops, elements = _recognized(n, dim, content["sizes"])
     states = 1 + 2 * len(content["estimators"])
     cells, _ = sides(content)
+    aligned = 8.0 * _ALIGNED * dim * dim * bool(product.inputs.get("captions"))
     return Work(
         "torch",
         flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
         elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
         python=2e7 + states * 4e6,
-        bytes_peak=_in_memory(n, dim, cells),
+        bytes_peak=_in_memory(n, dim, cells) + aligned,
         bytes_disk=_ROW * (6 + states * 40.0),
         bytes_rows=_ROW * (6 + states * 40.0),
         threads=content["threads"],
@@ -214,6 +221,20 @@ def concept_editing(product: Product) -> Work:
     )
 
 
+def learner_weights(
+    how: Content, sizes: Sequence[int], slots: int, dim: int
+) -> tuple[float, float]:
+    """Return the weights of an approximator, and of products that one scene takes part in.
+
+    The first layer of a perceptron reads joined vectors, and is applied to each value once.
+    """
+    table = slots * sum(sizes) * dim
+    if how["kind"] != "mlp":
+        return table, table
+    layers = sum(a * b for a, b in pairwise([*how["widths"], dim]))
+    return table + slots * len(sizes) * dim * how["widths"][0] + layers, layers
+
+
 def binding_complexity(product: Product) -> Work:
     """Count an approximator fitted at all coverages and seeds, and probes of what it predicts."""
     content = product.content
@@ -225,23 +246,20 @@ def binding_complexity(product: Product) -> Work:
         n, dim = int(content["dual"]["objects"]) ** 2, int(content["dual"]["encoder"]["dim"])
     else:
         n, dim = _read(product)
-    cells, values = sides(content)
+    cells, _ = sides(content)
     if "dual" in content:  # its queries are those of the objects that are drawn
         cells = min(cells, int(content["dual"]["objects"]))
-    used = slots * values * dim
-    if how["kind"] == "mlp":
-        widths = [slots * values, *how["widths"], dim]
-        used = sum(a * b for a, b in pairwise(widths))
+    weights, used = learner_weights(how, content["sizes"], slots, dim)
     width = sum(how["widths"]) if how["kind"] == "mlp" else 2 * how["rank"]
     steps = {"additive": 1, "forest": 0, "booster": 0}.get(how["kind"], how["steps"])
     share = sum(content["coverages"]) / len(content["coverages"])
-    fitted = runs * splits * steps * n * share * used * 6.0
+    fitted = runs * splits * steps * (n * share * used + weights) * 6.0
     probes, elements = _recognized(n, dim, content["sizes"])
     if "dual" in content:  # its own queries are what reads it
         probes, elements = 0.0, elements / _NEWTON
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
-    in_memory = 16.0 * used + 16.0 * n * dim + 12.0 * n * share * (dim + width)
+    in_memory = 16.0 * weights + 16.0 * n * dim + 12.0 * n * share * (dim + width)
     together = min(splits, max(1.0, 4.0 * NUMBERS_AT_ONCE // in_memory)) if steps > 1 else 1.0
     return Work(
         "torch",
@@ -250,7 +268,11 @@ def binding_complexity(product: Product) -> Work:
         * (_NEWTON * elements + splits * (steps * n * (dim + width) * 4.0 + 6 * elements))
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
-        bytes_peak=_in_memory(n, dim, cells) + in_memory * together * 1.2 + 8.0 * splits * n,
+        bytes_peak=_in_memory(n, dim, cells)
+        + in_memory * together * 1.2
+        + 8.0 * splits * n
+        + _SKLEARN * (how["kind"] in ("forest", "booster"))
+        + (_TRANSFORMS + 8.0 * min(SCORES_AT_ONCE, n * cells)) * ("dual" in content),
         bytes_disk=rows,
         bytes_rows=rows,
         threads=content["threads"],
