@@ -249,17 +249,17 @@ def binding_complexity(product: Product) -> Work:
     cells, _ = sides(content)
     if "dual" in content:  # its queries are those of the objects that are drawn
         cells = min(cells, int(content["dual"]["objects"]))
-    weights, used = learner_weights(how, content["sizes"], slots, dim)
+    n_weights, used = learner_weights(how, content["sizes"], slots, dim)
     width = sum(how["widths"]) if how["kind"] == "mlp" else 2 * how["rank"]
     steps = {"additive": 1, "forest": 0, "booster": 0}.get(how["kind"], how["steps"])
     share = sum(content["coverages"]) / len(content["coverages"])
-    fitted = runs * splits * steps * (n * share * used + weights) * 6.0
+    fitted = runs * splits * steps * (n * share * used + n_weights) * 6.0
     probes, elements = _recognized(n, dim, content["sizes"])
     if "dual" in content:  # its own queries are what reads it
         probes, elements = 0.0, elements / _NEWTON
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
-    in_memory = 16.0 * weights + 16.0 * n * dim + 12.0 * n * share * (dim + width)
+    in_memory = 16.0 * n_weights + 16.0 * n * dim + 12.0 * n * share * (dim + width)
     together = min(splits, max(1.0, 4.0 * NUMBERS_AT_ONCE // in_memory)) if steps > 1 else 1.0
     return Work(
         "torch",
