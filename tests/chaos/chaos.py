@@ -290,9 +290,9 @@ def forbid(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
 def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
     """Start two runs at once: one is refused with a remedy, or finds nothing to do."""
     rule = RULES[number % len(RULES)]
-    runs = [start(clone, "--forcerun", rule)]
+    runs = [start(clone, "--forcerun", rule, python=warm_python())]
     time.sleep(chance.uniform(0, 3))
-    runs.append(start(clone))
+    runs.append(start(clone, python=warm_python()))
     said = [run.communicate(timeout=PATIENCE_S)[0] for run in runs]
     wrong = [s for run, s in zip(runs, said, strict=True) if run.returncode and not has_remedy(s)]
     return rule, "\n".join(wrong) if any(run.returncode == 0 for run in runs) else "\n".join(said)

@@ -28,9 +28,10 @@ CALLS = "FORKED_CALLS"  # a folder, for a file per job
 
 
 class Calls:
-    """Definitions of the library that a job calls, as ``module:name``.
+    """Definitions of the library that a job calls, as ``module:name``; for `sys.settrace`.
 
-    Left out are calls by what is in no key (`keys.OUTSIDE`), and those of imports.
+    Left out are calls by what is in no key (`keys.OUTSIDE`), and those of imports. A profile
+    function would be called for the functions of C, too, and when each returns.
     """
 
     FUNCTION = 1  # CO_OPTIMIZED: no module, no body of a class
@@ -41,7 +42,7 @@ class Calls:
         self.names: set[str] = set()
 
     def __call__(self, frame: FrameType | None, event: str, _: object) -> None:
-        """Note a call; for `sys.setprofile`."""
+        """Note a call; the lines of its function are not traced."""
         if event != "call" or not frame or frame.f_code in self.seen:
             return
         code = frame.f_code
@@ -100,8 +101,8 @@ def run_here(product: Product) -> NoReturn:
     """Run it in this process, which was forked for it and ends with it."""
     code = 1
     calls = Calls(Path.cwd()) if CALLS in os.environ else None
-    threading.setprofile(calls)
-    sys.setprofile(calls)
+    threading.settrace(calls)
+    sys.settrace(calls)
     # A fork's first use of torch replaces its pool of threads; two threads at once, as those that
     # load weights, may find none ("Invalid thread pool").
     if "torch" in sys.modules:
@@ -114,7 +115,7 @@ def run_here(product: Product) -> NoReturn:
         sys.excepthook(*sys.exc_info())  # a job's own, which says it in its log
     finally:
         if calls:
-            sys.setprofile(None)
+            sys.settrace(None)
             file = Path(os.environ[CALLS]) / product.path().replace("/", ":")
             file.write_text("\n".join(sorted(calls.names)))
         sys.stderr.flush()

@@ -53,7 +53,8 @@ def change(clone: Clone, sources: Sources) -> None:
     """
     clone.edit({
         "datasets.0.space.max_objects": 4,
-        "datasets.0.shard_size": {"train": 128, "val": 64, "test": 64},
+        "datasets.0.n_scenes": {"train": 64, "val": 32, "test": 32},
+        "datasets.0.shard_size": {"train": 64, "val": 32, "test": 32},
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
         **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
         "studies.binding_information.fits.0": {

@@ -34,7 +34,9 @@ from types import ModuleType
 from typing import NoReturn
 
 LIBRARIES = ("matplotlib.figure", "pandas", "pyarrow.parquet", "torch", "zarr")
-LAUNCHERS = ("snakemake.cli", "pydantic", "psutil", "rich.progress", "scipy.special")
+LAUNCHERS = (
+    "snakemake.cli", "pydantic", "psutil", "rich.progress", "scipy.stats", "torch._dynamo",
+)  # fmt: skip
 # What the caller runs; nothing but the built-in modules, for it starts as often as jobs do.
 CALLER = """#!{python} -IS
 import json, os, signal, socket, sys
