@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindscope.core.errors import ConfigError
 from bindscope.scenes.sprite_palette import COLORS, RGB, SHAPES
+from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, section_problems
 from bindscope.studies.binding_id.tasks.scenes import (
     ITEMS,
     LAYOUTS,
     Rule,
-    check_rule,
     draw_pairs,
     draw_scenes,
     exchanged_contents,
@@ -122,16 +124,15 @@ def test_draws_follow_from_the_seed_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "names"),
+    ("options", "problem"),
     [
-        (Rule("pair", 3), r"task\.things.*2 slots"),
-        (Rule("grid", 10), "9 slots"),
+        ({"layout": "pair", "things": 3}, r"tasks\.0\.things: .*2 slots.*layout: grid"),
         (
-            Rule("grid", 3, shared="shape", distinguished_by="size"),
-            r"task\.distinguished_by.*two sizes",
+            {"layout": "grid", "things": 3, "shared": "shape", "distinguished_by": "size"},
+            r"tasks\.0\.distinguished_by: two sizes .*things: 2",
         ),
     ],
 )
-def test_a_rule_that_nothing_fits_is_refused(rule: Rule, names: str) -> None:
-    with pytest.raises(ConfigError, match=names):
-        check_rule(rule, "task")
+def test_a_task_that_nothing_fits_is_refused(options: dict[str, Any], problem: str) -> None:
+    (line,) = section_problems(BindingIdSection(tasks=(ShapesTask(name="t", **options),)))
+    assert re.fullmatch(f"{problem}.*", line)

@@ -451,9 +451,17 @@ def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iter
 
 
 def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
+    """Yield more objects than slots, or than materials or sizes can distinguish."""
     slots = 2 if task.layout in ("pair", "level") else 9
     if task.things > slots:
-        yield f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}"
+        remedy = f"give at most {slots}" + (", or `layout: grid`" if slots == 2 else "")
+        yield (
+            f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}; "
+            f"{remedy}"
+        )
     if task.shared != "none" and task.distinguished_by != "slot" and task.things != 2:
         by = task.distinguished_by
-        yield f"{where}.distinguished_by: two {by}s do not tell {task.things} objects apart"
+        yield (
+            f"{where}.distinguished_by: two {by}s do not tell {task.things} objects apart; set "
+            "`distinguished_by: slot`, or `things: 2`"
+        )

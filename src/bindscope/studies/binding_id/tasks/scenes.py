@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.core.errors import ConfigError, InputError
+from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.scenes.sprite_palette import COLORS, REGIONS, SHAPES, SIZE_PX
 
@@ -300,23 +300,6 @@ class Rule:
         return "shape" if self._enough("shape") else "slot"
 
 
-def check_rule(rule: Rule, where: str) -> None:
-    """Refuse more things than there are slots, or than materials or sizes can tell apart."""
-    slots = len(LAYOUTS[rule.layout].regions)
-    if not 1 <= rule.things <= slots:
-        raise ConfigError(
-            f"{where}.things",
-            f"{rule.things} things do not fit into the {slots} slots of `layout: {rule.layout}`",
-            f"set things to at most {slots}" + (", or `layout: grid`" if slots == 2 else ""),
-        )
-    if rule.shared != "none" and rule.distinguished_by != "slot" and rule.things != 2:
-        raise ConfigError(
-            f"{where}.distinguished_by",
-            f"there are two {rule.distinguished_by}s, which do not tell {rule.things} things apart",
-            "set `distinguished_by: slot`, or `things: 2`",
-        )
-
-
 def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> Scenes:
     """Draw n scenes from the words of a split."""
     return _accepted(rule, words, n, draw, paired=False)[0]
@@ -374,7 +357,6 @@ def _accepted(
     rule: Rule, words: Words, n: int, draw: np.random.Generator, paired: bool
 ) -> tuple[Scenes, ...]:
     """Draw scenes, or pairs of them, until `n` rows are as `rule.withheld` wants them."""
-    check_rule(rule, "rule")
     if rule.withheld == "none":
         return tuple(_drawn(rule, words, n, draw, paired))
     accepted: list[tuple[Scenes, ...]] = []
