@@ -116,7 +116,7 @@ def drawn(size: Size) -> PairData:
         "instances": instances,
         "classes": instances,
     }
-    return PairData.of(sample, DrawnTokens((size.images, size.patches, size.dim)), (8, 8))
+    return PairData.from_arrays(sample, DrawnTokens((size.images, size.patches, size.dim)), (8, 8))
 
 
 def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, list[Block]]:
@@ -125,7 +125,7 @@ def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, lis
     blocks = list(pairs.blocks())
     pairs.blocks = lambda: iter(blocks)
     for block in blocks:
-        _ = block.left, block.right  # as in every pass after the first
+        _ = block.first_places, block.second_places  # as in every pass after the first
     form = Quadratic(Covariance(torch.eye(size.dim, dtype=torch.float64)))
     theta = torch.randn(form.size, generator=torch.Generator().manual_seed(0)) / size.dim**1.5
     matrix = form.matrix(theta)
@@ -203,8 +203,8 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
     config = QuadraticScorer(name="p", family="quadratic")
     start = time.perf_counter()
     with torch.no_grad():
-        fit = Fit.of(config, Task(train, val, MEMORY_MB * 2**20))
-        assert not fit.pairs[0].held
+        fit = Fit.begin(config, Task(train, val, MEMORY_MB * 2**20))
+        assert not fit.pairs[0].in_memory
         form = Quadratic(fit.covariance)
         zero = torch.zeros(form.size)
         descend(PairObjective(form, fit.pairs[0], zero, 1.0), zero[:, None], iterations=2)

@@ -86,29 +86,31 @@ def tokenizer(template: str, split: dict[str, tuple[str, ...]] | None = None) ->
         ),
     )  # fmt: skip
     parts = json.loads(raw.to_str())["model"]
-    made = Qwen2Tokenizer(
+    built = Qwen2Tokenizer(
         vocab=parts["vocab"], merges=[tuple(pair) for pair in parts["merges"]],
         eos_token="<|im_end|>", pad_token="<|endoftext|>",
         additional_special_tokens=list(SPECIAL),
     )  # fmt: skip
-    made.chat_template = template
-    return made
+    built.chat_template = template
+    return built
 
 
 def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
     """Return the texts of all tasks, of split words their parts alone."""
-    own = [words_of(side, layout) for side in ("test", "estimation") for layout in ("pair", "grid")]
-    words = {word for one in own for kind in ("shape", "color", "item", "slot", "material", "size")
-             for word in one.of(kind)}  # fmt: skip
+    vocabularies = [
+        words_of(side, layout) for side in ("test", "estimation") for layout in ("pair", "grid")
+    ]
+    kinds = ("shape", "color", "item", "slot", "material", "size")
+    words = {word for vocabulary in vocabularies for kind in kinds for word in vocabulary.of(kind)}
     texts = [f" {word}" for word in sorted(words - set(split))]
     texts += [part for parts in split.values() for part in parts]
-    said = (
+    prompt = (
         "Answer the question based on the provided image and the context below. Keep the answer "
         "short.\n\nContext:The object contains item. Item is in the object. There is a an and "
         "system You are helpful assistant user\n\nQuestion: Which item does the contain? contains"
     )
     spaces = [" " * n for n in range(2, 10)]  # one token each, as in Qwen2's
-    return [*texts, *said.split(" "), *(f" {word}" for word in said.split()), ".\n\n", *spaces]
+    return [*texts, *prompt.split(" "), *(f" {word}" for word in prompt.split()), ".\n\n", *spaces]
 
 
 def save(
@@ -133,10 +135,10 @@ def save(
         The folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    made = {"llava_onevision": _llava, "qwen2_vl": _qwen}[family]
+    build = {"llava_onevision": _llava, "qwen2_vl": _qwen}[family]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        model, processor = made(split, language)
+        model, processor = build(split, language)
         _widen(model)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)

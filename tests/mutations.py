@@ -61,14 +61,14 @@ def without_effect(raw: Mapping[str, Any], keys: Collection[Key]) -> set[Key]:
     config = Config.model_validate(raw)
     search = _Search(config.model_dump(mode="json"))
     before = identities(build(config))
-    left = set(keys)
+    remaining = set(keys)
     for at in search.occurrences:
-        for changed in search.changes(at) if left.intersection(at.owners) else ():
+        for changed in search.changes(at) if remaining.intersection(at.owners) else ():
             after = graph_of(changed)
             if after is not None and products(identities(after) - before):
-                left -= set(at.owners)
+                remaining -= set(at.owners)
                 break
-    return left
+    return remaining
 
 
 def occurrences(
@@ -84,8 +84,8 @@ def occurrences(
         if inner is None or not sections(field):
             continue
         entry = items(field)
-        for i, given in enumerate(inner if entry else ()):
-            yield from occurrences(entry or {}, given, (*here, i), chained)
+        for i, element in enumerate(inner if entry else ()):
+            yield from occurrences(entry or {}, element, (*here, i), chained)
         if not entry:
             yield from occurrences(field, inner, here, chained)
 
@@ -95,9 +95,9 @@ def identities(graph: Graph) -> set[Identity]:
     return {(p.rule, p.path(), p.spec, p.code) for p in graph.products.values()}
 
 
-def products(found: set[Identity]) -> set[Identity]:
+def products(changed: set[Identity]) -> set[Identity]:
     """Leave the report out: it shows the whole configuration and follows any change."""
-    return {identity for identity in found if identity[0] != "report"}
+    return {identity for identity in changed if identity[0] != "report"}
 
 
 def graph_of(raw: Mapping[str, Any]) -> Graph | None:
@@ -166,16 +166,16 @@ class _Search:
             yield self._renamed(at.path, f"{value}-x")
         elif "const" in at.field:  # another section instead
             section = _value(self.full, at.path[:-1])
-            kept = {"name": section["name"]} if "name" in section else {}
-            for other in self.values[at.owners[-2]]:
-                if isinstance(other, Mapping) and other.get(key) not in (None, value):
-                    yield _with(self.full, at.path[:-1], {**other, **kept})
+            same_name = {"name": section["name"]} if "name" in section else {}
+            for candidate in self.values[at.owners[-2]]:
+                if isinstance(candidate, Mapping) and candidate.get(key) not in (None, value):
+                    yield _with(self.full, at.path[:-1], {**candidate, **same_name})
         elif "enum" not in at.field and (names := self.names.get(_list_of(at))):
             for name in dict.fromkeys(names):
                 yield _with(self.full, at.path, [*value, name] if items(at.field) else name)
         else:
-            for other in _others(at.field, value, self.values[at.owners[-1]]):
-                yield _with(self.full, at.path, other)
+            for candidate in _others(at.field, value, self.values[at.owners[-1]]):
+                yield _with(self.full, at.path, candidate)
 
     def _renamed(self, path: KeyPath, new: str) -> dict[str, Any]:
         """Rename an entry, and wherever it is referred to."""
@@ -194,10 +194,10 @@ def _others(field: Schema, value: Any, known: list[Any]) -> Iterator[Any]:
     """Yield other values for a key, by its type; some are invalid."""
     tried = {_json(None)}
     for member in members(field):
-        for other in chain(_of_type(member, value, known), known):
-            if other != value and (text := _json(other)) not in tried:
+        for candidate in chain(_of_type(member, value, known), known):
+            if candidate != value and (text := _json(candidate)) not in tried:
                 tried.add(text)
-                yield other
+                yield candidate
     if value is not None and {"type": "null"} in field.get("anyOf", ()):
         yield None
 
@@ -228,15 +228,17 @@ def _of_type(kind: Schema, value: Any, known: list[Any]) -> Iterator[Any]:
             for key, inner in value.items():
                 of_any_key = kind.get("additionalProperties")
                 if isinstance(of_any_key, dict):
-                    yield from ({**value, key: other} for other in _others(of_any_key, inner, []))
+                    yield from (
+                        {**value, key: candidate} for candidate in _others(of_any_key, inner, [])
+                    )
             yield {**value, "a": 1}
 
 
-def _lists(item: Schema, given: Any, known: list[Any]) -> Iterator[list[Any]]:
-    entries = list(given) if isinstance(given, list) else []
-    for other in _others(item, entries[-1] if entries else None, known):
-        if other not in entries:
-            yield [*entries, other]
-            yield [*entries[:-1], other]
+def _lists(item: Schema, value: Any, known: list[Any]) -> Iterator[list[Any]]:
+    entries = list(value) if isinstance(value, list) else []
+    for candidate in _others(item, entries[-1] if entries else None, known):
+        if candidate not in entries:
+            yield [*entries, candidate]
+            yield [*entries[:-1], candidate]
     if len(entries) > 1:
         yield from (entries[:-1], entries[::-1])

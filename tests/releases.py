@@ -61,8 +61,8 @@ def write_clevr(
 
 def zipped(folder: Path, archive: Path) -> Path:
     """Pack a folder as the official archive is packed: below CLEVR_v1.0/."""
-    with zipfile.ZipFile(archive, "w") as made:
+    with zipfile.ZipFile(archive, "w") as packed:
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                made.write(path, f"CLEVR_v1.0/{path.relative_to(folder)}")
+                packed.write(path, f"CLEVR_v1.0/{path.relative_to(folder)}")
     return archive

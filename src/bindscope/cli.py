@@ -41,7 +41,7 @@ def _path(arguments: argparse.Namespace) -> int:
         if "=" not in pair:
             raise BindscopeError(pair, "is not NAME=VALUE", "write split=test, for example")
     values = dict(pair.split("=", 1) for pair in arguments.names)
-    of_rule = load_graph(arguments.configfile).of(arguments.rule)
+    of_rule = load_graph(arguments.configfile).select(arguments.rule)
     products = [
         product
         for product in of_rule

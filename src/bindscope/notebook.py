@@ -119,7 +119,7 @@ def open(
     arrays = [f"patches-{layer}"] if tokens == "patches" else ["pooled"]
     wildcards = {"dataset": (dataset,), "model": (model,), "array": (*arrays, "encoded")}
     index = _find_product(graph, "index", wildcards, configfile)
-    read = any(p.wildcards["dataset"] == dataset for p in graph.of("record_codes"))
+    read = any(p.wildcards["dataset"] == dataset for p in graph.select("record_codes"))
     rule = "record_codes" if read else "codes"
     codes = _find_product(graph, rule, {"dataset": (dataset,), "split": (split,)}, configfile)
     labels = open_store(codes.path())
@@ -137,7 +137,7 @@ def open(
         records = _find_product(graph, "records", {"dataset": (dataset,)}, configfile)
         named = read_records(records.path(), split, 0, len(objects)).scenes
         scenes = np.array([record.image for record in named])
-    table_paths = {table.wildcards["table"]: Path(table.path()) for table in graph.of("table")}
+    table_paths = {table.wildcards["table"]: Path(table.path()) for table in graph.select("table")}
     tables = {name: path for name, path in table_paths.items() if path.exists()}
     return StoredRepresentation(
         values, objects, labels.read("features"), scenes, str(layer), tables
@@ -147,7 +147,7 @@ def open(
 def _find_product(
     graph: Graph, rule: str, wildcards: dict[str, tuple[str, ...]], configfile: str
 ) -> Product:
-    for product in graph.of(rule):
+    for product in graph.select(rule):
         if all(product.wildcards[name] in values for name, values in wildcards.items()):
             if not Path(product.path()).exists():
                 raise StoreError(product.path(), "not made yet", snakemake_command(product.path()))

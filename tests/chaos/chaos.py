@@ -101,29 +101,29 @@ def start(
 def judge(clone: Clone, sound: Mapping[str, str]) -> tuple[str, str]:
     """Run again, repair if need be, and compare; what disturbs nothing may be warm."""
     run = start(clone, python=warm_python())
-    said = run.communicate(timeout=PATIENCE_S)[0]
+    output = run.communicate(timeout=PATIENCE_S)[0]
     checked = clone.bindscope("verify", check=False)
     if run.returncode == 0 and checked.returncode == 0:
         return ("equal", "") if clone.results() == sound else ("wrong", different(clone, sound))
-    if run.returncode and not has_remedy(said):
-        return "wrong", f"the run said:\n{said}"
+    if run.returncode and not has_remedy(output):
+        return "wrong", f"the run said:\n{output}"
     repaired = clone.bindscope("verify", "--repair", check=False)
     if repaired.returncode:
-        return "wrong", f"the repair said:\n{repaired.stdout}{repaired.stderr}\n{said}"
+        return "wrong", f"the repair said:\n{repaired.stdout}{repaired.stderr}\n{output}"
     if clone.results() != sound:
-        return "wrong", f"after a repair, {different(clone, sound)}\n{said}{checked.stderr}"
+        return "wrong", f"after a repair, {different(clone, sound)}\n{output}{checked.stderr}"
     return "refused" if run.returncode else "healed", checked.stderr
 
 
-def has_remedy(said: str) -> bool:
+def has_remedy(output: str) -> bool:
     """Whether a message tells a user what to do, and no developer where."""
-    return "remedy: " in said and "Traceback" not in said
+    return "remedy: " in output and "Traceback" not in output
 
 
 def different(clone: Clone, sound: Mapping[str, str]) -> str:
     """Name files that are not those of an undisturbed run."""
-    found = clone.results()
-    paths = sorted(path for path in {*found, *sound} if found.get(path) != sound.get(path))
+    results = clone.results()
+    paths = sorted(path for path in {*results, *sound} if results.get(path) != sound.get(path))
     return f"{len(paths)} files differ: {', '.join(paths[:4])}"
 
 
@@ -132,14 +132,14 @@ def different(clone: Clone, sound: Mapping[str, str]) -> str:
 
 def kinds(clone: Clone) -> dict[str, list[Path]]:
     """Return all files of results by folder and suffix; of stores, chunks and metadata."""
-    found: dict[str, list[Path]] = {}
+    groups: dict[str, list[Path]] = {}
     for name in clone.results():
         path = Path(name)
         suffix = "".join(path.suffixes) if ".zarr" not in name else f".zarr/{path.name[:2]}"
-        found.setdefault(f"{path.parts[0].partition('.')[0]} {suffix}", []).append(
+        groups.setdefault(f"{path.parts[0].partition('.')[0]} {suffix}", []).append(
             clone.path / "results" / path
         )
-    return found
+    return groups
 
 
 def flip(path: Path, chance: random.Random) -> None:
@@ -162,7 +162,7 @@ def delete(path: Path, _: random.Random) -> None:
 def exchange(path: Path, chance: random.Random) -> None:
     """Put another file of the same suffix in its place."""
     like = sorted(set(path.parents[1].rglob(f"*{path.suffix}")) - {path})
-    others = [other for other in like if other.is_file()]
+    others = [candidate for candidate in like if candidate.is_file()]
     path.write_bytes(chance.choice(others).read_bytes() if others else b"another")
 
 
@@ -197,14 +197,14 @@ def lose_records(number: int, clone: Clone, chance: random.Random) -> tuple[str,
 def jobs_of(clone: Clone, rule: str) -> list[int]:
     """Processes that run a rule's script in this clone."""
     script = {"pooled": "extract", "null": "fit"}.get(rule, rule)
-    found = []
+    numbers = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes()
             named = re.search(rf"\.snakemake/scripts/tmp\w*\.{script}\.py".encode(), words)
             if named and (entry / "cwd").readlink() == clone.path:
-                found.append(int(entry.name))
-    return found
+                numbers.append(int(entry.name))
+    return numbers
 
 
 def children(pid: int) -> list[int]:
@@ -257,8 +257,8 @@ def log_out(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]
     deadline = time.monotonic() + PATIENCE_S
     while is_alive(run) and time.monotonic() < deadline:
         time.sleep(0.1)
-    said = (clone.path / "run.log").read_text()
-    return rule, "" if "Done in" in said else f"a run ended with its shell:\n{said}"
+    log = (clone.path / "run.log").read_text()
+    return rule, "" if "Done in" in log else f"a run ended with its shell:\n{log}"
 
 
 def fill_disk(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
@@ -268,9 +268,9 @@ def fill_disk(number: int, clone: Clone, chance: random.Random) -> tuple[str, st
     path = os.pathsep.join(map(str, (clone.path / "src", HERE / "full_disk")))
     environment = {"PYTHONPATH": path, "CHAOS_BYTES": str(limit)}
     run = start(clone, "--forcerun", rule, environment=environment, python=warm_python())
-    said = run.communicate(timeout=PATIENCE_S)[0]
-    told = run.returncode == 0 or (has_remedy(said) and "the disk is full" in said)
-    return f"{rule} store" if rule in ("codes", "scenes") else rule, "" if told else said
+    output = run.communicate(timeout=PATIENCE_S)[0]
+    reported = run.returncode == 0 or (has_remedy(output) and "the disk is full" in output)
+    return f"{rule} store" if rule in ("codes", "scenes") else rule, "" if reported else output
 
 
 def forbid(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
@@ -281,10 +281,10 @@ def forbid(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
         folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
     drop = partial(ctypes.CDLL(None).prctl, PR_CAPBSET_DROP, CAP_DAC_OVERRIDE)
     run = start(clone, "--forcerun", rule, preexec_fn=drop)
-    said = run.communicate(timeout=PATIENCE_S)[0]
+    output = run.communicate(timeout=PATIENCE_S)[0]
     for folder in folders:
         folder.chmod(stat.S_IRWXU)
-    return rule, "" if run.returncode and has_remedy(said) else said
+    return rule, "" if run.returncode and has_remedy(output) else output
 
 
 def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, str]:
@@ -293,9 +293,12 @@ def run_twice(number: int, clone: Clone, chance: random.Random) -> tuple[str, st
     runs = [start(clone, "--forcerun", rule, python=warm_python())]
     time.sleep(chance.uniform(0, 3))
     runs.append(start(clone, python=warm_python()))
-    said = [run.communicate(timeout=PATIENCE_S)[0] for run in runs]
-    wrong = [s for run, s in zip(runs, said, strict=True) if run.returncode and not has_remedy(s)]
-    return rule, "\n".join(wrong) if any(run.returncode == 0 for run in runs) else "\n".join(said)
+    outputs = [run.communicate(timeout=PATIENCE_S)[0] for run in runs]
+    wrong = [
+        s for run, s in zip(runs, outputs, strict=True) if run.returncode and not has_remedy(s)
+    ]
+    messages = wrong if any(run.returncode == 0 for run in runs) else outputs
+    return rule, "\n".join(messages)
 
 
 DAMAGE: dict[str, Callable[[Path, random.Random], None]] = {
@@ -366,13 +369,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--files", type=int, default=10, help="files that a round damages at once")
-    given = parser.parse_args()
+    options = parser.parse_args()
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         clone = finished(Path(folder).resolve() / "clone")
-        faults = drawn(given.first, given.rounds)
-        ended = rounds(clone, faults, given.workers, given.files)
-        for i, each in enumerate(ended, given.first):
+        faults = drawn(options.first, options.rounds)
+        ended = rounds(clone, faults, options.workers, options.files)
+        for i, each in enumerate(ended, options.first):
             counts[each.fault, each.verdict] += each.faults
             print(f"{i:5} {each.verdict:8} {each.fault}: {each.target}", flush=True)
             if each.verdict == "wrong":
@@ -381,7 +384,7 @@ def main() -> int:
     for fault in FAULTS:
         print(f"{fault}," + ",".join(str(counts[fault, verdict]) for verdict in VERDICTS))
     wrong = sum(n for (_, verdict), n in counts.items() if verdict == "wrong")
-    print(f"{counts.total()} faults in {given.rounds} rounds, {wrong} wrong")
+    print(f"{counts.total()} faults in {options.rounds} rounds, {wrong} wrong")
     return int(wrong > 0)
 
 

@@ -214,9 +214,9 @@ def _free_ports(count: int) -> Sequence[int]:
     """Ports that nobody listens on; slurmctld and slurmd need two of their own."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()

@@ -73,9 +73,9 @@ def test_partitions_groups_and_retries(slurm: Slurm, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr + slurm.logs()
     jobs = slurm.submissions()
-    (gpu,) = of(jobs, "rule_on_gpu")
+    (gpu,) = select(jobs, "rule_on_gpu")
     assert (gpu.partition, gpu.gres) == ("gpu", "gres:gpu:1")
-    grown = of(jobs, "rule_grown")
+    grown = select(jobs, "rule_grown")
     assert [(job.state, job.memory, job.limit) for job in grown] == [
         ("FAILED", "100M", "10:00"), ("COMPLETED", "200M", "20:00"),
     ]  # fmt: skip
@@ -115,8 +115,8 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
     assert code == 0, log.read_text()[-8000:] + slurm.logs()
 
     jobs = slurm.submissions()
-    assert [job.state for job in of(jobs, "rule_training")] == ["CANCELLED", "COMPLETED"]
-    assert [job.state for job in of(jobs, "rule_pooled")].count("FAILED") == 1
+    assert [job.state for job in select(jobs, "rule_training")] == ["CANCELLED", "COMPLETED"]
+    assert [job.state for job in select(jobs, "rule_pooled")].count("FAILED") == 1
     lost = [job for job in jobs if job.state != "COMPLETED"]
     assert len(lost) == 2
     assert log.read_text().count("Trying to restart job") == 2
@@ -126,14 +126,14 @@ def test_a_run_with_killed_jobs_ends_with_the_tables_of_a_local_run(
         print(f"\n{table(jobs, wall, count(log))}")
 
 
-def of(jobs: list[Submission], comment: str) -> list[Submission]:
+def select(jobs: list[Submission], comment: str) -> list[Submission]:
     return [job for job in jobs if job.comment.startswith(comment)]
 
 
 def running(slurm: Slurm, comment: str) -> Submission | None:
     """A job of a rule that Slurm has started."""
-    found = [job for job in of(slurm.submissions(), comment) if job.state == "RUNNING"]
-    return found[0] if found else None
+    running_jobs = [job for job in select(slurm.submissions(), comment) if job.state == "RUNNING"]
+    return running_jobs[0] if running_jobs else None
 
 
 def script_of(clone: Clone, name: str) -> int | None:
@@ -151,10 +151,10 @@ def script_of(clone: Clone, name: str) -> int | None:
 
 def wait_for(run: subprocess.Popen[bytes], look: Callable[[], Found | None]) -> Found:
     """Look until something is there; the run must still be at work."""
-    while (found := look()) is None:
+    while (result := look()) is None:
         assert run.poll() is None, "the run ended before its job could be killed"
         time.sleep(0.2)
-    return found
+    return result
 
 
 def count(log: Path) -> int:

@@ -100,11 +100,11 @@ def fitted(family: str, device: str, **fields: Any) -> Any:
     return result
 
 
-def assert_same_losses(expected: Any, found: Any) -> None:
-    assert expected.losses.keys() == found.losses.keys()
+def assert_same_losses(expected: Any, actual: Any) -> None:
+    assert expected.losses.keys() == actual.losses.keys()
     for target, losses in expected.losses.items():
-        assert found.losses[target].mean() == pytest.approx(losses.mean(), abs=BITS), target
-    assert all(type(values) is np.ndarray for values in found.weights.values())
+        assert actual.losses[target].mean() == pytest.approx(losses.mean(), abs=BITS), target
+    assert all(type(values) is np.ndarray for values in actual.weights.values())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -152,9 +152,11 @@ def test_a_controlled_training_on_the_device_is_that_on_the_cpu(objective: str) 
     fresh = FreshScenes(SCENES, 32, 0)
     expected = train(config, SCENES, fresh, "cpu")
     with hold_device(DEVICE) as device, other_threads():
-        found = train(config, SCENES, fresh, device)
-    assert all(weights.device.type == "cpu" for weights in found.weights.values())
-    here, there = ([row["loss_bits"] for row in made.history] for made in (expected, found))
+        actual = train(config, SCENES, fresh, device)
+    assert all(weights.device.type == "cpu" for weights in actual.weights.values())
+    here, there = (
+        [row["loss_bits"] for row in training.history] for training in (expected, actual)
+    )
     assert here[0] > here[-1]  # it learned something
     np.testing.assert_allclose(there, here, rtol=0, atol=BITS)
 
@@ -171,8 +173,8 @@ def extracted(folder: Path, precision: str, device: str) -> dict[str, Any]:
     )  # fmt: skip
     images = np.random.default_rng(0).integers(0, 256, (40, 64, 64, 3), dtype=np.uint8)
     paths = {name: folder / f"{device}-{precision}-{name}" for name in ("pooled", "patches")}
-    with hold_device(device) as held:
-        vit = load_model(config, None, held)
+    with hold_device(device) as reserved:
+        vit = load_model(config, None, reserved)
         with store(paths["pooled"]) as pooled, store(paths["patches"]) as patches:
             extract(vit, images, extraction, pooled=pooled, patches={4: patches})
     arrays = {}
@@ -188,10 +190,10 @@ def extracted(folder: Path, precision: str, device: str) -> dict[str, Any]:
 def test_an_extraction_on_the_device_is_that_on_the_cpu(tmp_path: Path, precision: str) -> None:
     expected = extracted(tmp_path / "expected", "float32", "cpu")
     with other_threads():
-        found = extracted(tmp_path / "found", precision, DEVICE)
-    assert expected.keys() == found.keys()
+        actual = extracted(tmp_path / "found", precision, DEVICE)
+    assert expected.keys() == actual.keys()
     for name, layers in expected.items():
-        for here, there in zip(layers, found[name], strict=True):
+        for here, there in zip(layers, actual[name], strict=True):
             share = np.sqrt(np.square(here - there).mean() / np.square(here).mean())
             assert share <= OF_THE_RMS[precision], name
 
@@ -201,10 +203,10 @@ def test_interventions_on_the_device_are_those_on_the_cpu(family: str) -> None:
     import tiny_vlms  # not at the top: transformers takes seconds to import
 
     base, images = tiny_vlms.scenes(2, 0, 32)
-    found = []
+    answers = []
     for device in ("cpu", DEVICE):
-        with hold_device(device) as held:
-            engine, _ = tiny_vlms.engines(family, device=str(held))
+        with hold_device(device) as reserved:
+            engine, _ = tiny_vlms.engines(family, device=str(reserved))
             state = engine.contexts(base, images)
             shape = engine.residual(state, "item", 0).shape[1:]
             kinds: list[tuple[Any, ...]] = [
@@ -213,23 +215,23 @@ def test_interventions_on_the_device_are_those_on_the_cpu(family: str) -> None:
             ]  # fmt: skip
             todo = [Condition(str(i), edits) for i, edits in enumerate(kinds)]
             todo.append(Condition("anew", (Knockout("color", 0, seen_by="item"),), frozen=False))
-            found.append(engine.answers(state, None, todo, [question(base, 0)], base.item))
-    np.testing.assert_allclose(*found, atol=LOG_PROBABILITY)
+            answers.append(engine.answers(state, None, todo, [question(base, 0)], base.item))
+    np.testing.assert_allclose(*answers, atol=LOG_PROBABILITY)
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="a rehearsal on the CPU has no memory of a device")
 @pytest.mark.parametrize("work", ["fit", "extraction"])
 def test_the_devices_memory_is_freed(tmp_path: Path, work: str) -> None:
     """The first run leaves torch's workspaces; a second one must leave nothing more."""
-    left = []
+    allocated = []
     for run in range(2):
         if work == "fit":
             fitted("quadratic", DEVICE)
         else:
             extracted(tmp_path / str(run), "float32", DEVICE)
         gc.collect()
-        left.append(torch.cuda.memory_allocated())
-    assert left[1] <= left[0]
+        allocated.append(torch.cuda.memory_allocated())
+    assert allocated[1] <= allocated[0]
 
 
 @pytest.mark.parametrize(
@@ -237,14 +239,14 @@ def test_the_devices_memory_is_freed(tmp_path: Path, work: str) -> None:
 )
 def test_a_probe_of_pairs_is_as_accurate_as_on_the_cpu(family: str, memory_mb: int) -> None:
     splits = planted_splits(Planted(noise=1.0, dim=40), n=(60, 30, 40))
-    given = {"name": "p", "family": family, "memory_mb": memory_mb}
-    given |= {"steps": 50} if family == "identity_pointwise" else {}
-    expected, found = (
-        TypeAdapter(AnyScorer).validate_python(given | {"device": device})
+    fields = {"name": "p", "family": family, "memory_mb": memory_mb}
+    fields |= {"steps": 50} if family == "identity_pointwise" else {}
+    expected, on_device = (
+        TypeAdapter(AnyScorer).validate_python(fields | {"device": device})
         for device in ("cpu", DEVICE)
     )
     here = fit_probe(expected, *splits, bootstrap_samples=20)[0].row
     with other_threads():
-        there = fit_probe(found, *splits, bootstrap_samples=20)[0].row
+        there = fit_probe(on_device, *splits, bootstrap_samples=20)[0].row
     assert there["accuracy"] == pytest.approx(here["accuracy"], abs=ACCURACY)
     assert there["auc"] == pytest.approx(here["auc"], abs=ACCURACY)

@@ -94,14 +94,14 @@ def _few_scenes(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _repeated(entries: list[dict[str, Any]]) -> set[str]:
     """Return the names of entries of which enough differ in name and seed alone."""
-    seen, names = Counter[str](), set()
+    counts, names = Counter[str](), set()
     for entry in entries:
         nameless = {key: value for key, value in entry.items() if key not in ("name", "seed")}
         if isinstance(source := nameless.get("source"), str):
             nameless["source"] = re.sub(r"^(zoo:.*)-\d+$", r"\1", source)
         kind = canonical_json(nameless)
-        seen[kind] += 1
-        if seen[kind] > DRAWS:
+        counts[kind] += 1
+        if counts[kind] > DRAWS:
             names.add(entry["name"])
     return names
 

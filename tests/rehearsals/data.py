@@ -82,18 +82,18 @@ def broken(part: str, classes: Sequence[int], prefix: str) -> Photo:
 def ade20k(folder: Path) -> Path:
     """Write ADE20K, of which one image in five of `training` is for validation."""
     classes = (CAR, BUILDING, WALL, ZITHER, 774, 1023, 1024)
-    made = [*photos(36, "training", classes, "ADE_train"),
-            *photos(10, "validation", classes, "ADE_val"),
-            broken("training", classes, "ADE_train")]  # fmt: skip
-    return write_ade20k(folder, made)
+    pictures = [*photos(36, "training", classes, "ADE_train"),
+                *photos(10, "validation", classes, "ADE_val"),
+                broken("training", classes, "ADE_train")]  # fmt: skip
+    return write_ade20k(folder, pictures)
 
 
 def coco(folder: Path) -> Path:
     """Write COCO 2017 with panoptic annotations."""
     classes = [int(str(category["id"])) for category in COCO_CATEGORIES]
-    made = [*photos(24, "train2017", classes, "0000"), *photos(8, "val2017", classes, "0001"),
-            broken("train2017", classes, "0000")]  # fmt: skip
-    return write_coco(folder, made)
+    pictures = [*photos(24, "train2017", classes, "0000"), *photos(8, "val2017", classes, "0001"),
+                broken("train2017", classes, "0000")]  # fmt: skip
+    return write_coco(folder, pictures)
 
 
 def clevr(folder: Path) -> Path:
@@ -125,11 +125,11 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
                            "h": int(rng.integers(20, height // 2))})  # fmt: skip
         url = {"image_url": url}
         objects.append({"image_id": number, "objects": things, **url})
-        said = [
+        described = [
             {**thing, "attributes": [str(rng.choice(colors)), str(rng.choice(further))]}
             for thing in things if rng.random() < 0.8
         ]  # fmt: skip
-        attributes.append({"image_id": number, "attributes": said})
+        attributes.append({"image_id": number, "attributes": described})
         path = folder / "photos" / part / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), np.uint8)
@@ -137,17 +137,17 @@ def genome(folder: Path, n_images: int = 160) -> list[Path]:
         (jpeg, jpeg, cmyk, turned)[i % 4](
             image.convert("L") if i % 9 == 0 and i % 4 < 2 else image, path
         )
-    made = []
+    archives = []
     for name, content in (("objects", objects), ("attributes", attributes), ("image_data", about)):
-        made.append(folder / f"{name}.json.zip")
-        with zipfile.ZipFile(made[-1], "w", zipfile.ZIP_DEFLATED) as archive:
+        archives.append(folder / f"{name}.json.zip")
+        with zipfile.ZipFile(archives[-1], "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(f"{name}.json", json.dumps(content))
     for name, part in (("images", "VG_100K"), ("images2", "VG_100K_2")):
-        made.append(folder / f"{name}.zip")
-        with zipfile.ZipFile(made[-1], "w") as archive:
+        archives.append(folder / f"{name}.zip")
+        with zipfile.ZipFile(archives[-1], "w") as archive:
             for path in sorted((folder / "photos" / part).iterdir()):
                 archive.write(path, f"{part}/{path.name}")
-    return made
+    return archives
 
 
 def pug_spare(folder: Path) -> Path:

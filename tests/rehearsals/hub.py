@@ -46,18 +46,18 @@ def drawn(model: torch.nn.Module, seed: int) -> dict[str, Tensor]:
     by so little that probes and editing say nothing about what a released model would do.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = {}
+    weights = {}
     for name, weight in model.state_dict().items():
         if not weight.is_floating_point():
-            found[name] = weight.clone()
+            weights[name] = weight.clone()
         elif weight.ndim >= 2 and "embed" not in name:
             scale = 1 / math.sqrt(weight[0].numel())
-            found[name] = torch.randn(weight.shape, generator=generator) * scale
+            weights[name] = torch.randn(weight.shape, generator=generator) * scale
         elif weight.ndim >= 2 or "token" in name:
-            found[name] = torch.randn(weight.shape, generator=generator) * 0.5
+            weights[name] = torch.randn(weight.shape, generator=generator) * 0.5
         else:  # norms, biases and scales of layers
-            found[name] = weight + 0.05 * torch.randn(weight.shape, generator=generator)
-    return found
+            weights[name] = weight + 0.05 * torch.randn(weight.shape, generator=generator)
+    return weights
 
 
 def save(

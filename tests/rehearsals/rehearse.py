@@ -71,8 +71,8 @@ def presets() -> list[str]:
 
 def file_of(name: str) -> Path:
     """Return the file of a preset, or of what is rehearsed beside the presets."""
-    found = [folder / f"{name}.yaml" for folder in (PRESETS, HERE)]
-    return next((path for path in found if path.is_file()), found[0])
+    files = [folder / f"{name}.yaml" for folder in (PRESETS, HERE)]
+    return next((path for path in files if path.is_file()), files[0])
 
 
 class Stage:
@@ -111,24 +111,24 @@ class Stage:
             else:
                 raise SystemExit(f"{source.name} has no stand-in: add it to tests/rehearsals")
 
-    def source(self, given: dict[str, Any]) -> dict[str, Any]:
+    def source(self, section: dict[str, Any]) -> dict[str, Any]:
         """Return a `source` section that reads, or downloads, a stand-in for its release."""
-        kind = given["kind"]
+        kind = section["kind"]
         folder = self.releases / kind
-        made = {"clevr": data.clevr, "visual_genome": data.genome, "ade20k": data.ade20k,
-                "coco_panoptic": data.coco, "pug_spare": data.pug_spare}[kind]  # fmt: skip
+        write = {"clevr": data.clevr, "visual_genome": data.genome, "ade20k": data.ade20k,
+                 "coco_panoptic": data.coco, "pug_spare": data.pug_spare}[kind]  # fmt: skip
         if not folder.exists():
             folder.mkdir()
-            made(folder)
+            write(folder)
         if kind == "clevr":
-            return {**given, **self._file(folder / "CLEVR_v1.0.zip")}
+            return {**section, **self._file(folder / "CLEVR_v1.0.zip")}
         if kind == "visual_genome":
             archives = [self._file(path) for path in sorted(folder.glob("*.zip"))]
             few = {"min_category_images": 2, "min_value_images": 2}
-            return {**given, **few, "downloads": archives}
+            return {**section, **few, "downloads": archives}
         if kind == "ade20k":
-            return {**given, "path": str(folder / "ADE20K_2021_17_01")}
-        return {**given, "path": str(folder)}
+            return {**section, "path": str(folder / "ADE20K_2021_17_01")}
+        return {**section, "path": str(folder)}
 
     def _file(self, path: Path) -> dict[str, str]:
         port = self.server.server_address[1]
@@ -222,20 +222,20 @@ def main() -> None:
     arguments.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     arguments.add_argument("--keep", type=Path, help="folder to work in, which stays")
     arguments.add_argument("--table", action="store_true", help=f"write {TABLE.relative_to(ROOT)}")
-    given = arguments.parse_args()
-    folder = given.keep or Path(tempfile.mkdtemp(prefix="rehearsals-"))
+    options = arguments.parse_args()
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="rehearsals-"))
     stage = Stage(folder)
     rows = []
-    for name in given.presets or presets():
+    for name in options.presets or presets():
         shutil.rmtree(folder / "clones" / name, ignore_errors=True)
-        row = rehearse(stage, file_of(name), given.device)
+        row = rehearse(stage, file_of(name), options.device)
         rows.append(row)
         print(f"{name}: {row.jobs} jobs, {row.failed} not done, {row.peak_memory_gb:.2f} GB, "
               f"{row.disk_gb:.3f} GB on disk, {row.seconds:.0f} s", flush=True)  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(row.problems, indent=1))
-        if given.table:
+        if options.table:
             write_table([row])
-    if not given.keep:
+    if not options.keep:
         shutil.rmtree(folder)
     raise SystemExit(1 if any(row.failed for row in rows) else 0)
 

@@ -56,9 +56,9 @@ def test_words_of_a_language_model_split_unequally(repo: str, tmp_path: Path) ->
     config = VisionLanguageModel(name="model", source=f"hf:path:{folder}")
     engine = load_engine(config, Form())
     words = [f" {word}" for word in ("prism", "red", "A", *SPLIT)]
-    taken = [len(numbers) for numbers, _ in engine.adapter.tokenize(words)]
-    assert taken[:3] == [1, 1, 1]
-    assert min(taken[3:]) > 1
+    lengths = [len(numbers) for numbers, _ in engine.adapter.tokenize(words)]
+    assert lengths[:3] == [1, 1, 1]
+    assert min(lengths[3:]) > 1
     text = f"<|im_start|>user {engine.adapter.image_text}\n\nAnswer"
     image = np.zeros((1, 384, 384, 3), np.uint8)
     read = engine.adapter.read([text], image)
@@ -73,8 +73,8 @@ def test_every_large_preset_is_rehearsed() -> None:
 
 
 def test_photos_are_of_every_kind(tmp_path: Path) -> None:
-    made = list(data.photos(24, "train2017", [1, 3], "photo"))
-    for photo in made:
+    pictures = list(data.photos(24, "train2017", [1, 3], "photo"))
+    for photo in pictures:
         photo.save(Image.fromarray(photo.image), tmp_path / f"{photo.name}.jpg")
     opened = [Image.open(path) for path in sorted(tmp_path.iterdir())]
     assert {image.mode for image in opened} == {"RGB", "L", "CMYK"}

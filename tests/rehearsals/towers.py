@@ -177,12 +177,12 @@ def narrow_timm(names: list[str], narrow: int) -> None:
         return
     registry: Any = timm.models._registry._model_entrypoints
     for name in {name.partition(".")[0] for name in names}:
-        made = registry[name]
-        if getattr(made, "narrow", False):
+        build = registry[name]
+        if getattr(build, "narrow", False):
             continue
         with torch.device("meta"):  # its shape alone
-            width = int(made().embed_dim) // narrow
-        small = partial(made, embed_dim=width, num_heads=4)
+            width = int(build().embed_dim) // narrow
+        small = partial(build, embed_dim=width, num_heads=4)
         small.narrow = True  # type: ignore[attr-defined]
         registry[name] = small
 

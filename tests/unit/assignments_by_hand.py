@@ -48,9 +48,9 @@ def assignment_bits_object_by_object(scene, log_weights):
     for category in scene[:, 0]:
         after = defaultdict(lambda: (0.0, 0.0))
         for remaining, (z, e) in states.items():
-            for value, left in enumerate(remaining):
-                if left:
-                    key = (*remaining[:value], left - 1, *remaining[value + 1 :])
+            for value, count in enumerate(remaining):
+                if count:
+                    key = (*remaining[:value], count - 1, *remaining[value + 1 :])
                     w, u = exp(log_weights[category, value]), log_weights[category, value]
                     after[key] = (after[key][0] + z * w, after[key][1] + w * (e + z * u))
         states = after
@@ -65,9 +65,9 @@ def code_bits_object_by_object(scene, log_weights):
     for category in scene[:, 0].tolist():
         after = defaultdict(float)
         for (code, remaining), z in states.items():
-            for value, left in enumerate(remaining):
-                if left:
-                    key = (*remaining[:value], left - 1, *remaining[value + 1 :])
+            for value, count in enumerate(remaining):
+                if count:
+                    key = (*remaining[:value], count - 1, *remaining[value + 1 :])
                     after[code | {(category, value)}, key] += z * exp(log_weights[category, value])
         states = after
     return _entropy(list(states.values()))

@@ -117,7 +117,7 @@ def drawn(seed: int) -> Drawn:
         "instances": np.take_along_axis(ids, chosen, 1).astype(np.int16),
         "classes": np.ones((N, 12), np.int16),
     }
-    labels = PairData.of(sample, None, (SIDE, SIDE))
+    labels = PairData.from_arrays(sample, None, (SIDE, SIDE))
     return Drawn((), labels, torch.from_numpy(chosen), torch.from_numpy(ids), images)
 
 
@@ -146,10 +146,10 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Edi
     return measuring, editor_of(weights, 1, measuring.unedited(), scenes, OBJECTS)
 
 
-Told = dict[tuple[str, float, str, str], dict[str, Any]]
+RowsByEdit = dict[tuple[str, float, str, str], dict[str, Any]]
 
 
-def told(rows: list[dict[str, Any]], probe: str = "") -> Told:
+def index_rows(rows: list[dict[str, Any]], probe: str = "") -> RowsByEdit:
     """Return rows by edit, strength, subspace and quantity: of the mean of heads, of one probe."""
     heads = {*CORRELATIONS, "object_share"}
     return {

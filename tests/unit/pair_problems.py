@@ -12,7 +12,7 @@ from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.geometry import Measured, measured_rows
+from bindscope.studies.same_object.geometry import GeometryInputs, measured_rows
 from bindscope.studies.same_object.known import Planted, planted_tokens
 
 GRID = (8, 8)
@@ -43,12 +43,12 @@ def blobs(n, seed, objects=5, n_classes=4, patches=32, background=0.1):
 def planted_splits(planted=None, n=(200, 80, 120), **shape):
     """Train, val and test with planted features."""
     planted = planted or Planted()
-    found = []
+    splits = []
     for (name, offset), count in zip(OFFSETS.items(), n, strict=True):
-        data = PairData.of(blobs(count, hash_of(name), **shape), None, GRID)
+        data = PairData.from_arrays(blobs(count, hash_of(name), **shape), None, GRID)
         tokens = planted_tokens(data.instances, data.classes, data.positions, GRID, planted, offset)
-        found.append(replace(data, tokens=ArrayRows(tokens)))
-    return found
+        splits.append(replace(data, tokens=ArrayRows(tokens)))
+    return splits
 
 
 def planted_geometry(layers, checkpoints=None):
@@ -64,7 +64,7 @@ def planted_geometry(layers, checkpoints=None):
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
     spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
-    measured = Measured(by_layer, dict.fromkeys(layers, probe), more)
+    measured = GeometryInputs(by_layer, dict.fromkeys(layers, probe), more)
     return measured_rows(measured, spec, checkpoints)
 
 

@@ -19,17 +19,17 @@ def expanded(x):
 
 def literal_logits(x, matrix, a, bias):
     """Return x' W y + a.x + a.y + b of all ordered pairs, (B, M, M)."""
-    left, right = expanded(x)
-    quadratic = ((left @ matrix) * right).sum(-1)
-    return quadratic + (left * a).sum(-1) + (right * a).sum(-1) + bias
+    first, second = expanded(x)
+    quadratic = ((first @ matrix) * second).sum(-1)
+    return quadratic + (first * a).sum(-1) + (second * a).sum(-1) + bias
 
 
 def literal_loss(logits, instances, valid):
     """Mean loss in nats over i < j, with the labels made anew."""
     m = valid.shape[1]
-    kept = (valid[:, :, None] & valid[:, None]) & torch.ones(m, m, dtype=torch.bool).triu(1)
+    pairs = (valid[:, :, None] & valid[:, None]) & torch.ones(m, m, dtype=torch.bool).triu(1)
     same = (instances[:, :, None] == instances[:, None]) & (instances[:, :, None] != 0)
-    return binary_cross_entropy_with_logits(logits[kept], same[kept].to(logits.dtype))
+    return binary_cross_entropy_with_logits(logits[pairs], same[pairs].to(logits.dtype))
 
 
 def couples(data):

@@ -10,7 +10,7 @@ from jobs_by_hand import job_by_hand, script
 
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.build import build
 from bindscope.studies.concepts.study import EMBEDDING_STEPS
 from bindscope.studies.concepts.tables import CONCEPTS
@@ -54,18 +54,18 @@ def graph_of(section: dict[str, Any], **more: Any) -> Graph:
 def run(graph: Graph, folder: Path, *rules: str) -> None:
     """Run all jobs of some rules, in this order."""
     for rule in rules:
-        for product in graph.of(rule):
+        for product in graph.select(rule):
             name = product.step.script.removesuffix(".py") or rule
             script(name).main(job_by_hand(product, folder))
 
 
-def input_of(product: Product, folder: Path) -> Given:
+def input_of(product: Product, folder: Path) -> ProductFiles:
     """Name a product for what collects it."""
     names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
-    return Given(names, {"": str(folder / product.path())})
+    return ProductFiles(names, {"": str(folder / product.path())})
 
 
 def table(graph: Graph, folder: Path, *steps: str) -> pd.DataFrame:
     """Build the table of the rows that jobs of some steps (default: all) left."""
-    products = graph.of(*(steps or EMBEDDING_STEPS))
+    products = graph.select(*(steps or EMBEDDING_STEPS))
     return CONCEPTS.build(Inputs({"rows": [input_of(p, folder) for p in products]}))

@@ -5,7 +5,7 @@ import json
 import matplotlib as mpl
 import numpy as np
 
-from bindscope.core.interfaces import Given
+from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.binding_information.schemas import (
@@ -35,9 +35,11 @@ PENALTY = {"linear": 1.9, "quadratic": 0.0, "shared": 0.9, "multilinear": 1.0, "
            "attention": 0.0}  # fmt: skip
 
 
-def given(path, names=None, **files):
+def to_input(path, names=None, **files):
     """Return a product as a table or figure is given it; its rows must show `KEYS`."""
-    return Given(KEYS | (names or {}), {"": str(path)} | {k: str(v) for k, v in files.items()})
+    return ProductFiles(
+        KEYS | (names or {}), {"": str(path)} | {k: str(v) for k, v in files.items()}
+    )
 
 
 COUNTED = {"h_counts_given_feature_bits": 11.292, "h_object_given_counts_bits": 7.979}

@@ -37,7 +37,7 @@ def records(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("entry", "words", "kept"),
+    ("entry", "words", "holds"),
     [
         (Entry("it", 2.0, [Other("GEMM", 1.5, 0.75)]), "GEMM 1,500 ms: 0.75 (promised 0.75)", True),
         (Entry("it", 2.0, [Other("GEMM", 1.0, 0.6)]), "GEMM 1,000 ms: 0.5 (promised 0.6)", False),
@@ -47,9 +47,9 @@ def records(tmp_path, monkeypatch):
         (Entry("it", 2.0, limits={"GB": (float("nan"), 3.5)}), "GB nan (promised 3.5)", False),
     ],
 )
-def test_a_broken_promise_is_named_and_bold(entry, words, kept):
-    assert entry.broken == ([] if kept else [f"it: {words}"])
-    assert (words if kept else f"**{words}**") in measure.table([entry])
+def test_a_broken_promise_is_named_and_bold(entry, words, holds):
+    assert entry.broken == ([] if holds else [f"it: {words}"])
+    assert (words if holds else f"**{words}**") in measure.table([entry])
 
 
 def test_alternatives_take_turns_and_the_first_turn_does_not_count(monkeypatch):
@@ -123,7 +123,7 @@ def test_the_step_that_is_timed_is_the_twins():
     for case in probe_fitting.SMALL:
         tiny = {"side": 2, "dim": 3, "batch": 4, "tokens": min(case.tokens, 2)}
         entry = probe_fitting.step_entry(replace(case, **tiny), Options(repetitions=1), rate=1e12)
-        assert [other.name for other in entry.others] == ["GEMM floor", "literal twin"]
+        assert [comparison.name for comparison in entry.others] == ["GEMM floor", "literal twin"]
 
 
 def test_the_step_of_pairs_that_is_timed_is_the_literal_one():
@@ -131,7 +131,7 @@ def test_the_step_of_pairs_that_is_timed_is_the_literal_one():
     pair_scoring = importlib.import_module("pair_scoring")
     tiny, quick = pair_scoring.Size(3, 8, 4), Options(threads=1, repetitions=1)
     entry = pair_scoring.expansion_entry(tiny, quick)
-    assert [other.name for other in entry.others] == ["literal N x N x d expansion"]
+    assert [comparison.name for comparison in entry.others] == ["literal N x N x d expansion"]
     few = pair_scoring.drawn(tiny)
     assert few.n_pairs == 3 * 8 * 7 // 2
     assert tiny.flops == 2 * 2 * 24 * 4 * 4 + 2 * 2 * 3 * 8 * 8 * 4

@@ -16,12 +16,12 @@ VAL = {"feature": "chained_feature", "counts_given_feature": "chained_counts",
        "object_given_counts": "chained_object"}  # fmt: skip
 
 
-def row_of(probe, found, plain=20.0, anchored=9.0, protocol="converged", flags=None, **changes):
+def row_of(probe, bounds, plain=20.0, anchored=9.0, protocol="converged", flags=None, **changes):
     """A row with bounds on F, counts and pairing; validation losses are 0.1 above those of test."""
     h = sum(H.values())
-    row = make_row(probe=probe, loss_object=plain, loss_given=sum(H.values()) - H["feature"]
-                   - sum(found[1:]), h=(h, H["feature"]), protocol=protocol, **COUNTED)  # fmt: skip
-    for (name, entropy), bits in zip(H.items(), found, strict=True):
+    row = make_row(probe=probe, loss_object=plain, loss_given=h - H["feature"] - sum(bounds[1:]),
+                   h=(h, H["feature"]), protocol=protocol, **COUNTED)  # fmt: skip
+    for (name, entropy), bits in zip(H.items(), bounds, strict=True):
         loss = entropy - bits
         row |= {f"{BOUND[name]}_lower_bound_bits{end}": bits + shift
                 for end, shift in (("", 0.0), ("_low", -0.2), ("_high", 0.3))}  # fmt: skip
@@ -30,17 +30,17 @@ def row_of(probe, found, plain=20.0, anchored=9.0, protocol="converged", flags=N
     row |= {"loss_object_anchored_bits": h - anchored,
             "val_loss_object_anchored_bits": h - anchored,
             "prior_loss_object_bits": h, "val_loss_object_bits": plain,
-            "val_loss_feature_bits": 4.0, "binding_lower_bound_bits": sum(found),
-            "binding_lower_bound_bits_low": sum(found) - 0.4,
-            "binding_lower_bound_bits_high": sum(found) + 0.5,
-            "conditional_binding_lower_bound_bits_low": sum(found[1:]) - 0.25,
-            "conditional_binding_lower_bound_bits_high": sum(found[1:]) + 0.35}  # fmt: skip
+            "val_loss_feature_bits": 4.0, "binding_lower_bound_bits": sum(bounds),
+            "binding_lower_bound_bits_low": sum(bounds) - 0.4,
+            "binding_lower_bound_bits_high": sum(bounds) + 0.5,
+            "conditional_binding_lower_bound_bits_low": sum(bounds[1:]) - 0.25,
+            "conditional_binding_lower_bound_bits_high": sum(bounds[1:]) + 0.35}  # fmt: skip
     parts = {"flags": flags or {}, "anchored": [anchored, anchored - 0.1, anchored + 0.1]}
     return complete(row) | changes, parts
 
 
-def best(*given):
-    rows, parts = zip(*given, strict=True)
+def best(*fits):
+    rows, parts = zip(*fits, strict=True)
     (row,) = best_rows(rows, parts, {"colorshape": None})
     return row
 
@@ -50,8 +50,8 @@ def test_every_part_comes_from_who_validated_best():
     quadratic = row_of("quadratic", (5.0, 4.0, 3.0))
     dnn = row_of("dnn", (4.0, 7.0, 1.0), plain=18.0)
     row = best(quadratic, dnn, linear)
-    found = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
-    assert found == pytest.approx([6.0, 7.0, 3.0])
+    bounds = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
+    assert bounds == pytest.approx([6.0, 7.0, 3.0])
     assert row["conditional_binding_lower_bound_bits"] == pytest.approx(10.0)
     assert row["binding_lower_bound_bits"] == pytest.approx(16.0)
     # Of several fits: the ends of the parts, added up.
@@ -95,8 +95,8 @@ def test_a_fit_that_did_not_end_well_wins_only_where_there_is_no_other(flag):
     good = row_of("linear", (5.0, 4.0, 2.0))
     row = best(bad, good)
     # Only the flagged part is lost, and its flag with it.
-    found = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
-    assert found == pytest.approx([6.0, 5.0, 2.0])
+    bounds = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
+    assert bounds == pytest.approx([6.0, 5.0, 2.0])
     assert row["flags"] == ""
     alone = best(bad)
     assert alone["pairing_lower_bound_bits"] == pytest.approx(3.0)
@@ -140,8 +140,8 @@ def test_where_only_some_fits_have_a_target_the_others_give_the_rest():
 def test_rows_that_differ_in_more_than_the_probe_are_apart():
     rows = [row_of("linear", (5.0, 4.0, 2.0), seed=seed, tokens=tokens)
             for seed in (0, 1) for tokens in ("cls", "mean")]  # fmt: skip
-    found = best_rows(*zip(*rows, strict=True), {"colorshape": None})
-    assert {(row["seed"], row["tokens"]) for row in found} == {
+    best_of_each = best_rows(*zip(*rows, strict=True), {"colorshape": None})
+    assert {(row["seed"], row["tokens"]) for row in best_of_each} == {
         (0, "cls"), (0, "mean"), (1, "cls"), (1, "mean"),
     }  # fmt: skip
 

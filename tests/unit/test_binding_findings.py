@@ -50,14 +50,14 @@ def chapter_of(table, config=CONFIG):
     return chapter({"binding_information": table}, Inputs(content=config, resources=RESOURCES))
 
 
-def section(made, name):
+def section(binding_chapter, name):
     """Return one of a chapter's sections."""
-    return next(section for section in made.sections if section.name == name)
+    return next(section for section in binding_chapter.sections if section.name == name)
 
 
-def text_of(found):
+def text_of(findings):
     """Return the text of findings, with plain spaces."""
-    parts = [f.lead + " ".join(name + text for name, text in f.points) for f in found]
+    parts = [f.lead + " ".join(name + text for name, text in f.points) for f in findings]
     return " ".join(parts).replace("\u00a0", " ")
 
 
@@ -66,12 +66,12 @@ def about(table, config=ZOO):
     return sentences.gather(table, config)
 
 
-def everything_said(table, config=ZOO):
+def all_sentences(table, config=ZOO):
     """Return every sentence that quotes, with plain spaces."""
-    told = about(table, config)
-    numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(told)]
-    said = [*sentences.lead(told), *numbers, text_of(sentences.findings(told))]
-    return [text.replace("\u00a0", " ") for text in said]
+    facts = about(table, config)
+    numbers = [f"{n.value} {n.unit} {n.label}" for n in sentences.key_numbers(facts)]
+    texts = [*sentences.lead(facts), *numbers, text_of(sentences.findings(facts))]
+    return [text.replace("\u00a0", " ") for text in texts]
 
 
 def test_the_lead_says_where_most_and_where_least_is_read():
@@ -103,13 +103,13 @@ def test_three_caveats_that_follow_from_the_table():
 
 def test_the_findings_say_what_the_table_says():
     table = zoo_table()
-    made = chapter_of(table, ZOO)
+    binding_chapter = chapter_of(table, ZOO)
     rows = table[(table["dataset"] == "counting") & (table["layer"] == "4")]
     rows = rows[rows["model"].str.startswith("masked") & (rows["probe"] == "best")]
     rows = rows[rows["tokens"] == "cls"]
     assert len(rows) == 3
     mean, low, high = mean_interval(rows["pairing_lower_bound_bits"])
-    text = text_of(made.findings)
+    text = text_of(binding_chapter.findings)
     assert (
         "masked (3 vision transformers trained to predict masked patches): "
         f"≥ {at_least(mean)} ({at_least(low)} to {at_most(high)}) from the [CLS] token; ≥ "
@@ -117,12 +117,12 @@ def test_the_findings_say_what_the_table_says():
     assert "7.22 for features, 11.29 for counts and 7.98 for pairing" in text
     assert "9.61 for features and 9.49 for pairing" in text
     assert "left out" not in text
-    assert made.notes == ()
-    assert made.headline == ("parts",)
-    assert made.findings[0].lead.startswith(
+    assert binding_chapter.notes == ()
+    assert binding_chapter.headline == ("parts",)
+    assert binding_chapter.findings[0].lead.startswith(
         "The objects of a scene of matching have 19.11 bits of entropy"
     )
-    assert "binding</em>" in made.introduction
+    assert "binding</em>" in binding_chapter.introduction
 
 
 @pytest.mark.parametrize("flags", ["", "diverged", "above_prior;collapsed"])
@@ -136,31 +136,31 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
         rows[i] = rows[i] | {"flags": flags or "above_prior"}
         if flags:
             rows[i] |= {name: 7777.0 for name in rows[i] if "lower_bound_bits" in name}
-    said = everything_said(make_table(rows))
-    assert not any("777" in text for text in said)
-    for text in said:
+    texts = all_sentences(make_table(rows))
+    assert not any("777" in text for text in texts)
+    for text in texts:
         assert not re.search(r"\bno binding\b|\bnothing\b|\bnone of\b", text)
         for amount in re.findall(
             r"(\S+) [-\u2212]?\d+\.\d+ (?:\(.{,30}\) )?(?:of \d|in|from)", text
         ):
             assert amount == "≥"
-    left = {rows[i]["flags"] for i in hidden} if flags else set()
-    if left:
+    hidden_flags = {rows[i]["flags"] for i in hidden} if flags else set()
+    if hidden_flags:
         flag = flags.rpartition(";")[2]
-        assert any(f"flagged {flag}" in text for text in said)
-        assert "above_prior" not in " ".join(said)
+        assert any(f"flagged {flag}" in text for text in texts)
+        assert "above_prior" not in " ".join(texts)
 
 
 def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
     table = parts_table([row | {"flags": "diverged"} for row in SMALL])
-    told = about(table)
-    assert sentences.lead(told) == ()
-    assert sentences.key_numbers(told) == []
-    assert sentences.histogram_here(told) == []
-    text = text_of(sentences.findings(told))
+    facts = about(table)
+    assert sentences.lead(facts) == ()
+    assert sentences.key_numbers(facts) == []
+    assert sentences.histogram_here(facts) == []
+    text = text_of(sentences.findings(facts))
     assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
     assert "≥" not in text
-    assert sentences.unmeasured(told) == []
+    assert sentences.unmeasured(facts) == []
 
 
 def test_bounds_are_rounded_down_and_their_intervals_outwards():
@@ -177,14 +177,14 @@ def as_number(text):
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3), st.integers(0, 3))
 @settings(deadline=None, derandomize=True)
-def test_what_is_inside_its_interval_is_written_inside_it(found, decimals):
+def test_what_is_inside_its_interval_is_written_inside_it(values, decimals):
     """A bound of 9.4797 with an interval of 9.4785 to 9.4810 is not "9.4 (9.5 to 9.5)"."""
-    low, value, high = sorted(found)
-    shown_low, shown = (as_number(at_least(x, decimals)) for x in (low, value))
-    shown_high = as_number(at_most(high, decimals))
-    assert shown_low <= shown <= shown_high
-    assert shown_low <= low + 1e-5
-    assert high <= shown_high + 1e-5
+    low, value, high = sorted(values)
+    printed_low, printed = (as_number(at_least(x, decimals)) for x in (low, value))
+    printed_high = as_number(at_most(high, decimals))
+    assert printed_low <= printed <= printed_high
+    assert printed_low <= low + 1e-5
+    assert high <= printed_high + 1e-5
 
 
 NUMBER = r"([-\u2212]?\d+\.\d+)"
@@ -199,95 +199,101 @@ def test_every_number_that_is_said_is_in_the_interval_that_is_said(spread):
         row | {PAIRING.bound: 9.48 + (row["model"] == "none-0") + spread * rng.normal()}
         for row in SMALL
     ]
-    said = " ".join(everything_said(make_table(rows)))
-    found = INTERVAL.findall(said)
-    assert len(found) >= 6
-    for value, low, high in found:
+    quoted = " ".join(all_sentences(make_table(rows)))
+    intervals = INTERVAL.findall(quoted)
+    assert len(intervals) >= 6
+    for value, low, high in intervals:
         assert as_number(low) <= as_number(value) <= as_number(high)
         assert len({len(text.partition(".")[2]) for text in (value, low, high)}) == 1
 
 
 def test_a_small_bound_is_a_number_and_not_an_absence():
-    table = parts_table([parts_row("matching", "mine", found=(9.0, 0.0, -0.3))])
+    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, -0.3))])
     text = text_of(sentences.findings(about(table, {})))
     assert "≥ \u22120.30 from the [CLS] token" in text
     assert "Bits of pairing that the best probes decode from the last layers:" in text
 
 
-def judged(told, claim):
-    return [one for one in told.judgments if one.claim.name == claim]
+def judged(facts, claim):
+    return [judgment for judgment in facts.judgments if judgment.claim.name == claim]
 
 
 def test_groups_are_compared_by_what_one_probe_decodes_over_training_seeds():
-    told = about(zoo_table())
-    pairs = [one for one in judged(told, MORE) if one.effect.where.startswith("matching, [CLS]")]
+    facts = about(zoo_table())
+    pairs = [
+        pair for pair in judged(facts, MORE) if pair.effect.where.startswith("matching, [CLS]")
+    ]
     assert len(pairs) == 21
     by_names = {
-        tuple(re.findall(r"(\S+) \(≥", one.effect.where.replace("\u00a0", " "))): one
-        for one in pairs
+        tuple(re.findall(r"(\S+) \(≥", pair.effect.where.replace("\u00a0", " "))): pair
+        for pair in pairs
     }
-    single = told.quotes.single
+    single = facts.quotes.single
     single = single[(single["dataset"] == "matching") & (single["tokens"] == "cls")]
-    for names, one in by_names.items():
+    for names, judgment in by_names.items():
         values = [single[single["group"] == name][PAIRING.bound] for name in names]
-        effect = one.effect
+        effect = judgment.effect
         assert [effect.value, effect.low, effect.high] == pytest.approx([*welch_interval(*values)])
         assert (effect.n, effect.resampled) == (6, "training seeds")
-        assert one.verdict in ("holds", "not significant")
-        assert (one.verdict == "holds") <= (effect.low > 0)
+        assert judgment.verdict in ("holds", "not significant")
+        assert (judgment.verdict == "holds") <= (effect.low > 0)
         assert "a linear probe: " in effect.where
     assert by_names["objects", "features"].verdict == "holds"
     assert by_names["none", "self-distillation"].verdict == "not significant"
-    assert "difference of what they hold" not in text_of(sentences.findings(told))
+    assert "difference of what they hold" not in text_of(sentences.findings(facts))
 
 
 def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
     rows = [row for row in SMALL if row["tokens"] == "cls"]
     rows = [row for row in rows if row["model"] not in ("none-1", "none-2")]
-    told = about(parts_table(rows))
-    decoded = {one.effect.where: one for one in judged(told, DECODED)}
-    one = decoded["matching, [CLS], none, a linear probe"].effect
-    assert one.resampled == "test scenes"
-    assert one.n > 100
+    facts = about(parts_table(rows))
+    decoded = {judgment.effect.where: judgment for judgment in judged(facts, DECODED)}
+    effect = decoded["matching, [CLS], none, a linear probe"].effect
+    assert effect.resampled == "test scenes"
+    assert effect.n > 100
     assert decoded["matching, [CLS], objects, a linear probe"].effect.resampled == "training seeds"
     # The rows of fits, not those of the best probe, are compared.
     single = parts_table([row | {"probe": "linear"} for row in rows])
-    reasons = {one.reason for one in judged(about(single), MORE) if one.verdict == "not testable"}
+    reasons = {
+        judgment.reason
+        for judgment in judged(about(single), MORE)
+        if judgment.verdict == "not testable"
+    }
     assert reasons == {"one training seed of none"}
 
 
 def test_a_part_that_is_the_prior_is_not_testable():
-    row = parts_row("matching", "mine", found=(9.0, 0.0, 0.0))
+    row = parts_row("matching", "mine", decoded=(9.0, 0.0, 0.0))
     row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")}
-    (one,) = judged(about(make_table([row]), {}), DECODED)
-    assert (one.verdict, one.reason) == ("not testable", "validation prefers the prior")
+    (judgment,) = judged(about(make_table([row]), {}), DECODED)
+    assert (judgment.verdict, judgment.reason) == ("not testable", "validation prefers the prior")
 
 
 def test_a_fit_that_has_not_converged_is_neither_quoted_nor_judged():
     table = zoo_table()
     table["flags"] = "not_converged"
-    told = about(table)
-    text = text_of(sentences.findings(told))
+    facts = about(table)
+    text = text_of(sentences.findings(facts))
     assert "no row to quote" in text
     assert "flagged not_converged" in text
-    assert judged(told, MORE) == []
+    assert judged(facts, MORE) == []
 
 
 def test_models_in_no_group_are_not_compared():
     config = ZOO | {"studies": {}}
-    told = about(zoo_table(), config)
-    assert judged(told, MORE) == []
-    assert "3 training seeds: the [CLS] token of objects-0" in (sentences.seed_note(told)[0])
+    facts = about(zoo_table(), config)
+    assert judged(facts, MORE) == []
+    assert "3 training seeds: the [CLS] token of objects-0" in (sentences.seed_note(facts)[0])
 
 
 def test_as_many_networks_are_told_of_as_were_read():
     rows = [row for row in SMALL if row["tokens"] == "cls" or row["model"] == "objects-0"]
-    told = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
-    text = text_of(sentences.findings(told))
+    facts = about(parts_table([row for row in rows if row["model"] not in ("none-1", "none-2")]))
+    text = text_of(sentences.findings(facts))
     assert "objects (3 vision transformers trained to classify the objects): ≥" in text
     assert "from the patch tokens (1 of them)." in text
     assert "none (a vision transformer not trained): ≥" in text
-    (lead,) = sentences.lead(told)
+    (lead,) = sentences.lead(facts)
     assert "in 3 vision transformers trained to classify the objects (objects), and ≥" in lead
 
 
@@ -307,27 +313,27 @@ def test_what_a_model_is_comes_from_its_source():
 
 
 def test_counts_that_are_not_told_apart_are_said_to_be_together():
-    row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False)
-    told = about(parts_table([row]), {})
-    text = text_of(sentences.findings(told))
+    row = parts_row("counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False)
+    facts = about(parts_table([row]), {})
+    text = text_of(sentences.findings(facts))
     assert "≥ 5.00 from the [CLS] token" in text
     assert "Counts and pairing are not separated here" in text
-    assert "19.27 bits of counts and pairing" in sentences.lead(told)[0]
+    assert "19.27 bits of counts and pairing" in sentences.lead(facts)[0]
 
 
 def test_nothing_to_bind_has_no_share():
-    row = parts_row("matching", "mine", found=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
-    told = about(make_table([row]), {})
-    assert "7.00 for features" in text_of(sentences.findings(told))
+    row = parts_row("matching", "mine", decoded=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
+    facts = about(make_table([row]), {})
+    assert "7.00 for features" in text_of(sentences.findings(facts))
 
 
 def test_an_assumed_prior_makes_no_bounds():
     table = zoo_table()
     table["flags"] = "assumed_prior"
-    said = everything_said(table)
-    assert "the distribution of these scenes is not known" in said[-1]
-    assert "about" in said[0]
-    assert not any("≥" in text for text in said)
+    texts = all_sentences(table)
+    assert "the distribution of these scenes is not known" in texts[-1]
+    assert "about" in texts[0]
+    assert not any("≥" in text for text in texts)
 
 
 def test_few_training_seeds_are_told():
@@ -363,12 +369,12 @@ def test_flags_failures_and_controls_are_told():
     lost = ("binding_bits", "binding_ratio", "binding_bits_low", "binding_bits_high")
     rows[1] |= dict.fromkeys(lost) | {"status": "failed", "reason": "the loss is infinite"}
     rows.append(make_row(control="shuffled_labels"))
-    made = chapter_of(make_table(rows))
-    warned = {w.what.partition(":")[0]: w.rows for w in made.warnings}
+    binding_chapter = chapter_of(make_table(rows))
+    warned = {w.what.partition(":")[0]: w.rows for w in binding_chapter.warnings}
     named = "colorshape, other, layer 4, cls, quadratic, seed 0: the loss is infinite"
     assert warned["failed"] == (named,)
     assert set(warned) == {"failed", "collapsed", "not_converged"}
-    trust = section(made, "trust")
+    trust = section(binding_chapter, "trust")
     assert trust.paragraphs[0].startswith("1 control fit ")
     assert trust.figures == ("calibration",)
     assert chapter_of(default_table()).warnings == ()
@@ -389,9 +395,9 @@ def test_flags_of_controls_and_planted_encoders_are_no_alarm():
 def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     published = section(chapter_of(paper_table()), "published")
     beside = published.tables[0]
-    found = [[cell.text for cell in row] for row in beside.rows]
+    cells = [[cell.text for cell in row] for row in beside.rows]
     assert ["balanced-colorshape", "dinov2-large", "cls", "quadratic", "loss_object_bits",
-            "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in found  # fmt: skip
+            "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in cells  # fmt: skip
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No value of this run is comparable")
     (here,) = sentences.histogram_here(about(zoo_table()))
@@ -430,16 +436,18 @@ def test_all_rows_are_listed_with_intervals_and_warnings():
 
 
 def test_provenance_has_a_line_per_fit():
-    made = chapter_of(make_table([make_row(seed=seed) for seed in (0, 1)] + [make_row("other")]))
-    (keys,) = made.provenance
+    binding_chapter = chapter_of(
+        make_table([make_row(seed=seed) for seed in (0, 1)] + [make_row("other")])
+    )
+    (keys,) = binding_chapter.provenance
     assert keys.title == "Keys of the 2 fits"
     assert keys.folded
     assert sorted(row[len(LABELS)].text for row in keys.rows) == ["0", "0, 1"]
 
 
 def test_a_run_of_known_answers_only_has_a_chapter():
-    made = chapter_of(make_table(known_rows()))
-    assert made.findings == made.key_numbers == ()
-    assert made.notes[0].startswith("No model other than planted encoders was measured.")
+    binding_chapter = chapter_of(make_table(known_rows()))
+    assert binding_chapter.findings == binding_chapter.key_numbers == ()
+    assert binding_chapter.notes[0].startswith("No model other than planted encoders was measured.")
     empty = chapter_of(default_table().iloc[:0], config={})
     assert empty.provenance == ()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bindscope.statistics.claims import held, judge
+from bindscope.statistics.claims import judge, judge_case
 from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
@@ -50,7 +50,7 @@ def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_claims_hold_of_genuine_cases_and_not_of_impostors(case: Any) -> None:
-    found = held(case, CLAIMS, 0)
+    found = judge_case(case, CLAIMS, 0)
     assert found == dict.fromkeys(case.genuine, True) | dict.fromkeys(case.impostor, False)
 
 

@@ -72,7 +72,7 @@ def graph_of(folder: Path, model: dict[str, Any] | None = None, **own: Any) -> G
 
 
 def jobs_of(graph: Graph) -> list[Product]:
-    return graph.of("binding_id_estimates", "binding_id_interventions")
+    return graph.select("binding_id_estimates", "binding_id_interventions")
 
 
 def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -83,7 +83,7 @@ def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
         job.wildcards["experiment"]: [
             json.loads(line) for line in (folder / job.path("rows")).read_text().splitlines()
         ]
-        for job in graph.of("binding_id_interventions")
+        for job in graph.select("binding_id_interventions")
     }
 
 
@@ -292,7 +292,7 @@ def test_a_failed_experiment_leaves_the_others(
 ) -> None:
     """What is done is there, and what failed goes on after the batches that it had answered."""
     graph = graph_of(hub["qwen2_vl"], experiments=["factorizability", "knockout"], batch_size=1)
-    first, second = graph.of("binding_id_interventions")
+    first, second = graph.select("binding_id_interventions")
     expected = tmp_path / "undisturbed"
     for job in (first, second):
         script(job.rule).main(job_by_hand(job, expected))
@@ -325,7 +325,7 @@ def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
 ) -> None:
     """Answers of some conditions, and sums over batches of mean differences."""
     graph = graph_of(hub["qwen2_vl"], experiments=["mean"], batch_size=1)
-    jobs = [*graph.of("binding_id_estimates"), *graph.of("binding_id_interventions")]
+    jobs = [*graph.select("binding_id_estimates"), *graph.select("binding_id_interventions")]
     expected = tmp_path / "undisturbed"
     for job in jobs:
         script(job.rule).main(job_by_hand(job, expected))
@@ -401,14 +401,14 @@ def test_answers_in_bfloat16_are_checked_in_float32(
     graph = graph_of(
         hub["qwen2_vl"], {"precision": "bfloat16"}, experiments=["factorizability"]
     )  # fmt: skip
-    (job,) = graph.of("binding_id_interventions")
+    (job,) = graph.select("binding_id_interventions")
     script(job.rule).main(job_by_hand(job, tmp_path))
     answers = load_file(tmp_path / job.path("answers"))
     off = np.abs(answers["m"][:2, 0] - answers["m.float32"]).max()
     assert 1e-4 < off < 0.2
     assert f"differ by up to {off:.3f} nats" in caplog.text
     plain = graph_of(hub["qwen2_vl"], experiments=["factorizability"])
-    (other,) = plain.of("binding_id_interventions")
+    (other,) = plain.select("binding_id_interventions")
     script(other.rule).main(job_by_hand(other, tmp_path))
     exact = load_file(tmp_path / other.path("answers"))
     assert list(exact) == ["m"]
@@ -436,7 +436,7 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
     own: dict[str, Any] = {"experiments": ["factorizability"]}
 
     def spec(model: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
-        (job,) = graph_of(hub_folder, model, **own, **more).of("binding_id_interventions")
+        (job,) = graph_of(hub_folder, model, **own, **more).select("binding_id_interventions")
         content = json.loads(job.spec)
         return content["device"], content["models"][0]["precision"]
 
@@ -450,5 +450,5 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
     section = oracle["studies"]["binding_id"]
     section["oracles"] = [{"name": "o", "mechanism": "slot"}]
     section["suites"][0] |= {"models": [], "oracles": ["o"], "device": "cuda"}
-    (job,) = build(Config.model_validate(oracle)).of("binding_id_interventions")
+    (job,) = build(Config.model_validate(oracle)).select("binding_id_interventions")
     assert "device" not in json.loads(job.spec)  # an oracle asks for no GPU

@@ -13,7 +13,7 @@ from jobs_by_hand import job_by_hand, script
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_id.answers.metrics import Answers, chosen
 from bindscope.studies.binding_id.answers.mixture_fit import (
     agreeing,
@@ -181,12 +181,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     folder = tmp_path_factory.mktemp("mixture")
     config = Config.model_validate({"datasets": [], "studies": {"binding_id": section()}})
     graph = build(config)
-    assert [one.wildcards["table"] for one in graph.of("table")] == ["binding_id_mixture"]
-    assert [one.wildcards["figure"] for one in graph.of("figure")] == ["binding_id_mixture"]
-    (job,) = graph.of("binding_id_interventions")
+    assert [one.wildcards["table"] for one in graph.select("table")] == ["binding_id_mixture"]
+    assert [one.wildcards["figure"] for one in graph.select("figure")] == ["binding_id_mixture"]
+    (job,) = graph.select("binding_id_interventions")
     script(job.rule).main(job_by_hand(job, folder))
     files = {name: str(folder / job.path(name)) for name in job.step.outputs}
-    given = Given({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
+    given = ProductFiles({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
     return BINDING_ID_MIXTURE.build(Inputs({"rows": [given]}))
 
 

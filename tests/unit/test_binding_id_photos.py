@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import AGAINST
@@ -183,14 +183,14 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
     written(tmp_path / "photos", record(((0, 0), (16, 16))), record(((16, 0), (0, 16)), [(0, 1)]))
     given = config(tmp_path / "photos", tmp_path / "model")
     graph = build(Config.model_validate(given))
-    (job,) = graph.of("binding_id_interventions")
+    (job,) = graph.select("binding_id_interventions")
     assert job.wildcards["task"] == "mine"
     script(job.rule).main(job_by_hand(job, tmp_path))
     logs = load_file(tmp_path / job.path("answers"))["tiny"]
     assert logs.shape == (3, 3, 2)
     files = {name: str(tmp_path / job.path(name)) for name in job.step.outputs}
     names = {**job.wildcards, "spec_key": job.key, "code_key": job.code}
-    table = tables.BINDING_ID.build(Inputs({"rows": [Given(names, files)]}))
+    table = tables.BINDING_ID.build(Inputs({"rows": [ProductFiles(names, files)]}))
     assert table["task"].unique().tolist() == ["mine"]
     assert table["experiment"].unique().tolist() == ["records"]
     rows = table.set_index("condition")
@@ -202,9 +202,9 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
     )
     # The photos are part of the key, and what counts for tasks alone is not.
     other = config(tmp_path / "photos", tmp_path / "model", window=3)
-    assert build(Config.model_validate(other)).of(job.rule)[0].key == job.key
+    assert build(Config.model_validate(other)).select(job.rule)[0].key == job.key
     Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
-    assert build(Config.model_validate(given)).of(job.rule)[0].key != job.key
+    assert build(Config.model_validate(given)).select(job.rule)[0].key != job.key
     said = chapter({"binding_id": table}, RATES)
     assert "Own photos" in [section.title for section in said.sections]
 

@@ -58,7 +58,7 @@ def test_the_zoo_has_the_toys_that_its_preset_trains() -> None:
     preset = load_file(CLONE / "config/presets/zoo.yaml")
     made = {
         product.wildcards["toy"]: json.loads(product.spec)["toy"]
-        for product in build_graph(preset).of("toy_vlm")
+        for product in build_graph(preset).select("toy_vlm")
     }
     assert {path.stem for path in COMMITTED} == set(made)
     for path in COMMITTED:
@@ -83,7 +83,7 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     graph = build_graph(load_config(toys, "toys.yaml"))
     assert write_zoo(graph, zoo) == 1
     assert "made                             not trained yet" in capsys.readouterr().out
-    (product,) = graph.of("toy_vlm")
+    (product,) = graph.select("toy_vlm")
     config = Toy(name="made", seed=3)
     trained = Trained(build(config, Vocabulary.of_splits()), [], {"cross_2": 1.0})
     Path(product.path()).parent.mkdir(parents=True)
@@ -117,8 +117,8 @@ def _decides_the_key(zoo: Path, manifest: dict[str, Any]) -> None:
     def jobs() -> set[str]:
         files._read.cache_clear()
         graph = build_graph(load_config({"studies": {"binding_id": kept}, "datasets": []}, "s"))
-        assert not graph.of("toy_vlm")
-        return {product.path() for product in graph.of("binding_id_interventions")}
+        assert not graph.select("toy_vlm")
+        return {product.path() for product in graph.select("binding_id_interventions")}
 
     kept = {**SECTION, "toys": SECTION["toys"][1:]}
     before = jobs()

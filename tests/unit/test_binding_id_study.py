@@ -20,7 +20,7 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
@@ -68,14 +68,14 @@ def graph_of(**suite: Any) -> Graph:
 def run(folder: Path, **suite: Any) -> dict[str, pd.DataFrame]:
     """Run a suite's jobs, and build the tables that the configuration asks for."""
     graph = graph_of(**suite)
-    for job in graph.of("binding_id_estimates", "binding_id_interventions"):
+    for job in graph.select("binding_id_estimates", "binding_id_interventions"):
         script(job.rule).main(job_by_hand(job, folder))
     found = {}
-    for table in graph.of("table"):
+    for table in graph.select("table"):
         name = table.wildcards["table"]
         if name.startswith("binding_id"):
             given = [
-                Given(
+                ProductFiles(
                     {**job.wildcards, "spec_key": job.key, "code_key": job.code},
                     {output: str(folder / job.path(output)) for output in job.step.outputs},
                 )
@@ -229,7 +229,7 @@ def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) 
 def test_rows_are_the_answers_that_are_stored(
     found: dict[str, pd.DataFrame], tmp_path: Path
 ) -> None:
-    (job,) = graph_of(experiments=["factorizability"], oracles=["by-slot"]).of(
+    (job,) = graph_of(experiments=["factorizability"], oracles=["by-slot"]).select(
         "binding_id_interventions"
     )
     script(job.rule).main(job_by_hand(job, tmp_path))
@@ -289,9 +289,9 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
 
 def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> None:
     graph = graph_of(tasks=["pairs", "free"], experiments=["positions"])
-    assert len(graph.of("binding_id_interventions")) == 2
-    assert [table.wildcards["table"] for table in graph.of("table")] == ["binding_id"]
-    assert [one.wildcards["figure"] for one in graph.of("figure")] == ["binding_id_positions"]
+    assert len(graph.select("binding_id_interventions")) == 2
+    assert [table.wildcards["table"] for table in graph.select("table")] == ["binding_id"]
+    assert [one.wildcards["figure"] for one in graph.select("figure")] == ["binding_id_positions"]
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [

@@ -100,8 +100,8 @@ def configured(**changes: Any) -> dict[str, Any]:
 
 def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:
     graph = build_graph(Config.model_validate(configured()))
-    (toy,) = graph.of("toy_vlm")
-    made = graph.of("patches")
+    (toy,) = graph.select("toy_vlm")
+    made = graph.select("patches")
     assert [product.wildcards["layer"] for product in made] == ["1", "2", "3", "4", "5"]
     assert all(product.inputs["weights"] == [toy] for product in made)
 

@@ -47,7 +47,7 @@ def rows_of_jobs(folder: Path, section: dict[str, Any]) -> dict[str, list[dict[s
     """The rows that the jobs of a suite write, by table, without what only a run has."""
     graph = build(Config.model_validate({"datasets": [], "studies": {"binding_id": section}}))
     by_table: dict[str, list[dict[str, Any]]] = {}
-    for job in graph.of("binding_id_estimates", "binding_id_interventions"):
+    for job in graph.select("binding_id_estimates", "binding_id_interventions"):
         script(job.rule).main(job_by_hand(job, folder))
         estimates = job.rule == "binding_id_estimates"
         name = "binding_id_vectors" if estimates else "binding_id"

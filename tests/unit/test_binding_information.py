@@ -74,9 +74,9 @@ def test_features_and_counts_alone() -> None:
     what = binding_information(features, OBJECTS, space=SPACE, probes=[LINEAR])
     many = binding_information(np.eye(4)[counts].reshape(N, -1), OBJECTS, space=SPACE,
                              probes=[LINEAR])  # fmt: skip
-    for found in (what.best, many.best):
-        assert found["feature_lower_bound_bits_high"] >= found["h_feature_bits"] - EXACT
-        assert abs(found["pairing_lower_bound_bits"]) <= EXACT
+    for row in (what.best, many.best):
+        assert row["feature_lower_bound_bits_high"] >= row["h_feature_bits"] - EXACT
+        assert abs(row["pairing_lower_bound_bits"]) <= EXACT
     assert abs(what.best["count_lower_bound_bits"]) <= EXACT
     known = many.best["h_counts_given_feature_bits"]
     assert known > 0.5
@@ -84,12 +84,12 @@ def test_features_and_counts_alone() -> None:
 
 
 def test_shuffled_labels_read_nothing() -> None:
-    found = binding_information(
+    result = binding_information(
         OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR], control="shuffled_labels"
     )
-    assert found.best["binding_lower_bound_bits"] == 0  # before: -0.08 to 0.02, by the seed
-    assert "prior" in found.best["flags"].split(";")
-    assert {*found.table["control"]} == {"shuffled_labels"}
+    assert result.best["binding_lower_bound_bits"] == 0  # before: -0.08 to 0.02, by the seed
+    assert "prior" in result.best["flags"].split(";")
+    assert {*result.table["control"]} == {"shuffled_labels"}
 
 
 @pytest.mark.parametrize("width", [192, pytest.param(768, marks=pytest.mark.slow)])
@@ -101,13 +101,15 @@ def test_random_features_of_few_scenes_read_nothing(width: int) -> None:
     objects = np.zeros((419, 36), np.uint8)
     np.put_along_axis(objects, rng.random((419, 36)).argsort(1)[:, :9], 1, axis=1)
     probe: Any = {"family": "linear", "targets": ["chained", "anchored"]}
-    found = binding_information(rng.normal(size=(419, width)), objects, space=space, probes=[probe])
-    for row in found.table.to_dict("records"):
+    result = binding_information(
+        rng.normal(size=(419, width)), objects, space=space, probes=[probe]
+    )
+    for row in result.table.to_dict("records"):
         for part in ("feature", "count", "pairing", "conditional_binding", "binding"):
             ends = [row[f"{part}_lower_bound_bits{end}"] for end in ("", "_low", "_high")]
             assert ends == [0, 0, 0], part
         assert row["flags"] == "prior"
-    assert "above_prior" not in found.best["flags"]
+    assert "above_prior" not in result.best["flags"]
 
 
 def test_noise_of_an_unknown_distribution_is_shown_as_the_prior_in_words() -> None:
@@ -128,20 +130,20 @@ def test_a_part_that_is_decoded_stands_beside_one_that_is_the_prior() -> None:
     noise = np.random.default_rng(0).normal(size=(N, 64))
     z = np.hstack([feature_code(OBJECTS, (3, 3)), noise])
     probe: Any = {"family": "linear", "targets": ["chained"]}
-    found = binding_information(z, OBJECTS, space=SPACE, probes=[probe])
-    assert found.best["feature_lower_bound_bits"] > 0.9 * found.best["h_feature_bits"]
-    assert found.best["pairing_lower_bound_bits"] == 0
-    assert found.best["loss_object_given_counts_bits"] == pytest.approx(
-        found.best["prior_loss_object_given_counts_bits"]
+    result = binding_information(z, OBJECTS, space=SPACE, probes=[probe])
+    assert result.best["feature_lower_bound_bits"] > 0.9 * result.best["h_feature_bits"]
+    assert result.best["pairing_lower_bound_bits"] == 0
+    assert result.best["loss_object_given_counts_bits"] == pytest.approx(
+        result.best["prior_loss_object_given_counts_bits"]
     )
 
 
 def test_probes_that_are_fitted_in_steps_contain_the_prior_too() -> None:
     rng = np.random.default_rng(1)
     probe: Any = {"family": "quadratic", "targets": ["chained"], "steps": 40}
-    found = binding_information(rng.normal(size=(N, 32)), OBJECTS, space=SPACE, probes=[probe])
-    assert found.best["binding_lower_bound_bits"] == 0
-    assert found.best["flags"] == "prior"
+    result = binding_information(rng.normal(size=(N, 32)), OBJECTS, space=SPACE, probes=[probe])
+    assert result.best["binding_lower_bound_bits"] == 0
+    assert result.best["flags"] == "prior"
 
 
 def test_the_seed_decides_everything(identity: Result) -> None:
@@ -153,13 +155,13 @@ def test_any_frameworks_arrays_and_grids(identity: Result) -> None:
     space = UniformSpace.model_validate(
         {**SPACE, "groups": [{"name": n, "size": s} for n, s in SPACE["groups"].items()]}
     )
-    found = binding_information(
+    result = binding_information(
         torch.tensor(OBJECTS, dtype=torch.bfloat16, requires_grad=False),
         torch.tensor(OBJECTS).reshape(-1, 3, 3).bool(),
         space=space,
         probes=[LINEAR],
     )
-    assert found.table.equals(identity.table)
+    assert result.table.equals(identity.table)
 
 
 @pytest.mark.slow
@@ -170,8 +172,8 @@ def test_patch_tokens_and_layers() -> None:
     np.put_along_axis(tokens, where[:, :, None], 1, axis=2)
     of_set = {"family": "set", "hidden": 16, "summed": 16, "steps": 20}
     layers = {"cls": np.zeros((N, 9)), 6: tokens}
-    found = binding_information(layers, OBJECTS, space=SPACE, probes=[LINEAR, of_set])
-    read = found.table.set_index(["probe", "layer", "tokens"])["binding_lower_bound_bits"]
+    result = binding_information(layers, OBJECTS, space=SPACE, probes=[LINEAR, of_set])
+    read = result.table.set_index(["probe", "layer", "tokens"])["binding_lower_bound_bits"]
     vectors = [*product(("linear", "best"), (("cls", "vectors"), ("6", "mean")))]
     places = {(probe, *place) for probe, place in vectors}
     assert {*read.index} == places | {("set", "6", "patches"), ("best", "6", "patches")}
@@ -179,8 +181,8 @@ def test_patch_tokens_and_layers() -> None:
     assert read["set", "6", "patches"] >= read["linear", "6", "mean"] - EXACT
     assert read["linear", "6", "mean"] == pytest.approx(np.log2(84), abs=EXACT)
     assert abs(read["linear", "cls", "vectors"]) <= EXACT
-    assert not found.notes
-    assert found.best["layer"] == "6"
+    assert not result.notes
+    assert result.best["layer"] == "6"
 
 
 def test_arrays_on_disk_are_read_in_parts(identity: Result, tmp_path: Path) -> None:
@@ -189,12 +191,12 @@ def test_arrays_on_disk_are_read_in_parts(identity: Result, tmp_path: Path) -> N
     mapped = np.load(tmp_path / "z.npy", mmap_mode="r")
     stored = zarr.create_array(tmp_path / "z.zarr", data=floats, chunks=(100, 9))
     for z in (mapped, stored):
-        found = binding_information(z, OBJECTS, space=SPACE, probes=[LINEAR])
-        pd.testing.assert_frame_equal(found.table, identity.table)
+        result = binding_information(z, OBJECTS, space=SPACE, probes=[LINEAR])
+        pd.testing.assert_frame_equal(result.table, identity.table)
     tokens = zarr.create_array(tmp_path / "t.zarr", data=floats[:, None], chunks=(100, 1, 9))
-    found = binding_information(tokens, OBJECTS, space=SPACE, probes=[LINEAR])
-    columns = [name for name in found.table if name != "tokens"]
-    pd.testing.assert_frame_equal(found.table[columns], identity.table[columns])
+    result = binding_information(tokens, OBJECTS, space=SPACE, probes=[LINEAR])
+    columns = [name for name in result.table if name != "tokens"]
+    pd.testing.assert_frame_equal(result.table[columns], identity.table[columns])
     stored[7, 0] = np.nan
     with pytest.raises(InputError, match=r"not finite in 1 scenes, the first of them scene 7"):
         binding_information(stored, OBJECTS, space=SPACE, probes=[LINEAR])
@@ -207,11 +209,11 @@ def test_a_table_with_a_row_per_object(identity: Result) -> None:
     ).sample(frac=1, random_state=0)
     z = OBJECTS.astype(float)
     drawn = {"kind": "uniform", "min_objects": 3, "max_objects": 3}
-    found = binding_information(z, frame, space=drawn, probes=[LINEAR])
-    pd.testing.assert_frame_equal(found.table, identity.table)
+    result = binding_information(z, frame, space=drawn, probes=[LINEAR])
+    pd.testing.assert_frame_equal(result.table, identity.table)
     names = frame.sort_values("scene").assign(scene=lambda rows: "img" + rows["scene"].astype(str))
-    found = binding_information(z, names, space=drawn, probes=[LINEAR])
-    pd.testing.assert_frame_equal(found.table, identity.table)
+    result = binding_information(z, names, space=drawn, probes=[LINEAR])
+    pd.testing.assert_frame_equal(result.table, identity.table)
     counted = binding_information(z, pd.concat([frame, frame[:1]]), probes=[LINEAR])
     assert counted.notes == (
         "1 scenes have equal objects; a code says which objects occur, not how many.",
@@ -227,8 +229,8 @@ def test_near_duplicates_stay_on_one_side() -> None:
     probe: Any = {"family": "linear", "targets": ["chained"]}
 
     def decoded(**how: Any) -> float:
-        found = binding_information(z, objects, space=SPACE, probes=[probe], **how)
-        return float(found.best["binding_lower_bound_bits"])
+        result = binding_information(z, objects, space=SPACE, probes=[probe], **how)
+        return float(result.best["binding_lower_bound_bits"])
 
     assert decoded() > 1  # copies in train and test
     assert decoded(groups=group) <= 0
@@ -237,17 +239,17 @@ def test_near_duplicates_stay_on_one_side() -> None:
 
 
 def test_scenes_of_an_unknown_distribution() -> None:
-    found = binding_information(OBJECTS, OBJECTS.reshape(-1, 3, 3), probes=[LINEAR])
-    assert (found.table["flags"] == "assumed_prior").all()
-    assert found.table["pairing_lower_bound_bits"].isna().all()
-    assert found.best["h_object_bits"] > np.log2(84) - EXACT
-    text = repr(found)
+    result = binding_information(OBJECTS, OBJECTS.reshape(-1, 3, 3), probes=[LINEAR])
+    assert (result.table["flags"] == "assumed_prior").all()
+    assert result.table["pairing_lower_bound_bits"].isna().all()
+    assert result.best["h_object_bits"] > np.log2(84) - EXACT
+    text = repr(result)
     assert "≥" not in text
     assert "~ " in text
     assert "no number is a bound" in text
     by_sizes = binding_information(OBJECTS, OBJECTS, space=(3, 3), probes=[LINEAR])
-    assert by_sizes.table.equals(found.table)
-    assert len(found.plot().axes[0].patches) == 2 * 2
+    assert by_sizes.table.equals(result.table)
+    assert len(result.plot().axes[0].patches) == 2 * 2
 
 
 def test_what_is_shown(identity: Result, tmp_path: Path) -> None:
@@ -275,17 +277,17 @@ def test_what_is_shown(identity: Result, tmp_path: Path) -> None:
 def test_a_long_result_is_ten_lines() -> None:
     layers = {f"block{i}": OBJECTS for i in range(12)}
     probe: Any = {"family": "linear", "targets": ["chained"]}
-    found = binding_information(layers, OBJECTS, space=SPACE, probes=[probe, "set", "dnn"][:2])
-    assert len(repr(found).splitlines()) == MOST_LINES
-    assert "more rows in .table" in repr(found)
-    assert len(found.claims) == 12
-    assert {*found.claims["verdict"]} == {"holds"}
+    result = binding_information(layers, OBJECTS, space=SPACE, probes=[probe, "set", "dnn"][:2])
+    assert len(repr(result).splitlines()) == MOST_LINES
+    assert "more rows in .table" in repr(result)
+    assert len(result.claims) == 12
+    assert {*result.claims["verdict"]} == {"holds"}
 
 
 def test_the_example_has_the_truth_that_is_planted() -> None:
     data = example("matching", n=600)
-    found = binding_information(data.arrays, data.objects, space=data.space, probes=[LINEAR])
-    best = found.table[found.table["probe"] == "best"].set_index("layer")
+    result = binding_information(data.arrays, data.objects, space=data.space, probes=[LINEAR])
+    best = result.table[result.table["probe"] == "best"].set_index("layer")
     for name, truth in data.truth.items():
         for part, bits in truth.items():
             bound = best.loc[name, f"{part.removesuffix('_bits')}_lower_bound_bits"]
@@ -297,11 +299,11 @@ def test_the_example_has_the_truth_that_is_planted() -> None:
 
 
 def test_probes_of_patches_are_left_out_of_vectors() -> None:
-    found = binding_information(
+    result = binding_information(
         OBJECTS, OBJECTS, space=SPACE, probes=[LINEAR, "attention_quadratic"]
     )
-    assert found.notes == ("attention-quadratic was not fitted: it reads patch tokens (N, T, d).",)
-    assert found.notes[0] in repr(found)
+    assert result.notes == ("attention-quadratic was not fitted: it reads patch tokens (N, T, d).",)
+    assert result.notes[0] in repr(result)
 
 
 Z = np.ones((N, 4))
@@ -346,9 +348,9 @@ FRAME = pd.DataFrame({"scene": _SCENE, "color": _CELL // 3, "shape": _CELL % 3})
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"Z": Z, "objects": OBJECTS, "space": SPACE, **changes}
+    arguments: dict[str, Any] = {"Z": Z, "objects": OBJECTS, "space": SPACE, **changes}
     with pytest.raises(InputError, match=message) as caught:
-        binding_information(given.pop("Z"), given.pop("objects"), **given)
+        binding_information(arguments.pop("Z"), arguments.pop("objects"), **arguments)
     assert len(str(caught.value).splitlines()) == 2  # what, and the remedy
 
 
@@ -392,7 +394,7 @@ def test_public_names_are_documented_and_shown_by_tab_completion(name: str) -> N
 @pytest.mark.parametrize("name", ["binding_information", "concepts", "example", "same_object"])
 def test_docstring_examples(name: str) -> None:
     parsed = doctest.DocTestFinder().find(getattr(bindscope, name), name)
-    examples = [one for test in parsed for one in test.examples]
+    examples = [case for test in parsed for case in test.examples]
     assert examples
     runner = doctest.DocTestRunner()
     for test in parsed:

@@ -20,13 +20,13 @@ from bindscope.core.store.reader import open_store
 OF_A_RUN = {"dataset", "model", "layer", "tokens", "spec_key", "code_key", "parts"}
 
 
-def make(graph: Graph, product: Product, folder: Path, made: set[str]) -> None:
+def make(graph: Graph, product: Product, folder: Path, done: set[str]) -> None:
     """Run the job of a product after those of its inputs."""
     for inputs in product.inputs.values():
-        for one in inputs:
-            make(graph, one, folder, made)
-    if product.path() not in made:
-        made.add(product.path())
+        for source in inputs:
+            make(graph, source, folder, done)
+    if product.path() not in done:
+        done.add(product.path())
         name = product.step.script.removesuffix(".py") or product.rule
         script(name).main(job_by_hand(product, folder))
 
@@ -34,7 +34,7 @@ def make(graph: Graph, product: Product, folder: Path, made: set[str]) -> None:
 @pytest.mark.slow
 def test_a_runs_row_is_that_of_the_function(tmp_path: Path) -> None:
     graph = ci_graph({"information": {}})
-    product = next(p for p in graph.of("fit") if p.wildcards["model"] == "identity")
+    product = next(p for p in graph.select("fit") if p.wildcards["model"] == "identity")
     make(graph, product, tmp_path, set())
     (line,) = (tmp_path / product.path()).read_text().splitlines()
 
@@ -42,7 +42,7 @@ def test_a_runs_row_is_that_of_the_function(tmp_path: Path) -> None:
     files = job_by_hand(product, tmp_path).input
     activations, layer = Activations(files["index"][0]), spec["representation"]["layer"]
     z = np.concatenate([activations.pooled(split, "cls", layer) for split in SPLITS])
-    codes = {p.wildcards["split"]: open_store(tmp_path / p.path()) for p in graph.of("codes")}
+    codes = {p.wildcards["split"]: open_store(tmp_path / p.path()) for p in graph.select("codes")}
     objects = np.concatenate([codes[split].read("objects") for split in SPLITS])
     words = np.repeat(SPLITS, [codes[split].read("objects").shape[0] for split in SPLITS])
     (dataset,) = load_file(ROOT / "config/presets/ci.yaml").datasets

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import hooked, of_library, own
+from tiny_models import hooked, make_vit, of_library
 from torch import Tensor, nn
 
 from bindscope.testing import check_model
@@ -104,7 +104,7 @@ def test_models_of_libraries_keep_their_promises(library: str) -> None:
 
 
 def test_our_own_transformer_keeps_its_promises() -> None:
-    check_model(own())
+    check_model(make_vit())
 
 
 @pytest.mark.parametrize(("liar", "message"), LIARS, ids=[liar.__name__ for liar, _ in LIARS])

@@ -17,7 +17,7 @@ from planted_analyses import alone, graph_of, input_of, pairs, run, table
 
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays
 from bindscope.studies.concepts.claims import READ
@@ -95,7 +95,7 @@ def value_of(rows: pd.DataFrame, **conditions: Any) -> float:
 
 def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
     graph, folder, _ = ran
-    paths = [str(folder / product.path()) for product in graph.of("codes", dataset="pairs")]
+    paths = [str(folder / product.path()) for product in graph.select("codes", dataset="pairs")]
     slots = read_slots(paths)
     assert [len(part) for part in slots] == [200, 100, 100]
     scenes = Scenes(np.concatenate(slots), (5, 4))
@@ -210,8 +210,10 @@ def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_pat
 
 def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
     graph, folder, _ = ran
-    jobs = graph.of("concept_geometry", embedding="no-order")
-    files = [Given({}, {"": "", "picture": str(folder / job.path("picture"))}) for job in jobs]
+    jobs = graph.select("concept_geometry", embedding="no-order")
+    files = [
+        ProductFiles({}, {"": "", "picture": str(folder / job.path("picture"))}) for job in jobs
+    ]
     data = concept_picture.read(Inputs({"pictures": files}))
     assert concept_picture.draw(**data).axes
     (picture,) = data["pictures"]
@@ -226,7 +228,7 @@ def test_pictures_put_scenes_of_sums_where_the_sums_are(ran: Any) -> None:
 
 def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> None:
     graph, folder, _ = ran
-    product = graph.of("concept_geometry")[0]
+    product = graph.select("concept_geometry")[0]
     before = (folder / product.path()).read_bytes()
     run(graph, folder, "concept_geometry")
     assert (folder / product.path()).read_bytes() == before

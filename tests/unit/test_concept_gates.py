@@ -18,7 +18,7 @@ from jobs_by_hand import ROOT, job_by_hand, script
 
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.build import build
 from bindscope.studies.concepts.figures import concept_coverage
 from bindscope.studies.concepts.findings import chapter
@@ -45,9 +45,9 @@ def default_graph() -> Graph:
     return build(Config.model_validate(config))
 
 
-def input_of(product: Product, folder: Path) -> Given:
+def input_of(product: Product, folder: Path) -> ProductFiles:
     names = {**product.wildcards, "spec_key": product.key, "code_key": product.code}
-    return Given(names, {"": str(folder / product.path())})
+    return ProductFiles(names, {"": str(folder / product.path())})
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     Those of all objects differ in their batches (`test_dual_encoders.py`), not in the fits.
     """
     folder = tmp_path_factory.mktemp("dual")
-    jobs = default_graph().of("dual_encoder", query_pool="train_only")
+    jobs = default_graph().select("dual_encoder", query_pool="train_only")
     for product in jobs:
         script("dual_encoder").main(job_by_hand(product, folder))
         assert not list(folder.rglob("*.checkpoint"))
@@ -110,7 +110,7 @@ def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
 def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) -> None:
     file = tmp_path / "binding_generalization.parquet"
     write_table(table, tmp_path / "binding_generalization", BINDING_GENERALIZATION.schema)
-    inputs = Inputs({"table": [Given({}, {"": str(file)})]}, {"encoders": list(ENCODERS)})
+    inputs = Inputs({"table": [ProductFiles({}, {"": str(file)})]}, {"encoders": list(ENCODERS)})
     data = concept_coverage.read(inputs)
     assert reason(concept_coverage, table=table.iloc[:0], encoders=[])
     figure = concept_coverage.draw(**data)

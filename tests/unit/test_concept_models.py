@@ -14,7 +14,7 @@ import torch
 from drawing import reason
 
 from bindscope.config.codes import SceneDistribution
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.priors.entropies import entropies
 from bindscope.studies.concepts.dual.batches import split_objects
 from bindscope.studies.concepts.dual.geometry import measured
@@ -179,7 +179,7 @@ def models(tmp_path: Path) -> pd.DataFrame:
     for role, content in files.items():
         path = tmp_path / f"{role}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in content))
-        products[role] = [Given(KEYS, {"rows": str(path)})]
+        products[role] = [ProductFiles(KEYS, {"rows": str(path)})]
     return CONCEPT_MODELS.build(Inputs(products))
 
 

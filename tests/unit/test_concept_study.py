@@ -26,20 +26,20 @@ def config(**fields: Any) -> dict[str, Any]:
 def test_a_space_and_a_query_pool_are_a_job_and_coverages_and_seeds_share_one() -> None:
     content = config(spaces=[[8, 8], [4, 4, 4]], query_pools=["train_only", "all"], seeds=[0, 1, 2])
     graph = build(Config.model_validate(content))
-    jobs = graph.of("dual_encoder")
+    jobs = graph.select("dual_encoder")
     assert [(job.wildcards["space"], job.wildcards["query_pool"]) for job in jobs] == [
         ("8x8", "train_only"), ("8x8", "all"), ("4x4x4", "train_only"), ("4x4x4", "all"),
     ]  # fmt: skip
     assert all(job.path() in graph.leaves() for job in jobs)
     assert json.loads(jobs[0].spec)["seeds"] == [0, 1, 2]
-    assert len(graph.of("figure", figure="concept_coverage")) == 1
+    assert len(graph.select("figure", figure="concept_coverage")) == 1
     more = build(Config.model_validate(config(spaces=[[8, 8], [4, 4, 4], [9, 9]], seeds=[0, 1, 2])))
-    assert {jobs[0].key, jobs[2].key} < {job.key for job in more.of("dual_encoder")}
+    assert {jobs[0].key, jobs[2].key} < {job.key for job in more.select("dual_encoder")}
 
 
 def test_without_dual_encoders_there_is_no_table_of_them() -> None:
     graph = build(Config.model_validate({"datasets": [], "studies": {"concepts": {}}}))
-    assert not graph.of("dual_encoder", "table", "figure")
+    assert not graph.select("dual_encoder", "table", "figure")
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -70,7 +70,7 @@ def test_planning_loads_neither_torch_nor_what_draws() -> None:
 def test_geometry_reads_no_more_scenes_than_the_evaluation_and_its_work_says_so() -> None:
     def geometry_job(most: int | None) -> Product:
         content = config(spaces=[[20, 20]], geometry=True, evaluation={"max_scenes": most})
-        return build(Config.model_validate(content)).of("dual_geometry")[0]
+        return build(Config.model_validate(content)).select("dual_geometry")[0]
 
     hardly_any, few, all_of_them, more = map(geometry_job, (2, 200, None, 20_000))
     assert json.loads(few.spec)["max_scenes"] == 200

@@ -54,7 +54,9 @@ def geometry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataF
     out = tmp_path_factory.mktemp("towers")
     run(graph, out, *MADE, "concept_geometry")
     torch.set_num_threads(before)
-    shapes = {open_store(out / product.path()).read("test").shape for product in graph.of("joint")}
+    shapes = {
+        open_store(out / product.path()).read("test").shape for product in graph.select("joint")
+    }
     assert shapes == {(12, 8), (4, 8)}
     return table(graph, out)
 

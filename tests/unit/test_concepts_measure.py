@@ -53,13 +53,15 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     run(graph, tmp_path, "codes", "planted_embeddings", *jobs)
 
     slots = [
-        np.concatenate(read_slots([str(tmp_path / p.path()) for p in graph.of("codes", dataset=d)]))
+        np.concatenate(
+            read_slots([str(tmp_path / p.path()) for p in graph.select("codes", dataset=d)])
+        )
         for d in ("pairs", "alone")
     ]
     z = [
         read_embeddings(str(tmp_path / product.path()), "planted")
         for d in ("pairs", "alone")
-        for product in graph.of("planted_embeddings", dataset=d)
+        for product in graph.select("planted_embeddings", dataset=d)
     ]
     estimators = {"estimators": ["ols", "single"]}
     result = concepts(
@@ -74,7 +76,7 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     )  # fmt: skip
     of_a_run = {"analysis", "dataset", "embedding", "vectors", "spec_key", "code_key"}
     for name, kinds in jobs.items():
-        (product,) = graph.of(name)
+        (product,) = graph.select(name)
         lines = (tmp_path / product.path()).read_text().splitlines()
         written = [json.loads(line) for line in lines]
         expected = [{key: row[key] for key in row if key not in of_a_run} for row in written]

@@ -270,11 +270,11 @@ def with_blocks(*seed_blocks: list[list[int]], control: str = "none") -> Graph:
 def test_blocks_that_share_a_seed_share_its_null_probe() -> None:
     """Shuffled labels with more seeds than the fits beside them, as in `calibration.yaml`."""
     graph = with_blocks([[0]], [[0, 1], [2]], control="shuffled_labels")
-    assert [null.wildcards["seeds"] for null in graph.of("null")] == ["0", "1", "2"]
+    assert [null.wildcards["seeds"] for null in graph.select("null")] == ["0", "1", "2"]
 
 
 def test_a_seed_is_fitted_to_the_same_once() -> None:
-    assert len(with_blocks([[0]], [[0]]).of("fit")) == 1
+    assert len(with_blocks([[0]], [[0]]).select("fit")) == 1
     with pytest.raises(
         ConfigError, match="two seed blocks fit seed 0 to identity 0 cls none tiny lin"
     ):

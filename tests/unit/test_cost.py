@@ -76,7 +76,7 @@ def planned(change: Callable[[dict[str, Any]], None] = lambda _: None) -> Graph:
 
 
 def a_fit(graph: Graph) -> Product:
-    return graph.of("fit")[0]
+    return graph.select("fit")[0]
 
 
 # --- Every step --------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_every_step_declares_its_work(name: str) -> None:
 def test_every_rule_asks_for_what_its_step_declares(path: Path) -> None:
     text = path.read_text()
     rules = re.findall(r"^(?:rule (\w+):|use rule \w+ as (\w+) with:)", text, re.MULTILINE)
-    names = [one or other for one, other in rules]
+    names = [rule or alias for rule, alias in rules]
     assert re.findall(r'mem_mb=memory_of\("(\w+)"\)', text) == names
     assert re.findall(r'runtime=minutes_of\("(\w+)"\)', text) == names
 
@@ -115,7 +115,7 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
         passes.WEIGHTS,
         passes.MASKS,
     )
-    assert fits._HELD_BY_CONVEX == batches.WORK
+    assert fits._CONVEX_WORK == batches.WORK
     assert (len(convex.STRENGTHS), regressions.REFRESH) == (fits._STRENGTHS, fits._REFRESH)
     assert (4 * lbfgs.MEMORY + 10) / 4 == fits._MOVED
     assert (bootstrap.BLOCK, known_answer.PROVABLE) == (fits._RESAMPLED, shared_cost._PROVABLE)
@@ -128,7 +128,10 @@ def test_constants_beside_torch_are_those_of_the_science() -> None:
     assert concepts._ALIGNED == 1 + alignment.PERMUTATIONS + 6
     evaluated = (shared_cost._EVALUATIONS, shared_cost._VAL_SCENES)
     assert evaluated == (training.EVALUATIONS, training.VAL_SCENES)
-    assert (output_cost._SHOWN, output_cost._SHOWN_PX) == (sheets.COLUMNS, sheets._LARGEST_PX)
+    assert (output_cost._SHEET_COLUMNS, output_cost._SHEET_PX) == (
+        sheets.COLUMNS,
+        sheets._LARGEST_PX,
+    )
 
 
 # --- Arithmetic against arrays -----------------------------------------------------------------
@@ -173,7 +176,7 @@ def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int, conditioned:
 
 def test_small_fits_take_the_calls_of_their_iterations_and_steps() -> None:
     """However few scenes and weights there are."""
-    probes = {job.wildcards["probe"]: job.work.python for job in planned().of("fit")}
+    probes = {job.wildcards["probe"]: job.work.python for job in planned().select("fit")}
     assert probes["quadratic"] - probes["linear"] > fits._BACKWARD
     n_problems = 4  # both plain ones, counts and objects of the chain
     least = fits._CALL * fits._ITERATION * fits._PATH * n_problems
@@ -253,9 +256,9 @@ def test_count_bits(space: dict[str, Any]) -> None:
     groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
     content = {**space, "groups": groups}
     kind = BalancedSpace if space["kind"] == "balanced" else UniformSpace
-    made = build_space(kind.model_validate(content))
-    assert not_counted(made) is None
-    real = sum(n * len(levels) for n, levels in zip(sizes, count_levels(made), strict=True))
+    scene_space = build_space(kind.model_validate(content))
+    assert not_counted(scene_space) is None
+    real = sum(n * len(levels) for n, levels in zip(sizes, count_levels(scene_space), strict=True))
     assert shared_cost.n_counts(content) == pytest.approx(real, rel=0.2, abs=2)
 
 
@@ -276,7 +279,7 @@ def test_a_rule_follows_the_memory_of_a_probe() -> None:
         return change
 
     def most(graph: Graph) -> int:
-        return max(made.work.memory_mb for made in graph.of("fit"))
+        return max(product.work.memory_mb for product in graph.select("fit"))
 
     little, much = (most(planned(large(memory))) for memory in (1024, 16384))
     assert 1024 + 300 < little < 2000 + 1024
@@ -296,7 +299,7 @@ def test_a_job_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(ConfigError) as caught:
         cost.refuse_too_large(graph, 200, "config.yaml")
     text = str(caught.value)
-    largest = max(graph.products.values(), key=lambda made: made.work.memory_mb)
+    largest = max(graph.products.values(), key=lambda product: product.work.memory_mb)
     assert text.startswith("config.yaml: ")
     assert largest.path() in text
     assert f"mem_mb={largest.work.memory_mb}" in text
@@ -305,17 +308,23 @@ def test_a_job_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph = planned()
     monkeypatch.chdir(tmp_path)
-    for made in graph.products.values():
-        path = Path(made.path())
+    for product in graph.products.values():
+        path = Path(product.path())
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     cost.refuse_too_large(graph, 1, "config.yaml")
     assert cost.would_run(graph) == []
     fit = a_fit(graph)
     Path(fit.path()).unlink()
-    made_again = cost.would_run(graph)
-    assert fit in made_again
-    assert {made.rule for made in made_again} <= {"fit", "attention", "table", "figure", "report"}
+    remade = cost.would_run(graph)
+    assert fit in remade
+    assert {product.rule for product in remade} <= {
+        "fit",
+        "attention",
+        "table",
+        "figure",
+        "report",
+    }
     with pytest.raises(ConfigError, match=re.escape(fit.path())):
         refuse([fit], 1, "config.yaml")
 
@@ -503,7 +512,7 @@ def test_a_short_training_is_mostly_evaluated() -> None:
         def change(content: dict[str, Any]) -> None:
             content["models"][0]["training"]["steps"] = number
 
-        (job,) = planned(change).of("training")
+        (job,) = planned(change).select("training")
         return job.work.passes
 
     assert steps(10) == 10 * 16 + 11 * training.VAL_SCENES
@@ -518,12 +527,12 @@ def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> N
 
     small, large = planned(), planned(more)
     sizes = [
-        {product.wildcards["figure"]: product.work.bytes_disk for product in graph.of("figure")}
+        {product.wildcards["figure"]: product.work.bytes_disk for product in graph.select("figure")}
         for graph in (small, large)
     ]
     assert sizes[0]["scenes"] < sizes[1]["scenes"]
     assert sizes[0]["training"] < sizes[1]["training"]
-    (page,), (longer,) = small.of("report"), large.of("report")
+    (page,), (longer,) = small.select("report"), large.select("report")
     grown = sum(sizes[1].values()) - sum(sizes[0].values())
     assert longer.work.bytes_disk - page.work.bytes_disk == pytest.approx(0.55 * grown)
 
@@ -555,7 +564,7 @@ def test_plan_cost(
     total = next(line for line in lines if line.startswith("all"))
     assert total.split()[1] == str(len(graph.products))
     assert lines[-1].endswith("rates of l4")
-    disk = sum(made.work.bytes_disk for made in graph.products.values())
+    disk = sum(product.work.bytes_disk for product in graph.products.values())
     assert f"{disk / 1e9:.2f} GB of disk" in lines[-1]
 
 

@@ -11,7 +11,7 @@ import pytest
 from bindscope.core import definitions, keys
 
 FUNCTIONS = (
-    keys.module_file, keys.closure, keys.own_code, keys._file, keys._used_by,
+    keys.module_file, keys.closure, keys.hash_step, keys._file, keys._used_by,
     definitions.parse_module,
 )  # fmt: skip
 FILES = {
@@ -95,13 +95,13 @@ def test_closure_holds_what_is_used(tree: Path) -> None:
 def test_an_edit_changes_the_key_of_what_uses_it(
     file: str, before: str, after: str, changes: bool, tree: Path
 ) -> None:
-    key = keys.own_code(("fit.py",))
+    key = keys.hash_step(("fit.py",))
     path = tree / "bindscope" / file
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
     for function in FUNCTIONS:
         function.cache_clear()
-    assert (keys.own_code(("fit.py",)) != key) == changes
+    assert (keys.hash_step(("fit.py",)) != key) == changes
 
 
 def test_an_object_is_a_root(tree: Path) -> None:

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from sample_tables import KEYS, given
+from sample_tables import KEYS, to_input
 
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs
@@ -119,12 +119,12 @@ def test_the_table_of_attention(tmp_path):
         path = tmp_path / f"{model}.json"
         path.write_text(json.dumps({**row, **numbers, "flags": "", **KEYS}))
         names = {"model": model, "seeds": "0_1"}
-        maps.append(given(tmp_path / f"{model}.safetensors", names, share=path))
+        maps.append(to_input(tmp_path / f"{model}.safetensors", names, share=path))
     table = ATTENTION.build(Inputs({"maps": maps}))
     assert list(table["model"]) == ["a", "b"]
     assert list(table["attention_share"]) == pytest.approx([0.85, 0.6])
     with pytest.raises(StoreError, match="another model"):
-        ATTENTION.build(Inputs({"maps": [given("", {"model": "c"}, share=path)]}))
+        ATTENTION.build(Inputs({"maps": [to_input("", {"model": "c"}, share=path)]}))
     row = json.loads(path.read_text())
     path.write_text(json.dumps(row | {"attention_share": 0.2}))
     with pytest.raises(StoreError, match="a share lies within its interval"):

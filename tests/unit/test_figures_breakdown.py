@@ -5,7 +5,7 @@ import json
 import numpy as np
 from drawing import reason
 from safetensors.numpy import save_file
-from sample_tables import GROUPS, given, make_row, make_table, words
+from sample_tables import GROUPS, make_row, make_table, to_input, words
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.figures.breakdown import (
@@ -84,10 +84,10 @@ def test_the_breakdown_shows_the_largest_space_and_marks_estimated_priors(tmp_pa
             path.write_text(json.dumps(row) + "\n")
             save_file(losses, path.with_suffix(".safetensors"))
             details = path.with_suffix(".safetensors")
-            products[role].append(given(path, names, details=details))
+            products[role].append(to_input(path, names, details=details))
     table = make_table([make_row("vit", dataset="large", flags="assumed_prior")])
     write_table(table, tmp_path / "binding_information", BINDING_SCHEMA)
-    products["table"] = [given(tmp_path / "binding_information.parquet")]
+    products["table"] = [to_input(tmp_path / "binding_information.parquet")]
     data = breakdown.read(
         Inputs(products, {"groups": groups, "models": ["vit"], "model_groups": []})
     )

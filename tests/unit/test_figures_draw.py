@@ -12,7 +12,6 @@ from safetensors.numpy import save_file
 from sample_tables import (
     curve_table,
     default_table,
-    given,
     history,
     known_rows,
     make_row,
@@ -21,6 +20,7 @@ from sample_tables import (
     priors_table,
     sheet,
     statistics_table,
+    to_input,
     vit_rows,
     words,
     write_sheet,
@@ -362,7 +362,7 @@ def write_fit(folder, model, probe, names):
         "0.object_bits_of_scenes": scenes,
     }  # fmt: skip
     save_file(losses, base.with_suffix(".details.safetensors"))
-    return given(
+    return to_input(
         base.with_suffix(".jsonl"), {"dataset": "colorshape", "probe": probe, **names},
         history=base.with_suffix(".history.json"),
         details=base.with_suffix(".details.safetensors"),
@@ -383,26 +383,26 @@ def write_inputs(folder, entry, table):
     }
     trained = folder / "trained.json"
     trained.write_text(json.dumps([{"step": 1, "split": "val", "loss_bits": 3.0}]))
-    products["training"] = [given(trained, {"model": ORDER[0]}, history=trained)]
+    products["training"] = [to_input(trained, {"model": ORDER[0]}, history=trained)]
     for i, model in enumerate(ORDER[:2]):
         names = {"dataset": "colorshape", "model": model}
         index = folder / f"{model}.index.json"
         token_map = {"grid": [4 + i, 4 + i], "patch_px": 8}
         index.write_text(json.dumps({"attributes": {"token_map": token_map}}))
-        products["indexes"].append(given(index, names))
+        products["indexes"].append(to_input(index, names))
         save_file(attention_arrays(), folder / f"{model}.safetensors")
         share = folder / f"{model}.share.json"
         share.write_text(json.dumps({"flags": "not_converged" if i else ""}))
-        products["maps"].append(given(folder / f"{model}.safetensors", names, share=share))
+        products["maps"].append(to_input(folder / f"{model}.safetensors", names, share=share))
     shard = write_sheet(folder / "scenes", sheet())
-    products["scenes"] = [given(shard, {"dataset": "smaller", "split": "test"})]
+    products["scenes"] = [to_input(shard, {"dataset": "smaller", "split": "test"})]
     for role, frame, schema in (
         ("table", *table),
         ("statistics", statistics_table(), SCENE_STATISTICS.schema),
         ("priors", priors_table(), PRIORS.schema),
     ):
         write_table(frame, folder / schema.name, schema)
-        products[role] = [given(folder / f"{schema.name}.parquet")]
+        products[role] = [to_input(folder / f"{schema.name}.parquet")]
     named = [("color", "red", "blue"), ("shape", "circle", "square", "cross")]
     groups = [{"name": name, "values": list(values)} for name, *values in named]
     content = {

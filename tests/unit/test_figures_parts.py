@@ -36,15 +36,15 @@ from bindscope.studies.binding_information.published import (
 )
 from bindscope.studies.binding_information.quotes import PAIRING, quotes
 from bindscope.studies.binding_information.views import (
+    group_names,
     last_layers,
     measured,
     over_seeds,
-    shown_models,
     with_groups,
 )
 
 ROOT = Path(__file__).parents[2]
-NAMES = shown_models(MODELS, GROUPS)
+NAMES = group_names(MODELS, GROUPS)
 DATASETS = ["matching", "counting"]
 RESOURCES = Inputs(
     resources={
@@ -72,7 +72,7 @@ def bars(axes):
 
 def test_groups_are_named_in_the_order_of_their_models():
     assert list(OBJECTIVES) == NAMES
-    assert shown_models(["x", "b-1", "y", "b-0"], [{"name": "b", "models": ["b-0", "b-1"]}]) == [
+    assert group_names(["x", "b-1", "y", "b-0"], [{"name": "b", "models": ["b-0", "b-1"]}]) == [
         "x", "b", "y",
     ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_without_best_rows_there_is_no_headline():
 
 
 def test_counts_that_are_not_told_apart_share_a_box_with_pairing():
-    row = parts_row("counting", "mine", found=(5.0, 2.0, 3.0), counted=False,
+    row = parts_row("counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False,
                     reason="four groups")  # fmt: skip
     figure = parts.draw(parts_table([row]))
     assert "counts and pairing\n" in words(figure)
@@ -219,8 +219,8 @@ def test_plain_estimates_that_were_not_fitted_are_left_out():
 
 def test_complexity_shows_what_counting_alone_reaches(table):
     figure = complexity.draw(table, {"matching": 64, "counting": 36}, NAMES)
-    left = figure.axes[0]
-    counting = [line for line in left.lines if line.get_linestyle() == "-."]
+    axes = figure.axes[0]
+    counting = [line for line in axes.lines if line.get_linestyle() == "-."]
     _, how_many, pairing = ENTROPIES["counting"]
     np.testing.assert_allclose(
         counting[0].get_ydata(), [100 * how_many / (how_many + pairing), 0.0]
@@ -231,7 +231,7 @@ def test_complexity_shows_what_counting_alone_reaches(table):
 def test_calibration_has_panels_for_counts_and_pairing_where_their_truth_is_known():
     assert "counts" not in words(calibration.draw(make_table(known_rows())))
     truth = {"truth_count_bits": 5.0, "truth_pairing_bits": 4.0, "truth_feature_bits": 7.0}
-    row = parts_row("counting", "half", "0", probe="linear", found=(7.0, 4.9, 3.9)) | truth
+    row = parts_row("counting", "half", "0", probe="linear", decoded=(7.0, 4.9, 3.9)) | truth
     row |= {"model_kind": "known-answer", "n_layers": 0, "truth_bits": 16.0}
     figure = calibration.draw(make_table([row | {"truth_conditional_bits": 9.0}]))
     assert {"counts", "pairing"} <= set(words(figure))
@@ -274,7 +274,9 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
 
 def test_a_curve_over_layers_holds_the_models_that_were_read_at_all_of_them():
     rows = [
-        parts_row("counting", f"objects-{seed}", str(layer), found=(5.0, 2.0, float(layer + seed)))
+        parts_row(
+            "counting", f"objects-{seed}", str(layer), decoded=(5.0, 2.0, float(layer + seed))
+        )
         for seed, layers_read in ((0, (2, 3, 4)), (1, (4,)), (2, (4,)))
         for layer in layers_read
     ]

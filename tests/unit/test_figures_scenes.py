@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawing import reason
-from sample_tables import given, sheet, write_sheet
+from sample_tables import sheet, to_input, write_sheet
 
 from bindscope.config.loading import load_file
 from bindscope.core.interfaces import Inputs
@@ -48,12 +48,12 @@ def test_large_images_shrink_and_long_lists_end() -> None:
 
 @pytest.mark.parametrize("groups", [GROUPS, NUMBERED])
 def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path) -> None:
-    shown = sheet(8)
-    shard = given(write_sheet(tmp_path, shown), {"dataset": "d", "split": "test"})
+    original = sheet(8)
+    shard = to_input(write_sheet(tmp_path, original), {"dataset": "d", "split": "test"})
     content = [{"name": name, "values": list(values)} for name, values in groups]
     inputs = Inputs({"scenes": [shard]}, {"groups": {"d": content}})
     figure_data = figures.scenes.read(inputs)
-    assert np.array_equal(figure_data["sheets"]["d"].images, shown.images[: figures.COLUMNS])
+    assert np.array_equal(figure_data["sheets"]["d"].images, original.images[: figures.COLUMNS])
     assert figure_data["sheets"]["d"].split == "test"
     assert figure_data["groups"] == {"d": list(groups)}
     png, svg = tmp_path / "a.png", tmp_path / "a.svg"
@@ -65,11 +65,11 @@ def test_sheets_are_read_from_shards_and_written(groups: Groups, tmp_path: Path)
 
 def test_each_dataset_with_images_has_one_shard_in_it_of_test_where_there_is_one() -> None:
     graph = build(load_file(ROOT / "config" / "config.yaml"))
-    (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
-    drawn = {p.wildcards["dataset"] for p in graph.of("scenes", "record_scenes")}
+    (figure,) = [p for p in graph.select("figure") if p.wildcards["figure"] == "scenes"]
+    drawn = {p.wildcards["dataset"] for p in graph.select("scenes", "record_scenes")}
     shards = figure.inputs["scenes"]
     assert sorted(p.wildcards["dataset"] for p in shards) == sorted(drawn)
-    splits = {(p.wildcards["dataset"], p.wildcards["split"]) for p in graph.of("scenes")}
+    splits = {(p.wildcards["dataset"], p.wildcards["split"]) for p in graph.select("scenes")}
     for product in shards:
         name = product.wildcards["dataset"]
         assert product.wildcards["split"] == "test" or (name, "test") not in splits
@@ -79,9 +79,9 @@ def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path)
     named = {"category": ("man", "cup"), "attribute": ("large", "striped", "no_attribute")}
     records = tmp_path / "records-0.parquet"
     write_records(records, "photos", {}, named, {})
-    inputs = Inputs({"records": [given(records, {"dataset": "natural"})]}, {"groups": {}})
+    inputs = Inputs({"records": [to_input(records, {"dataset": "natural"})]}, {"groups": {}})
     assert figures.scenes.read(inputs)["groups"] == {"natural": list(named.items())}
     graph = build(load_file(ROOT / "config" / "presets" / "natural_small.yaml"))
-    (figure,) = [p for p in graph.of("figure") if p.wildcards["figure"] == "scenes"]
+    (figure,) = [p for p in graph.select("figure") if p.wildcards["figure"] == "scenes"]
     read = {p.wildcards["dataset"] for p in figure.inputs["records"]}
-    assert read == {p.wildcards["dataset"] for p in graph.of("record_scenes")} != set()
+    assert read == {p.wildcards["dataset"] for p in graph.select("record_scenes")} != set()

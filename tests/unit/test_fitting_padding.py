@@ -19,7 +19,7 @@ def test_rows_do_not_lie_at_multiples_of_a_kilobyte(width):
 
 def test_padding_changes_no_value():
     tokens = np.random.default_rng(0).normal(size=(4, 6, ALIAS)).astype(np.float16)
-    scaling = Standardiser.of([tokens], ALIAS)
+    scaling = Standardiser.measure([tokens], ALIAS)
     there = scaling.apply(tokens, CPU)
     assert there.stride(1) > ALIAS
     here = (tokens.astype(np.float32) - scaling.mean) * scaling.scale

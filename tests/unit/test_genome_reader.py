@@ -105,9 +105,9 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
     )
     graph = build(config)
     for rule in ("records", "record_codes", "record_scenes", "assignment_priors"):
-        for product in graph.of(rule):
+        for product in graph.select(rule):
             script(rule).main(job_by_hand(product, tmp_path))
-    (priors,) = graph.of("assignment_priors")
+    (priors,) = graph.select("assignment_priors")
     assert priors.path() in graph.leaves()
     rows = json.loads((tmp_path / priors.path()).read_text())
     assert [(row["dataset"], row["split"], row["n_scenes"]) for row in rows] == [
@@ -125,7 +125,7 @@ def test_products_of_a_dataset(images: Path, tmp_path: Path) -> None:
         assert row["code_bits"] == pytest.approx(entropies.code_bits.mean(), abs=1e-12)
         assert row["assignment_bits"] == pytest.approx(entropies.assignment_bits.mean(), abs=1e-12)
     assert rows[0]["code_bits"] > 0
-    shard = next(p for p in graph.of("record_scenes") if p.wildcards["split"] == "train")
+    shard = next(p for p in graph.select("record_scenes") if p.wildcards["split"] == "train")
     pixels = open_store(tmp_path / shard.path()).read("images")
     assert np.abs(pixels[:, 8, 8, 0].astype(int) - [40, 60, 120]).max() <= 3  # jpeg
 
@@ -151,9 +151,9 @@ def test_the_configuration_of_the_page_can_be_planned() -> None:
         if "path" in entry["source"]:
             entry["source"]["path"] = str(GENOME)
     graph = build(Config.model_validate(config))
-    names = {product.wildcards["dataset"] for product in graph.of("assignment_priors")}
+    names = {product.wildcards["dataset"] for product in graph.select("assignment_priors")}
     assert names == {"vg-color", "vg-topattr"}
-    assert {p.wildcards["dataset"] for p in graph.of("fit")} == names
+    assert {p.wildcards["dataset"] for p in graph.select("fit")} == names
 
 
 @pytest.mark.parametrize(

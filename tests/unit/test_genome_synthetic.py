@@ -77,20 +77,20 @@ def graph_of(**changes: Any) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Graph]:
+def planned_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Graph]:
     """Run the rules up to the table of priors; return their folder and the graph."""
     folder, graph = tmp_path_factory.mktemp("made"), graph_of()
     rules = ("synthetic_release", "records", "record_codes", "counted_priors", "assignment_priors")
     for rule in rules:
-        for product in graph.of(rule):
+        for product in graph.select(rule):
             script(rule).main(job_by_hand(product, folder))
     return folder, graph
 
 
 @pytest.fixture(scope="module")
-def release(made: tuple[Path, Graph]) -> Path:
-    folder, graph = made
-    (release,) = graph.of("synthetic_release")  # both datasets read the same
+def release(planned_run: tuple[Path, Graph]) -> Path:
+    folder, graph = planned_run
+    (release,) = graph.select("synthetic_release")  # both datasets read the same
     path: str = json.loads((folder / release.path()).read_text())["path"]
     return Path(path)
 
@@ -161,12 +161,12 @@ def test_scenes_follow_the_stated_law(mined: tuple[Miner, list[MinedScene]]) -> 
 
 
 def test_the_estimated_prior_is_near_the_law(
-    made: tuple[Path, Graph], mined: tuple[Miner, list[MinedScene]]
+    planned_run: tuple[Path, Graph], mined: tuple[Miner, list[MinedScene]]
 ) -> None:
-    folder, graph = made
+    folder, graph = planned_run
     known = np.array(list(law_of_codes(mined[0]).values()))
     entropy = float(-(known * np.log2(known)).sum())
-    rows = json.loads((folder / graph.of("counted_priors")[0].path()).read_text())
+    rows = json.loads((folder / graph.select("counted_priors")[0].path()).read_text())
     for row in rows:
         # 100 test scenes: four standard errors of their surprise are about 0.4 bits
         assert row["h_object_bits"] == pytest.approx(entropy, abs=0.4)
@@ -174,19 +174,19 @@ def test_the_estimated_prior_is_near_the_law(
 
 
 def test_entropies_of_assignments_are_columns_of_the_table_of_priors(
-    made: tuple[Path, Graph],
+    planned_run: tuple[Path, Graph],
 ) -> None:
-    folder, graph = made
-    (table,) = graph.of("table", table="priors")
+    folder, graph = planned_run
+    (table,) = graph.select("table", table="priors")
     script("table").main(job_by_hand(table, folder))
     frame = pd.read_parquet(folder / table.path())
     assert len(frame) == 6  # two datasets, three splits
-    leaf = json.loads((folder / graph.of("assignment_priors")[0].path()).read_text())
+    leaf = json.loads((folder / graph.select("assignment_priors")[0].path()).read_text())
     row = frame[(frame["dataset"] == leaf[2]["dataset"]) & (frame["split"] == "test")].iloc[0]
     for name in ("assignment_bits", "multiset_bits", "code_bits"):
         assert row[name] == leaf[2][name] > 0
     assert row["code_bits"] <= row["assignment_bits"]
-    assert {p.path() for p in graph.of("assignment_priors")} <= set(graph.leaves())
+    assert {p.path() for p in graph.select("assignment_priors")} <= set(graph.leaves())
 
 
 def test_a_picture_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
@@ -247,13 +247,15 @@ def test_files_may_lie_in_several_archives(tmp_path: Path) -> None:
 
 def test_without_a_path_the_release_is_downloaded() -> None:
     graph = graph_of(synthetic=None)
-    files = [json.loads(p.spec) for p in graph.of("download") if p.wildcards["dataset"] == "again"]
+    files = [
+        json.loads(p.spec) for p in graph.select("download") if p.wildcards["dataset"] == "again"
+    ]
     assert {Path(file["url"]).name for file in files} == {
         "objects.json.zip", "attributes.json.zip", "image_data.json.zip", "images.zip",
         "images2.zip",
     }  # fmt: skip
-    assert not graph.of("synthetic_release")
-    records = graph.of("records")[0]
+    assert not graph.select("synthetic_release")
+    records = graph.select("records")[0]
     assert len(records.inputs["download"]) == 5
     # what was downloaded decides, not from where to where the files were brought
     source = json.loads(records.spec)["dataset"]["source"]

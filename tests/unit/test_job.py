@@ -23,10 +23,10 @@ import json, sys
 from types import SimpleNamespace
 import bindscope.core.job
 from bindscope.core.graph import roots
-from bindscope.core.keys import own_code
+from bindscope.core.keys import hash_step
 
 spec = {{"runs": ["priors.py", "bindscope.codes.uniform:Uniform"], "threads": 2}}
-code = own_code(roots(spec)) + ":0"
+code = hash_step(roots(spec)) + ":0"
 snakemake = SimpleNamespace(
     rule="priors", log=["logs/job.log"], scriptdir={scripts!r}, input=[], output=[],
     params=SimpleNamespace(spec=json.dumps(spec), code={code}), wildcards={{"dataset": "tiny"}},

@@ -20,7 +20,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code, occurrences
 from bindscope.config.models import ENCODERS
 from bindscope.core.errors import ConfigError
-from bindscope.models.known_answer import encode, scenes_of, shown
+from bindscope.models.known_answer import encode, scenes_of, select_cells
 from bindscope.models.known_answer_realised import realised_truth
 from bindscope.models.known_answer_truth import UNKNOWN, Truth, symmetric_channel, truth
 
@@ -329,7 +329,7 @@ def test_erasures_of_the_scenes_at_hand(data, encoder):
     config = model(encoder)
     codes, features = listed(data)
     sizes = build_space(data.space).sizes
-    visible = shown(config, scenes_of(config, data, "test", 0, codes))
+    visible = select_cells(config, scenes_of(config, data, "test", 0, codes))
     visible = np.broadcast_to(visible, codes.shape)
     realised = realised_truth(config, data, codes)
     posterior_bits = []

@@ -111,21 +111,21 @@ def test_attention_is_the_librarys_eager_one(kind: str) -> None:
     pixels = model.preprocess(scenes(n=2))
     library = library_model(kind)
     library.set_attn_implementation("eager")
-    given: list[torch.Tensor] = []
+    expected: list[torch.Tensor] = []
     for name, module in library.named_modules():
         if name.endswith(("attention", "self_attn")) and "head" not in name:
-            module.register_forward_hook(lambda m, i, output: given.append(output[1]))
+            module.register_forward_hook(lambda m, i, output: expected.append(output[1]))
     with torch.no_grad():
         library_forward(kind, library, pixels)
-    found = dict(model.attention(pixels, [3, 1, 2]))
-    assert list(found) == [1, 2, 3]
-    assert len(given) == 3
-    for block, wanted in zip(found, given, strict=True):
-        weights = found[block].weights()
+    attention = dict(model.attention(pixels, [3, 1, 2]))
+    assert list(attention) == [1, 2, 3]
+    assert len(expected) == 3
+    for block, maps in zip(attention, expected, strict=True):
+        weights = attention[block].weights()
         n = model.token_map.n_tokens
-        assert weights.shape == wanted.shape == (2, 2, n, n)
-        torch.testing.assert_close(weights, wanted, rtol=0, atol=1e-5)
-    assert not torch.allclose(given[0], given[1], atol=1e-2)
+        assert weights.shape == maps.shape == (2, 2, n, n)
+        torch.testing.assert_close(weights, maps, rtol=0, atol=1e-5)
+    assert not torch.allclose(expected[0], expected[1], atol=1e-2)
 
 
 @pytest.mark.parametrize(("px", "grid"), [(None, (4, 4)), (48, (6, 6))])
@@ -164,9 +164,9 @@ def decoded_share(tokens: torch.Tensor, labels: torch.Tensor) -> float:
     half = len(tokens) // 2
     x = torch.cat([tokens, torch.ones_like(tokens[..., :1])], dim=-1).double()
     train, test = x[:half].flatten(0, 1), x[half:].flatten(0, 1)
-    wanted = nn.functional.one_hot(labels[:half].flatten(), 4).double()
+    targets = nn.functional.one_hot(labels[:half].flatten(), 4).double()
     gram = train.T @ train + 1e-3 * torch.eye(train.shape[1], dtype=torch.float64)
-    guessed = (test @ torch.linalg.solve(gram, train.T @ wanted)).argmax(dim=-1)
+    guessed = (test @ torch.linalg.solve(gram, train.T @ targets)).argmax(dim=-1)
     return float((guessed == labels[half:].flatten()).double().mean())
 
 
@@ -254,12 +254,12 @@ def test_eager_attention_agrees(kind: str) -> None:
 
 def test_seed_decides_the_random_weights() -> None:
     state = torch.random.get_rng_state()
-    one = load_model(configuration("vit"), None, "cpu")
+    first = load_model(configuration("vit"), None, "cpu")
     assert torch.equal(state, torch.random.get_rng_state())
     same = load_model(configuration("vit", input_px=48), None, "cpu")
-    other = load_model(configuration("vit", seed=8), None, "cpu")
-    assert one.weights_sha256 == same.weights_sha256 != other.weights_sha256
-    assert one.revision == "random weights, seed 7"
+    reseeded = load_model(configuration("vit", seed=8), None, "cpu")
+    assert first.weights_sha256 == same.weights_sha256 != reseeded.weights_sha256
+    assert first.revision == "random weights, seed 7"
 
 
 @pytest.mark.parametrize(

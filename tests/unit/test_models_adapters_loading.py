@@ -90,11 +90,11 @@ def test_weights_does_not_import_torch() -> None:
     code = (
         "import sys, bindscope.models.weights; print(sorted({'torch', 'timm'} & set(sys.modules)))"
     )
-    found = subprocess.run(
+    run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
     )  # fmt: skip
-    assert found.stdout.strip() == "[]"
+    assert run.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Pat
             "learning_curves": [],
         },
     )
-    (product,) = graph.of("weights")
+    (product,) = graph.select("weights")
     script("weights").main(job_by_hand(product, tmp_path))
     manifest = tmp_path / product.path()
     assert json.loads(manifest.read_text())["spec_key"] == product.key
@@ -262,10 +262,10 @@ def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) 
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(weights.fetch(CONFIG.source)))
     hub.online = False
-    found = weights.resolve(CONFIG, manifest)
-    assert found.tensors == [hub.cache / "model.safetensors"]
-    assert found.revision == SHA
-    assert found == weights.resolve(CONFIG, None)  # a notebook: the cache, no manifest
+    checkpoint = weights.resolve(CONFIG, manifest)
+    assert checkpoint.tensors == [hub.cache / "model.safetensors"]
+    assert checkpoint.revision == SHA
+    assert checkpoint == weights.resolve(CONFIG, None)  # a notebook: the cache, no manifest
 
     moved = json.loads(manifest.read_text()) | {"folder": "/another/node/cache"}
     manifest.write_text(json.dumps(moved))
@@ -274,9 +274,9 @@ def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) 
     (hub.cache / "model.safetensors").write_text("content of model.safetensorz")
     with pytest.raises(ModelError, match=r"not the file that .*manifest.json describes"):
         weights.resolve(CONFIG, manifest)
-    other = pretrained(f"hf:other/model@{SHA}")
+    mismatched = pretrained(f"hf:other/model@{SHA}")
     with pytest.raises(ModelError, match=r"is of 'hf:some/model"):
-        weights.resolve(other, manifest)
+        weights.resolve(mismatched, manifest)
 
 
 def test_offline_error_names_the_command(hub: Hub, tmp_path: Path) -> None:
@@ -364,8 +364,8 @@ def test_the_lock_of_a_killed_job_is_gone(tmp_path: Path) -> None:
     with job:
         assert job.stdout is not None
         assert job.stdout.readline().strip() == "cuda:0"
-        held = pytest.raises(ModelError, match="hold all 1 GPUs")
-        with held, hold_device("cuda", patience_s=0, **pretend):
+        all_busy = pytest.raises(ModelError, match="hold all 1 GPUs")
+        with all_busy, hold_device("cuda", patience_s=0, **pretend):
             pass
         job.kill()
         started = time.monotonic()
@@ -407,27 +407,27 @@ def make_plain(scale: int = 1) -> Own:
     return Own(scale)
 
 
-def own(function: str, n_layers: int = 1, **options: Any) -> PythonModel:
+def ours(function: str, n_layers: int = 1, **options: Any) -> PythonModel:
     source = f"python:{__name__}:{function}"
     return PythonModel(name="own", source=source, n_layers=n_layers, options=options)
 
 
 def test_own_model() -> None:
-    model = load_model(own("make", scale=2), None, "cpu", 4)
+    model = load_model(ours("make", scale=2), None, "cpu", 4)
     assert isinstance(model, Model)
     assert model.token_map.grid == (8, 8)
-    assert load_model(own("make_plain", scale=3), None, "cpu", 4).token_map.grid == (3, 3)
+    assert load_model(ours("make_plain", scale=3), None, "cpu", 4).token_map.grid == (3, 3)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (own("make_broken"), r"`n_layers` is str, not int; `dim` \(int\) is missing; `token_map` "
+        (ours("make_broken"), r"`n_layers` is str, not int; `dim` \(int\) is missing; `token_map` "
          r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md"),
-        (own("make_absent"), "has no function 'make_absent'"),
-        (own("make"), "missing a required argument: 'scale'"),
-        (own("make_plain", color=1), "unexpected keyword argument 'color'"),
-        (own("make_plain", n_layers=2), "it has 1 blocks, the configuration says 2"),
+        (ours("make_absent"), "has no function 'make_absent'"),
+        (ours("make"), "missing a required argument: 'scale'"),
+        (ours("make_plain", color=1), "unexpected keyword argument 'color'"),
+        (ours("make_plain", n_layers=2), "it has 1 blocks, the configuration says 2"),
         (PythonModel(name="x", source="python:no_such:f", n_layers=1), "cannot import no_such"),
     ],
 )  # fmt: skip

@@ -65,14 +65,14 @@ def test_attention_is_the_librarys_eager_one(case: Any) -> None:
     eager = load_model(
         configuration(name, overrides, extraction={"attention": "eager"}), None, "cpu"
     )
-    given: list[torch.Tensor] = []
+    expected: list[torch.Tensor] = []
     for block in eager.blocks:
-        block.attn.attn_drop.register_forward_hook(lambda m, i, output: given.append(output))
+        block.attn.attn_drop.register_forward_hook(lambda m, i, output: expected.append(output))
     pixels = model.preprocess(scenes(32, 2))
     ((_, _),) = eager.residual_stream(pixels, [3])
-    assert len(given) == 3
+    assert len(expected) == 3
     for block, attention in model.attention(pixels, [1, 2, 3]):
-        torch.testing.assert_close(attention.weights(), given[block - 1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(attention.weights(), expected[block - 1], rtol=0, atol=1e-5)
     if "relpos" in name:
         assert attention.bias is not None
 
@@ -87,24 +87,24 @@ def test_every_layer_equals_timms_bit_for_bit(model: tuple[Any, ...], factor: in
     if factor == 2:
         library.set_input_size(img_size=(px, px))
     pixels = ours.preprocess(scenes(px))
-    found = dict(ours.residual_stream(pixels, ["final", 3, 2, 1, 0]))
+    layers_read = dict(ours.residual_stream(pixels, ["final", 3, 2, 1, 0]))
 
-    assert list(found) == [0, 1, 2, 3, "final"]
-    assert torch.equal(found["final"], library.forward_features(pixels))
+    assert list(layers_read) == [0, 1, 2, 3, "final"]
+    assert torch.equal(layers_read["final"], library.forward_features(pixels))
     after_blocks = library.forward_intermediates(
         pixels, indices=3, output_fmt="NLC", intermediates_only=True,
         return_prefix_tokens=prefix > 0,
     )  # fmt: skip
     for layer, tokens in enumerate(after_blocks, start=1):
         patches, others = tokens if isinstance(tokens, tuple) else (tokens, None)
-        assert torch.equal(found[layer][:, prefix:], patches), layer
-        assert others is None or torch.equal(found[layer][:, :prefix], others), layer
+        assert torch.equal(layers_read[layer][:, prefix:], patches), layer
+        assert others is None or torch.equal(layers_read[layer][:, :prefix], others), layer
 
     tokens = ours.token_map
     assert (tokens.prefix, tokens.registers, tokens.has_cls) == (prefix, registers, has_cls)
     assert tokens.grid == (px // patch, px // patch)
     assert tokens.patch_px == patch
-    assert found[0].shape == (3, tokens.n_tokens, ours.dim)
+    assert layers_read[0].shape == (3, tokens.n_tokens, ours.dim)
 
 
 def test_layer_0_is_what_enters_block_1() -> None:
@@ -162,12 +162,12 @@ def test_preprocessing_equals_timms_within_a_grey_level(side: int) -> None:
     name, overrides, *_ = MODELS[1]
     ours = load_model(configuration(name, overrides), None, "cpu")
     library = library_model(name, overrides)
-    own = timm.data.resolve_model_data_config(library)
-    own |= {"input_size": (3, 32, 32), "crop_pct": 1.0, "crop_mode": "squash"}
-    theirs = timm.data.create_transform(**own, is_training=False)
+    settings = timm.data.resolve_model_data_config(library)
+    settings |= {"input_size": (3, 32, 32), "crop_pct": 1.0, "crop_mode": "squash"}
+    theirs = timm.data.create_transform(**settings, is_training=False)
     images = scenes(side)
     expected = torch.stack([theirs(Image.fromarray(image)) for image in images])
-    level = 1 / 255 / min(own["std"])
+    level = 1 / 255 / min(settings["std"])
     pixels = ours.preprocess(images)
     assert torch.allclose(pixels, expected, rtol=0, atol=(1.01 if side != 32 else 1e-4) * level)
     assert (pixels - expected).abs().mean() < 0.1 * level
@@ -192,9 +192,9 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
                           source=f"timm:test_vit:path:{file}")  # fmt: skip
     assert load_model(wider, None, "cpu").token_map.grid == (11, 11)
 
-    other = configuration("test_vit2", {}, **fields, source=f"timm:test_vit2:path:{file}")
+    mismatched = configuration("test_vit2", {}, **fields, source=f"timm:test_vit2:path:{file}")
     with pytest.raises(ModelError, match="are not those of test_vit2"):
-        load_model(other, None, "cpu")
+        load_model(mismatched, None, "cpu")
     state = library.state_dict()
     del state["norm.bias"]
     save_file(state, file)
@@ -230,11 +230,11 @@ print(bool(workarounds._libraries), torch.version.cuda or torch.version.hip)
 
 
 def test_the_cure_acts_only_where_it_is_needed() -> None:
-    found = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", _CURE], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""},
     ).stdout.split()  # fmt: skip
-    assert found[0] == "False" or found[1] == "None"
+    assert printed[0] == "False" or printed[1] == "None"
 
 
 def test_the_cure_is_not_needed_with_cuda_or_working_operators(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import PIXELS, hooked, of_library, own, shift
+from tiny_models import PIXELS, hooked, make_vit, of_library, shift
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,30 +18,32 @@ CLOSE = {"rtol": 0, "atol": 1e-5}
 
 
 def test_weights_of_our_own_transformer() -> None:
-    model = own()
+    model = make_vit()
     vit = model.forward
     assert isinstance(vit, ViT)
     layers = dict(model.residual_stream(PIXELS, [0, 1, 2]))
-    for block, found in model.attention(PIXELS, [1, 2, 3]):
+    for block, attention in model.attention(PIXELS, [1, 2, 3]):
         part = vit.blocks[block - 1]
         normed = part.norm1(layers[block - 1])
         query = part.attention.query(normed).unflatten(-1, (2, 16)).transpose(1, 2)
         key = part.attention.key_value(normed)[..., :32].unflatten(-1, (2, 16)).transpose(1, 2)
-        torch.testing.assert_close(found.queries, query.detach(), **CLOSE)
-        torch.testing.assert_close(found.keys, key.detach(), **CLOSE)
-        assert found.scale == pytest.approx(1 / 4)
-        wanted = (query @ key.mT / 4).softmax(-1)
-        torch.testing.assert_close(found.weights(), wanted.detach(), **CLOSE)
-        torch.testing.assert_close(found.weights(slice(1, 2)), wanted[:, 1:2].detach(), **CLOSE)
-        assert not found.queries.requires_grad
+        torch.testing.assert_close(attention.queries, query.detach(), **CLOSE)
+        torch.testing.assert_close(attention.keys, key.detach(), **CLOSE)
+        assert attention.scale == pytest.approx(1 / 4)
+        expected = (query @ key.mT / 4).softmax(-1)
+        torch.testing.assert_close(attention.weights(), expected.detach(), **CLOSE)
+        torch.testing.assert_close(
+            attention.weights(slice(1, 2)), expected[:, 1:2].detach(), **CLOSE
+        )
+        assert not attention.queries.requires_grad
 
 
 def test_patches_among_each_other_leave_out_cls_and_registers() -> None:
     model = of_library("timm")
     patches = model.token_map.patches
     assert (patches.start, patches.stop) == (3, 7)
-    ((_, found),) = model.attention(PIXELS, [2])
-    weights = found.weights()
+    ((_, attention),) = model.attention(PIXELS, [2])
+    weights = attention.weights()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
     among = weights[..., patches, patches]
     assert among.shape == (2, 2, 4, 4)
@@ -49,19 +51,19 @@ def test_patches_among_each_other_leave_out_cls_and_registers() -> None:
 
 
 def test_an_edit_is_seen_by_the_next_block_and_not_before() -> None:
-    for model in (own(), of_library("timm"), of_library("hf")):
+    for model in (make_vit(), of_library("timm"), of_library("hf")):
         plain = dict(model.attention(PIXELS, [1, 2, 3]))
         edited = dict(model.attention(PIXELS, [1, 2, 3], {1: lambda t: t.flip(-1)}))
         assert torch.equal(plain[1].queries, edited[1].queries)
         for block in (2, 3):
             assert not torch.allclose(plain[block].weights(), edited[block].weights(), atol=1e-4)
         layers = dict(model.edited_stream(PIXELS, [1, 2], {1: lambda t: t.flip(-1)}))
-        again = dict(model.edited_stream(PIXELS, [2], {1: lambda t, given=layers[1]: given}))
+        again = dict(model.edited_stream(PIXELS, [2], {1: lambda t, tokens=layers[1]: tokens}))
         assert torch.equal(again[2], layers[2])
 
 
 def test_reading_changes_nothing_and_stops_after_the_last_block() -> None:
-    model = own()
+    model = make_vit()
     before = dict(model.residual_stream(PIXELS, [3]))[3]
     runs: list[int] = []
     for number, block in enumerate(model.blocks, start=1):
@@ -97,7 +99,7 @@ def test_eager_attention_cannot_be_read(library: str) -> None:
 @pytest.mark.parametrize("block", [0, 4, "final", True])
 def test_blocks_that_are_none(block: Any) -> None:
     with pytest.raises(ModelError, match=r"there is no block .*(.|\n)*ask for blocks 1 to 3"):
-        list(own().attention(PIXELS, [block]))
+        list(make_vit().attention(PIXELS, [block]))
 
 
 def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
@@ -139,8 +141,8 @@ def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
     for case in cases:
         module = Product(**case)
         model = hooked(module, "inner", grid=(8, 8))
-        ((_, found),) = model.attention(PIXELS, [1])
-        torch.testing.assert_close(found.weights(), module.inner.weights, **CLOSE)
+        ((_, attention),) = model.attention(PIXELS, [1])
+        torch.testing.assert_close(attention.weights(), module.inner.weights, **CLOSE)
 
 
 class Encoder(nn.Module):
@@ -168,14 +170,14 @@ def test_torchs_own_attention_module() -> None:
     module = Encoder(batch_first=True)
     model = hooked(module, "layers.0", "layers.1")
     layers = dict(model.residual_stream(PIXELS, [1]))
-    found = dict(model.attention(PIXELS, [1, 2]))
+    plain = dict(model.attention(PIXELS, [1, 2]))
     attention = module.layers[1].self_attn
     with torch.no_grad():
-        _, wanted = attention(*[layers[1]] * 3, need_weights=True, average_attn_weights=False)
-    torch.testing.assert_close(found[2].weights(), wanted, **CLOSE)
+        _, expected = attention(*[layers[1]] * 3, need_weights=True, average_attn_weights=False)
+    torch.testing.assert_close(plain[2].weights(), expected, **CLOSE)
     edited = dict(model.attention(PIXELS, [1, 2], {1: shift}))
-    assert torch.equal(edited[1].keys, found[1].keys)
-    assert not torch.allclose(edited[2].weights(), found[2].weights(), atol=1e-4)
+    assert torch.equal(edited[1].keys, plain[1].keys)
+    assert not torch.allclose(edited[2].weights(), plain[2].weights(), atol=1e-4)
 
 
 def test_torchvisions_transformer() -> None:
@@ -185,13 +187,13 @@ def test_torchvisions_transformer() -> None:
     module = VisionTransformer(32, 8, 2, 2, 16, 32)
     names = [f"encoder.layers.encoder_layer_{i}" for i in range(2)]
     model = hooked(module, *names, has_cls=True)
-    found = dict(model.attention(PIXELS, [1, 2]))
+    maps = dict(model.attention(PIXELS, [1, 2]))
     part = module.encoder.layers[1]
     with torch.no_grad():
         normed = part.ln_1(dict(model.residual_stream(PIXELS, [1]))[1])
-        _, wanted = part.self_attention(*[normed] * 3, average_attn_weights=False)
-    assert wanted.shape == (2, 2, 17, 17)
-    torch.testing.assert_close(found[2].weights(), wanted, **CLOSE)
+        _, expected = part.self_attention(*[normed] * 3, average_attn_weights=False)
+    assert expected.shape == (2, 2, 17, 17)
+    torch.testing.assert_close(maps[2].weights(), expected, **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +233,6 @@ def test_modules_whose_attention_cannot_be_read(names: list[str], message: str) 
 
 def test_maps_of_some_heads_are_parts_of_all() -> None:
     bias = torch.randn(1, 3, 5, 5)
-    found = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
-    torch.testing.assert_close(found.logits(slice(1, 3)), found.logits()[:, 1:3])
-    torch.testing.assert_close(found.weights(slice(0, 1)), found.weights()[:, :1])
+    attention = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
+    torch.testing.assert_close(attention.logits(slice(1, 3)), attention.logits()[:, 1:3])
+    torch.testing.assert_close(attention.weights(slice(0, 1)), attention.weights()[:, :1])

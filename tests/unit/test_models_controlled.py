@@ -143,13 +143,13 @@ def test_layers_that_do_not_exist_are_refused(frozen: FrozenViT) -> None:
 
 
 def test_products_on_disk(tmp_path: Path) -> None:
-    made = trained(configured())
-    manifest = json.loads(write(made, tmp_path).read_text())
+    trained_model = trained(configured())
+    manifest = json.loads(write(trained_model, tmp_path).read_text())
     assert manifest["weights"] == "vit.safetensors"
     assert manifest["input_px"] == 32
     on_disk = load_file(tmp_path / "vit.safetensors")
-    assert on_disk.keys() == made.weights.keys()
-    assert json.loads((tmp_path / "vit.history.json").read_text()) == made.history
+    assert on_disk.keys() == trained_model.weights.keys()
+    assert json.loads((tmp_path / "vit.history.json").read_text()) == trained_model.history
 
 
 def test_damaged_missing_and_foreign_weights_are_refused(tmp_path: Path) -> None:
@@ -192,9 +192,11 @@ def test_position_embeddings_are_interpolated() -> None:
     torch.testing.assert_close(larger[:, 0], positions[:, 0], rtol=0, atol=0)
     # A plane that rises along columns: bicubic interpolation keeps it away from the border.
     ramp = torch.arange(8.0).repeat(8).view(1, 64, 1)
-    found = resized_positions(torch.cat([torch.zeros(1, 1, 1), ramp], 1), 16)[0, 1:, 0].view(16, 16)
+    resized = resized_positions(torch.cat([torch.zeros(1, 1, 1), ramp], 1), 16)[0, 1:, 0].view(
+        16, 16
+    )
     expected = (torch.arange(16) + 0.5) / 2 - 0.5
-    torch.testing.assert_close(found[:, 4:12], expected[4:12].expand(16, 8), rtol=0, atol=1e-5)
+    torch.testing.assert_close(resized[:, 4:12], expected[4:12].expand(16, 8), rtol=0, atol=1e-5)
 
 
 def test_a_model_runs_at_another_input_size(images: Images, tmp_path: Path) -> None:

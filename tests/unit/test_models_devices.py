@@ -55,7 +55,7 @@ def test_fits_side_by_side_take_a_device_each(
 
     probe = SimpleNamespace(device="cuda")
 
-    def fit(given: object, data: object, seeds: list[int], *_: object) -> list[str]:
+    def fit(arguments: object, data: object, seeds: list[int], *_: object) -> list[str]:
         """While the fit of the first seed is at work, fit the others in another job."""
         if seeds[1:]:
             job.run_fit(probe, None, seeds[1:], "none")
@@ -74,5 +74,5 @@ def test_fits_side_by_side_take_a_device_each(
 
 def test_a_fit_on_the_cpu_asks_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "visible_devices", lambda: pytest.fail("asked for GPUs"))
-    monkeypatch.setattr(job, "fit", lambda *given: ["fitted"])
+    monkeypatch.setattr(job, "fit", lambda *arguments: ["fitted"])
     assert job.run_fit(SimpleNamespace(device="cpu"), None, [0], "none") == ["fitted"]

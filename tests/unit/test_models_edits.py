@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import PIXELS, hooked, of_library, own, shift
+from tiny_models import PIXELS, hooked, make_vit, of_library, shift
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
@@ -51,8 +51,8 @@ def network() -> HookedModule:
 
 
 MAKERS = {
-    "ours": own,
-    "ours, bfloat16": lambda: own("bfloat16"),
+    "ours": make_vit,
+    "ours, bfloat16": lambda: make_vit("bfloat16"),
     "timm": lambda: of_library("timm"),
     "timm, bfloat16": lambda: of_library("timm", precision="bfloat16"),
     "hf": lambda: of_library("hf"),
@@ -90,18 +90,18 @@ def test_no_edit_and_an_identity_are_the_plain_pass(model: Any) -> None:
 def test_an_edit_changes_its_layer_and_those_after_it(model: Any) -> None:
     layers = all_layers(model)
     plain = dict(model.residual_stream(PIXELS, layers))
-    seen: list[Tensor] = []
+    edited_tokens: list[Tensor] = []
 
     def edit(tokens: Tensor) -> Tensor:
-        seen.append(tokens)
+        edited_tokens.append(tokens)
         return shift(tokens)
 
     for place, layer in enumerate(layers[:-1]):
-        seen.clear()
+        edited_tokens.clear()
         edited = dict(model.edited_stream(PIXELS, layers, {layer: edit}))
-        assert len(seen) == 1
-        assert seen[0].dtype == torch.float32
-        assert torch.equal(seen[0], plain[layer])
+        assert len(edited_tokens) == 1
+        assert edited_tokens[0].dtype == torch.float32
+        assert torch.equal(edited_tokens[0], plain[layer])
         for before in layers[:place]:
             assert torch.equal(edited[before], plain[before])
         torch.testing.assert_close(edited[layer], shift(plain[layer]), rtol=1e-2, atol=1e-2)
@@ -113,7 +113,7 @@ def test_an_edit_changes_its_layer_and_those_after_it(model: Any) -> None:
 
 
 def test_the_rest_of_our_network_runs_on_the_edited_stream() -> None:
-    model = own()
+    model = make_vit()
     vit = model.forward
     assert isinstance(vit, ViT)
     edits: dict[int, Edit] = {0: shift, 2: lambda tokens: tokens.flip(1)}
@@ -121,9 +121,9 @@ def test_the_rest_of_our_network_runs_on_the_edited_stream() -> None:
         first = vit.blocks[0](shift(vit.tokens(PIXELS)))
         second = vit.blocks[1](first).flip(1)
         third = vit.blocks[2](second)
-        wanted = {1: first, 2: second, 3: third, "final": vit.norm(third)}
-    found = dict(model.edited_stream(PIXELS, list(wanted), edits))
-    assert all(torch.equal(found[layer], wanted[layer]) for layer in wanted)
+        expected = {1: first, 2: second, 3: third, "final": vit.norm(third)}
+    stream = dict(model.edited_stream(PIXELS, list(expected), edits))
+    assert all(torch.equal(stream[layer], expected[layer]) for layer in expected)
 
 
 def test_the_rest_of_a_library_runs_on_the_edited_stream() -> None:
@@ -136,10 +136,10 @@ def test_the_rest_of_a_library_runs_on_the_edited_stream() -> None:
                 lambda m, i, o: (shift(o[0]), *o[1:]) if isinstance(o, tuple) else shift(o)
             ),
         ):
-            wanted = model.forward(PIXELS)
-        ((_, found),) = model.edited_stream(PIXELS, ["final"], {2: shift})
-        assert torch.equal(found, wanted)
-        assert not torch.equal(found, dict(model.residual_stream(PIXELS, ["final"]))["final"])
+            expected = model.forward(PIXELS)
+        ((_, stream),) = model.edited_stream(PIXELS, ["final"], {2: shift})
+        assert torch.equal(stream, expected)
+        assert not torch.equal(stream, dict(model.residual_stream(PIXELS, ["final"]))["final"])
 
 
 def test_maps_and_tuples_are_put_back_as_they_were() -> None:
@@ -149,10 +149,10 @@ def test_maps_and_tuples_are_put_back_as_they_were() -> None:
         cells = module.stem(PIXELS)
         assert cells.shape == (2, 4, 4, 4)
         changed = cells + torch.linspace(-1, 1, 4)[:, None, None]
-        wanted = module.pair(changed.relu().flatten(2).transpose(1, 2))[0]
-    found = dict(model.edited_stream(PIXELS, [1, 2], {1: shift}))
-    assert torch.equal(found[1], changed.flatten(2).transpose(1, 2))
-    torch.testing.assert_close(found[2], wanted)
+        expected = module.pair(changed.relu().flatten(2).transpose(1, 2))[0]
+    stream = dict(model.edited_stream(PIXELS, [1, 2], {1: shift}))
+    assert torch.equal(stream[1], changed.flatten(2).transpose(1, 2))
+    torch.testing.assert_close(stream[2], expected)
 
 
 def test_gradients_flow_where_they_are_asked_for(model: Any) -> None:
@@ -177,8 +177,8 @@ def test_gradients_flow_where_they_are_asked_for(model: Any) -> None:
 
     def value(sign: int) -> float:
         change = direction.detach() + sign * moved
-        ((_, found),) = model.edited_stream(PIXELS, [last], {1: lambda t: t + change})
-        return float((found.double() * weights).sum())
+        ((_, stream),) = model.edited_stream(PIXELS, [last], {1: lambda t: t + change})
+        return float((stream.double() * weights).sum())
 
     slope = (value(1) - value(-1)) / 2e-2
     assert float(direction.grad[1]) == pytest.approx(slope, rel=0.02, abs=0.02)
@@ -265,6 +265,6 @@ def test_a_shuffle_of_patches_leaves_the_prefix(model: Any) -> None:
         return moved
 
     plain = dict(model.residual_stream(PIXELS, [1]))[1]
-    ((_, found),) = model.edited_stream(PIXELS, [1], {1: edit})
-    assert torch.equal(found[:, : patches.start], plain[:, : patches.start])
-    assert torch.equal(found[:, patches], plain[:, patches][:, order])
+    ((_, stream),) = model.edited_stream(PIXELS, [1], {1: edit})
+    assert torch.equal(stream[:, : patches.start], plain[:, : patches.start])
+    assert torch.equal(stream[:, patches], plain[:, patches][:, order])

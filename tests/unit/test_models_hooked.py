@@ -102,8 +102,8 @@ def make_blind() -> nn.Module:
 
 def hooked(function: str, *modules: str, **fields: Any) -> PythonModel:
     source = function if ":" in function else f"python:{__name__}:{function}"
-    given = {"name": "m", "source": source, "modules": modules, "transform": RAW, **fields}
-    return PythonModel.model_validate(given)
+    model_fields = {"name": "m", "source": source, "modules": modules, "transform": RAW, **fields}
+    return PythonModel.model_validate(model_fields)
 
 
 def load(function: str, *modules: str, **fields: Any) -> HookedModule:
@@ -141,13 +141,13 @@ def test_maps_are_tokens_in_raster_order() -> None:
     assert model.n_layers == 2
     assert [(s.dim, s.token_map.grid) for s in model.shapes.values()] == [(4, (8, 8)), (6, (4, 8))]
     assert not model.token_map.has_cls
-    found = tokens(model, [1, 2])
+    layers_read = tokens(model, [1, 2])
     direct, x = twin(model, Cnn()), model.preprocess(pixels())
     stem = direct.stem(x)
-    torch.testing.assert_close(found[1], as_tokens(stem))
+    torch.testing.assert_close(layers_read[1], as_tokens(stem))
     # Before the activation that follows in place.
-    torch.testing.assert_close(found[2], as_tokens(direct.wide(stem.relu())))
-    assert (found[2] < 0).any()
+    torch.testing.assert_close(layers_read[2], as_tokens(direct.wide(stem.relu())))
+    assert (layers_read[2] < 0).any()
 
 
 @torch.inference_mode()
@@ -155,12 +155,12 @@ def test_tokens_of_a_transformer() -> None:
     model = load("make_vit", "blocks.1", "blocks.0", has_cls=True, registers=1)
     assert model.token_map.prefix == 2
     assert model.token_map.grid == (4, 4)
-    found = tokens(model, [1, 2])
+    layers_read = tokens(model, [1, 2])
     direct, x = twin(model, Vit()), model.preprocess(pixels())
     first = torch.cat([direct.extra.expand(3, 2, 8), as_tokens(direct.embed(x))], 1)
     first = direct.blocks[0](first)[0]
-    torch.testing.assert_close(found[2], first)  # layers are in the order of `modules`
-    torch.testing.assert_close(found[1], direct.blocks[1](first)[0])
+    torch.testing.assert_close(layers_read[2], first)  # layers are in the order of `modules`
+    torch.testing.assert_close(layers_read[1], direct.blocks[1](first)[0])
 
 
 def test_a_grid_that_is_no_square() -> None:
@@ -184,8 +184,10 @@ def test_the_pass_ends_with_the_last_layer_asked_for() -> None:
 
 
 def test_weights_follow_from_the_seed_and_are_frozen() -> None:
-    one, same, other = (load("make_cnn", "stem", seed=seed).weights_sha256 for seed in (1, 1, 2))
-    assert one == same != other
+    first, same, reseeded = (
+        load("make_cnn", "stem", seed=seed).weights_sha256 for seed in (1, 1, 2)
+    )
+    assert first == same != reseeded
     state = torch.get_rng_state()
     module = load("make_cnn", "stem").network
     assert torch.equal(state, torch.get_rng_state())
@@ -211,17 +213,19 @@ def test_a_residual_network_of_torchvision() -> None:
     )  # fmt: skip
     grids = [(shape.dim, shape.token_map.grid) for shape in model.shapes.values()]
     assert grids == [(64, (16, 16)), (128, (8, 8)), (256, (4, 4)), (512, (2, 2))]
-    found = tokens(model, [1, 2, 3, 4])
+    layers_read = tokens(model, [1, 2, 3, 4])
     from torchvision.models import resnet18
 
     direct, x = twin(model, resnet18()), model.preprocess(pixels())
     x = direct.maxpool(direct.relu(direct.bn1(direct.conv1(x))))
-    torch.testing.assert_close(found[1], as_tokens(direct.layer1[0].bn1(direct.layer1[0].conv1(x))))
+    torch.testing.assert_close(
+        layers_read[1], as_tokens(direct.layer1[0].bn1(direct.layer1[0].conv1(x)))
+    )
     x = direct.layer2(direct.layer1(x))
-    torch.testing.assert_close(found[2], as_tokens(x))
+    torch.testing.assert_close(layers_read[2], as_tokens(x))
     x = direct.layer3(x)
-    torch.testing.assert_close(found[3], as_tokens(x))
-    torch.testing.assert_close(found[4], as_tokens(direct.layer4(x)))
+    torch.testing.assert_close(layers_read[3], as_tokens(x))
+    torch.testing.assert_close(layers_read[4], as_tokens(direct.layer4(x)))
 
 
 def test_a_timm_transformer_is_what_its_own_adapter_gives() -> None:
@@ -242,9 +246,9 @@ def test_a_timm_transformer_is_what_its_own_adapter_gives() -> None:
     torch.testing.assert_close(x, adapter.preprocess(pixels()))
     assert [layer for layer, _ in model.residual_stream(x, [2, 1])] == [1, 2]
     with torch.inference_mode():
-        seen: Any = dict(model.residual_stream(x, [1, 2]))
-        direct = model.network.blocks[1](seen[1])
-    torch.testing.assert_close(seen[2], direct)
+        stream: Any = dict(model.residual_stream(x, [1, 2]))
+        direct = model.network.blocks[1](stream[1])
+    torch.testing.assert_close(stream[2], direct)
 
 
 # --- from activations to probes --------------------------------------------------------------
@@ -276,8 +280,8 @@ def test_layers_of_different_widths_are_stored_and_read(
             alone, _ = build_dataset(tmp_path / f"patches-{layer}", model, layer, dtype="float32")
             reader = Activations(alone).patches("test")
             assert reader.shape == (2 * SHARD, *patches.shape[1:])
-            found = reader.read(0, 2 * SHARD)
-            np.testing.assert_allclose(found, patches.numpy(), atol=1e-5)
+            stored = reader.read(0, 2 * SHARD)
+            np.testing.assert_allclose(stored, patches.numpy(), atol=1e-5)
     with pytest.raises(BindscopeError, match="no layer"):
         activations.pooled("test", "mean", "final")
 
@@ -397,14 +401,14 @@ def test_from_scenes_to_rows(tmp_path: Path) -> None:
             )
     rows = [
         json.loads((tmp_path / product.path()).read_text())
-        for product in graph.of("fit")
+        for product in graph.select("fit")
         if product.wildcards["probe"] == "linear"
     ]
     assert sorted((row["layer"], row["tokens"]) for row in rows) == [("1", "mean"), ("2", "mean")]
     for row in rows:
         assert row["status"] == "ok"
         assert row["binding_lower_bound_bits"] <= row["h_object_bits"]
-    indices = {product.wildcards["array"]: product for product in graph.of("index")}
+    indices = {product.wildcards["array"]: product for product in graph.select("index")}
     pooled, cells = (Activations(tmp_path / indices[a].path()) for a in ("pooled", "patches-1"))
     assert [pooled.vectors("test", "mean", layer).shape[1] for layer in (1, 2)] == [64, 256]
     assert cells.patches("test").shape == (64, 8 * 8, 64)

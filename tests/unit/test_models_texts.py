@@ -80,12 +80,12 @@ def test_random_weights_keep_no_tensor_of_a_checkpoint(folder: Path) -> None:
     from safetensors.torch import load_file
 
     source = f"hf:path:{folder}"
-    kept = load_file(folder / "model.safetensors")
+    checkpoint = load_file(folder / "model.safetensors")
     drawn = load_texts(model(source=source, pretrained=False), None, "cpu").model.state_dict()
-    checked = [name for name in drawn if name in kept]
-    assert len(checked) == len(kept) > 60
+    checked = [name for name in drawn if name in checkpoint]
+    assert len(checked) == len(checkpoint) > 60
     for name in checked:
-        assert not torch.equal(drawn[name], kept[name]), name
+        assert not torch.equal(drawn[name], checkpoint[name]), name
     again = load_texts(model(source=source, pretrained=False, seed=1), None, "cpu").model
     for name, value in again.state_dict().items():
         constant = value.numel() and float(value.float().std(unbiased=False)) == 0
@@ -96,10 +96,10 @@ def test_random_weights_keep_no_tensor_of_a_checkpoint(folder: Path) -> None:
         f"{i}.{name}": value
         for i, block in enumerate(image.blocks) for name, value in block.state_dict().items()
     }  # fmt: skip
-    seen = {tuple(value.flatten().tolist()) for value in kept.values()}
+    checkpoint_values = {tuple(value.flatten().tolist()) for value in checkpoint.values()}
     assert len(state) > 20
     for name, value in state.items():
-        assert tuple(value.flatten().tolist()) not in seen, name
+        assert tuple(value.flatten().tolist()) not in checkpoint_values, name
 
 
 @pytest.mark.parametrize("kind", ["bytes", "tokenizer"])
@@ -138,8 +138,8 @@ def test_images_meet_texts_where_the_library_says(folder: Path) -> None:
     whole = CLIPModel.from_pretrained(folder)
     with torch.inference_mode():
         pooled = whole.vision_model(pixel_values=pixels).pooler_output
-        wanted = whole.visual_projection(pooled)
-    np.testing.assert_allclose(tower.project(tokens[:, 0].numpy()), wanted, atol=1e-5)
+        expected = whole.visual_projection(pooled)
+    np.testing.assert_allclose(tower.project(tokens[:, 0].numpy()), expected, atol=1e-5)
 
 
 def test_what_reads_no_captions_says_so(folder: Path, tmp_path: Path) -> None:
@@ -159,7 +159,9 @@ def test_what_reads_no_captions_says_so(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=["captions", "captions_unpaired"])
-def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OwnTexts:
+def tower_of_ours(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> OwnTexts:
     """The text tower of a model that was trained for a few steps."""
     config = configured(request.param)
     manifest = written(trained(config), request.param, tmp_path_factory.mktemp("own"))
@@ -168,28 +170,28 @@ def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return tower
 
 
-def test_own_towers_read_words(own: OwnTexts) -> None:
+def test_own_towers_read_words(tower_of_ours: OwnTexts) -> None:
     (color, *_), (shape, *more) = (group["values"] for group in value_names(EASY))
     pair = ((color, shape), (color, more[0]))
-    vectors = own.embed(["x"] * 3, [pair, pair[::-1], (pair[0], pair[0])])
+    vectors = tower_of_ours.embed(["x"] * 3, [pair, pair[::-1], (pair[0], pair[0])])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-6)  # order has no effect
-    np.testing.assert_allclose(vectors[2], own.embed(["x"], [(pair[0],)])[0], atol=1e-6)
-    code = torch.zeros(1, own._n_cells)
+    np.testing.assert_allclose(vectors[2], tower_of_ours.embed(["x"], [(pair[0],)])[0], atol=1e-6)
+    code = torch.zeros(1, tower_of_ours._n_cells)
     code[0, [0, 1]] = 1
     with torch.inference_mode():
-        wanted = own.objective.text(code, own.objective.values)
-    np.testing.assert_allclose(vectors[:1], wanted, atol=1e-6)
-    objects = own.embed(["", ""], [((color, shape),), ((color, more[0]),)])
+        expected = tower_of_ours.objective.text(code, tower_of_ours.objective.values)
+    np.testing.assert_allclose(vectors[:1], expected, atol=1e-6)
+    objects = tower_of_ours.embed(["", ""], [((color, shape),), ((color, more[0]),)])
     objects /= np.linalg.norm(objects, axis=1, keepdims=True)
-    concept = own.embed(["x"], [((color, None),)])[0]
+    concept = tower_of_ours.embed(["x"], [((color, None),)])[0]
     np.testing.assert_allclose(concept, objects.mean(0), atol=1e-6)
     with pytest.raises(ModelError, match="does not know the word 'mauve'"):
-        own.embed(["x"], [(("mauve", shape),)])
+        tower_of_ours.embed(["x"], [(("mauve", shape),)])
     with pytest.raises(ModelError, match="knows 2 words of each object"):
-        own.embed(["x"], [((color,),)])
+        tower_of_ours.embed(["x"], [((color,),)])
 
 
-def test_vectors_stand_where_their_captions_do(own: OwnTexts, tmp_path: Path) -> None:
+def test_vectors_stand_where_their_captions_do(tower_of_ours: OwnTexts, tmp_path: Path) -> None:
     colors, shapes = (group["values"] for group in value_names(EASY))
     scenes = [((colors[0], s),) for s in (shapes[1], shapes[0], shapes[1])]
     captions = [
@@ -199,14 +201,14 @@ def test_vectors_stand_where_their_captions_do(own: OwnTexts, tmp_path: Path) ->
         for i, words in enumerate(all_words)
     ]
     with StoreWriter(tmp_path / "t.zarr", tmp_path / "t.json", spec="{}", code="c") as writer:
-        write_text_embeddings(own, captions, writer)
+        write_text_embeddings(tower_of_ours, captions, writer)
     store = open_store(tmp_path / "t.json")
     assert store.attributes["layers"] == ["one", "two"]
     for template in ("one", "two"):
         np.testing.assert_allclose(
-            store.read("train", layer=template), own.embed([""] * 3, scenes), atol=1e-5
+            store.read("train", layer=template), tower_of_ours.embed([""] * 3, scenes), atol=1e-5
         )
-    assert store.read("object", layer="two").shape == (2, own.dim)
+    assert store.read("object", layer="two").shape == (2, tower_of_ours.dim)
 
 
 def test_joint_images_are_projected_split_by_split(tmp_path: Path) -> None:
@@ -219,5 +221,5 @@ def test_joint_images_are_projected_split_by_split(tmp_path: Path) -> None:
         write_joint(tower, images, writer)  # type: ignore[arg-type]
     store = open_store(tmp_path / "j.json")
     for split in ("train", "val", "test"):
-        wanted = tower.project(np.full((3, 16), len(split)))
-        np.testing.assert_array_equal(store.read(split), wanted)
+        expected = tower.project(np.full((3, 16), len(split)))
+        np.testing.assert_array_equal(store.read(split), expected)

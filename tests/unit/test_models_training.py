@@ -54,11 +54,11 @@ ENOUGH = {
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_learns_an_easy_set(objective: str) -> None:
     steps, share = ENOUGH[objective]
-    made = trained(configured(objective, steps=steps))
-    loss = {(line["split"], line["step"]): line["loss_bits"] for line in made.history}
+    training = trained(configured(objective, steps=steps))
+    loss = {(line["split"], line["step"]): line["loss_bits"] for line in training.history}
     assert loss["val", steps] < share * loss["val", 0]
-    seen = [line["step"] for line in made.history if line["split"] == "val"]
-    assert seen == [0, *(steps * i // 20 for i in range(1, 21))]
+    steps_logged = [line["step"] for line in training.history if line["split"] == "val"]
+    assert steps_logged == [0, *(steps * i // 20 for i in range(1, 21))]
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -66,11 +66,11 @@ def test_seeds_reproduce_weights_bitwise(objective: str) -> None:
     torch.manual_seed(1)
     first = trained(configured(objective))
     torch.manual_seed(2)
-    again, other = trained(configured(objective)), trained(configured(objective, seed=1))
+    again, reseeded = trained(configured(objective)), trained(configured(objective, seed=1))
     assert first.history == again.history
     assert first.weights.keys() == again.weights.keys()
     assert all(torch.equal(value, again.weights[name]) for name, value in first.weights.items())
-    assert not torch.equal(first.weights["embed.weight"], other.weights["embed.weight"])
+    assert not torch.equal(first.weights["embed.weight"], reseeded.weights["embed.weight"])
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -86,29 +86,30 @@ def test_random_init_is_where_the_trained_twins_started(objective: str) -> None:
 
 @pytest.mark.parametrize("objective", ["objects", "features"])
 def test_the_readout_starts_at_the_log_odds_of_training_scenes(objective: str) -> None:
-    def asked(objects: np.ndarray) -> np.ndarray:
+    def label(objects: np.ndarray) -> np.ndarray:
         return objects if objective == "objects" else feature_code(objects, (2, 2))
 
-    codes, wanted = asked(FRESH.sample()), asked(FRESH.validation(VAL_SCENES)[1])
+    codes, labels = label(FRESH.sample()), label(FRESH.validation(VAL_SCENES)[1])
     p = (codes.sum(0) + 0.5) / (len(codes) + 1)
-    surprise = -np.where(wanted, np.log2(p), np.log2(1 - p)).sum(1)
+    surprise = -np.where(labels, np.log2(p), np.log2(1 - p)).sum(1)
     history = trained(configured(objective, steps=1)).history
     assert history[0]["loss_bits"] == pytest.approx(surprise.mean(), rel=1e-6)
 
 
 def test_weights_reproduce_the_last_loss_of_the_history(tmp_path: Path) -> None:
-    made = trained(configured())
-    frozen = load(configured(), write(made, tmp_path), CPU)
+    training = trained(configured())
+    frozen = load(configured(), write(training, tmp_path), CPU)
     images, objects = FRESH.validation(VAL_SCENES)
     ((_, tokens),) = frozen.residual_stream(frozen.preprocess(images), ["final"])
     logits = (
-        tokens[:, 0] @ made.weights["objective.head.weight"].T + made.weights["objective.head.bias"]
+        tokens[:, 0] @ training.weights["objective.head.weight"].T
+        + training.weights["objective.head.bias"]
     )
     nats = functional.binary_cross_entropy_with_logits(
         logits, torch.from_numpy(objects).float(), reduction="sum"
     )
-    assert made.history[-1]["split"] == "val"
-    assert made.history[-1]["loss_bits"] == pytest.approx(
+    assert training.history[-1]["split"] == "val"
+    assert training.history[-1]["loss_bits"] == pytest.approx(
         float(nats) / VAL_SCENES / log(2), rel=1e-5
     )
 
@@ -150,14 +151,14 @@ def test_fresh_scenes_are_those_of_the_split_and_not_of_a_store() -> None:
     )  # fmt: skip
     fresh = FreshScenes(halves, 64, 0)
 
-    def seen(objects: np.ndarray) -> set[bytes]:
+    def codes_of(objects: np.ndarray) -> set[bytes]:
         return {row.tobytes() for row in feature_code(objects, (2, 2))}
 
-    stored = {split: seen(sample_codes(halves, split, 0, 500)) for split in ("train", "val")}
+    stored = {split: codes_of(sample_codes(halves, split, 0, 500)) for split in ("train", "val")}
     assert stored["train"].isdisjoint(stored["val"])
-    assert seen(fresh.sample()) == seen(next(fresh.batches(7)).objects) == stored["train"]
+    assert codes_of(fresh.sample()) == codes_of(next(fresh.batches(7)).objects) == stored["train"]
     images, objects = fresh.validation(40)
-    assert seen(objects) == stored["val"]
+    assert codes_of(objects) == stored["val"]
     drawn = render_scenes(halves, "val", FIRST, objects)["images"]
     np.testing.assert_array_equal(images, drawn)
 
@@ -174,8 +175,8 @@ def test_stored_scenes_are_passed_over_again_and_again() -> None:
     assert later.step == 3
     np.testing.assert_array_equal(later.objects, steps[3].objects)
     np.testing.assert_array_equal(stored.validation(7)[0], images["val"][:7])
-    made = train(configured(), EASY, stored)
-    assert made.history[-1]["loss_bits"] < made.history[0]["loss_bits"]
+    training = train(configured(), EASY, stored)
+    assert training.history[-1]["loss_bits"] < training.history[0]["loss_bits"]
 
 
 # --- Objectives ---------------------------------------------------------------------------------
@@ -191,8 +192,8 @@ def test_the_caption_of_unpaired_words_is_the_same_for_other_pairs() -> None:
     for objective, same in ((CaptionsUnpaired, True), (Captions, False)):
         setting = Setting((2, 2), FRESH.sample(), torch.Generator().manual_seed(0))
         vit = build(configured().architecture, 32, torch.Generator().manual_seed(0))
-        made = objective(vit, setting)
-        first, second = made.text(pairs, made.values).detach()
+        task = objective(vit, setting)
+        first, second = task.text(pairs, task.values).detach()
         assert torch.allclose(first, second, atol=1e-6) == same
 
 
@@ -209,11 +210,11 @@ def test_teachers_answers_are_spread_evenly() -> None:
 
 def test_a_view_keeps_hues_and_size() -> None:
     grey = torch.full((3, 3, 16, 16), -0.2)
-    seen = view(grey, torch.Generator().manual_seed(0))
-    assert seen.shape == grey.shape
-    assert not torch.equal(seen[0], seen[1])
-    torch.testing.assert_close(seen[:, 0], seen[:, 1])
-    torch.testing.assert_close(seen[:, 0], seen[:, 2])
+    views = view(grey, torch.Generator().manual_seed(0))
+    assert views.shape == grey.shape
+    assert not torch.equal(views[0], views[1])
+    torch.testing.assert_close(views[:, 0], views[:, 1])
+    torch.testing.assert_close(views[:, 0], views[:, 2])
 
 
 # --- Resuming -----------------------------------------------------------------------------------
@@ -241,9 +242,9 @@ def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
     config, checkpoint = configured(objective, steps=20), Checkpoint(tmp_path / "state", "key")
     with pytest.raises(StoppedError):
         train(config, EASY, StoppingScenes(EASY, 32, 0), None, checkpoint)
-    found = checkpoint.read()
-    assert found is not None
-    assert found[1]["step"] == 12
+    progress = checkpoint.read()
+    assert progress is not None
+    assert progress[1]["step"] == 12
     resumed, whole = train(config, EASY, FRESH, None, checkpoint), trained(config)
     assert resumed.history == whole.history
     for name, value in whole.weights.items():

@@ -54,25 +54,27 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def model(**fields: Any) -> Zoo:
-    found: Zoo = TypeAdapter(AnyModel).validate_python(
+    zoo_model: Zoo = TypeAdapter(AnyModel).validate_python(
         {"name": "mine", "source": "zoo:small", **fields}
     )
-    return found
+    return zoo_model
 
 
 def test_a_model_is_what_was_trained_up_to_float16(zoo: Path) -> None:
     images = render_scenes(EASY, "test", 0, sample_codes(EASY, "test", 0, 16))["images"]
-    found = load_model(model(), None, "cpu")
+    zoo_model = load_model(model(), None, "cpu")
     usual = load_training(configured(seed=3), zoo.parent / "training.json", CPU)
-    assert isinstance(found, FrozenViT)
-    for ours, theirs in zip(found.forward.parameters(), usual.forward.parameters(), strict=True):
+    assert isinstance(zoo_model, FrozenViT)
+    for ours, theirs in zip(
+        zoo_model.forward.parameters(), usual.forward.parameters(), strict=True
+    ):
         assert ours.dtype == torch.float32
         assert torch.equal(ours, theirs.half().float())
     for layer in (0, 1, 2, "final"):
-        ((_, ours),) = found.residual_stream(found.preprocess(images), [layer])
+        ((_, ours),) = zoo_model.residual_stream(zoo_model.preprocess(images), [layer])
         ((_, theirs),) = usual.residual_stream(usual.preprocess(images), [layer])
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0.02)
-    assert (found.n_layers, found.dim, found.token_map.grid) == (2, 32, (4, 4))
+    assert (zoo_model.n_layers, zoo_model.dim, zoo_model.token_map.grid) == (2, 32, (4, 4))
     assert load_model(model(input_px=64), None, "cpu").token_map.grid == (8, 8)
 
 
@@ -114,8 +116,8 @@ def test_other_weights_of_the_same_name_are_another_product(zoo: Path) -> None:
     def pooled() -> set[str]:
         config = load_file(Path(__file__).resolve().parents[2] / "config/presets/ci.yaml")
         graph = build(config.model_copy(update={"models": (model(name="vit"), config.models[1])}))
-        assert not graph.of("training")
-        return {product.path() for product in graph.of("pooled")}
+        assert not graph.select("training")
+        return {product.path() for product in graph.select("pooled")}
 
     before = pooled()
     manifest = json.loads((zoo / "small.json").read_text())
@@ -129,11 +131,11 @@ def test_other_weights_of_the_same_name_are_another_product(zoo: Path) -> None:
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_what_is_committed_loads_and_met_its_objective(path: Path) -> None:
-    found = load_model(model(source=f"zoo:{path.stem}"), None, "cpu")
+    zoo_model = load_model(model(source=f"zoo:{path.stem}"), None, "cpu")
     manifest = json.loads(path.read_text())
     assert path.stem.endswith(f"-{manifest['seed']}")
     images = np.full((2, manifest["input_px"], manifest["input_px"], 3), 255, np.uint8)
-    ((_, tokens),) = found.residual_stream(found.preprocess(images), ["final"])
+    ((_, tokens),) = zoo_model.residual_stream(zoo_model.preprocess(images), ["final"])
     assert torch.isfinite(tokens).all()
     if manifest["objective"] in ("objects", "features"):
         assert manifest["val_loss_bits"] < 0.05
@@ -143,7 +145,7 @@ def test_the_zoo_is_what_its_preset_trains_and_small() -> None:
     preset = load_file(CLONE / "config/presets/zoo.yaml")
     trained_by = {
         product.wildcards["model"]: json.loads(product.spec)["model"]
-        for product in _plan(preset).of("training")
+        for product in _plan(preset).select("training")
     }
     for path in COMMITTED:
         manifest = json.loads(path.read_text())

@@ -67,7 +67,7 @@ def test_models_of_all_kinds_are_checked_and_planned(
         # How long the user's own path is depends on the machine, and on the worker of a test.
         assert all(len(line.replace(str(tmp_path), "")) <= 200 for line in lines)
         graph = build(load_file(file))
-        read = {p.wildcards["model"] for p in graph.of("pooled", "sampled")}
+        read = {p.wildcards["model"] for p in graph.select("pooled", "sampled")}
         assert {"tiny-dinov2", "saved-model", "objects-0", "untrained-2"} <= read
     printed = capsys.readouterr().out
     assert "3 blocks of width 32, 2 x 2 patches of 14 px, 0 registers" in printed
@@ -193,7 +193,7 @@ def test_a_model_that_is_not_here_is_said_so_and_the_file_is_written(
     printed = capsys.readouterr().out
     assert f"hf download facebook/dinov2-large --revision {COMMIT}" in printed
     assert "24 blocks (guessed from the name: check)" in printed
-    assert build(load_file(file)).of("weights", model="dinov2-large")
+    assert build(load_file(file)).select("weights", model="dinov2-large")
 
 
 def test_timm_says_depth_without_weights(tmp_path: Path, hub: Hub) -> None:

@@ -22,13 +22,13 @@ OLDER = {
 
 def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
     """Measure in a process of its own, with some of its environment set."""
-    found = subprocess.run(
+    run = subprocess.run(
         [sys.executable, str(HERE / "one_truth.py"), "zoo:matching-none-0", "2000"],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         cwd=HERE.parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert found.returncode == 0, found.stderr[-2000:]
-    rows: dict[str, dict[str, Any]] = json.loads(found.stdout.splitlines()[-1])
+    assert run.returncode == 0, run.stderr[-2000:]
+    rows: dict[str, dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
     return rows
 
 
@@ -38,10 +38,10 @@ def test_an_older_instruction_set_measures_the_same() -> None:
     newest, oldest = measured({}), measured(OLDER)
     assert newest.keys() == oldest.keys()
     differences, far = [], {}
-    for row, found in newest.items():
-        assert found["numbers"].keys() == oldest[row]["numbers"].keys()
-        assert found["flags"] == oldest[row]["flags"]
-        for name, value in found["numbers"].items():
+    for row, measurement in newest.items():
+        assert measurement["numbers"].keys() == oldest[row]["numbers"].keys()
+        assert measurement["flags"] == oldest[row]["flags"]
+        for name, value in measurement["numbers"].items():
             difference = abs(value - oldest[row]["numbers"][name])
             differences.append(difference)
             if difference > TOLERANCE:

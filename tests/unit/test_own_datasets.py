@@ -29,8 +29,8 @@ PAGE = (ROOT / "docs" / "own_datasets.md").read_text()
 def example() -> dict[str, Any]:
     """The configuration that the page prints."""
     (text,) = re.findall(r"```yaml\n(datasets:.*?)```", PAGE, flags=re.S)
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
 
 
 def planned(config: dict[str, Any]) -> Graph:
@@ -49,12 +49,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def make(product: Product, made: set[str]) -> None:
+def make(product: Product, done_paths: set[str]) -> None:
     """Run a product's script here, after those of its inputs."""
-    for given in (p for products in product.inputs.values() for p in products):
-        make(given, made)
-    if product.path() not in made:
-        made.add(product.path())
+    for source in (p for products in product.inputs.values() for p in products):
+        make(source, done_paths)
+    if product.path() not in done_paths:
+        done_paths.add(product.path())
         name = json.loads(product.spec)["runs"][0].removesuffix(".py")
         script(name).main(job_by_hand(product, Path()))  # the current folder
         write_digests(map(product.path, product.step.outputs))
@@ -64,15 +64,15 @@ def make(product: Product, made: set[str]) -> None:
 def done(folder: Path) -> Graph:
     """The graph of the page's configuration, with its tables made."""
     graph = planned(example())
-    made: set[str] = set()
-    for product in graph.of("table"):
-        make(product, made)
+    done_paths: set[str] = set()
+    for product in graph.select("table"):
+        make(product, done_paths)
     return graph
 
 
 @pytest.mark.slow
 def test_the_page_runs_from_images_to_a_flagged_row(done: Graph, folder: Path) -> None:
-    assert not done.of("codes", "scenes", "priors", "anchors", "attention")
+    assert not done.select("codes", "scenes", "priors", "anchors", "attention")
     table = pd.read_parquet(folder / "results/tables/binding_information.parquet")
     assert set(table["dataset"]) == {"kitchen"}
     assert (table["status"] == "ok").all()
@@ -87,8 +87,8 @@ def test_the_page_runs_from_images_to_a_flagged_row(done: Graph, folder: Path) -
 
 @pytest.mark.slow
 def test_images_and_labels_belong_together(done: Graph, folder: Path) -> None:
-    (scenes,) = (p for p in done.of("record_scenes") if p.wildcards["split"] == "test")
-    (codes,) = (p for p in done.of("record_codes") if p.wildcards["split"] == "test")
+    (scenes,) = (p for p in done.select("record_scenes") if p.wildcards["split"] == "test")
+    (codes,) = (p for p in done.select("record_codes") if p.wildcards["split"] == "test")
     shard = open_store(folder / scenes.path())
     objects = open_store(folder / codes.path()).read("objects")
     images, cells, boxes, masks = (
@@ -109,8 +109,8 @@ def test_images_and_labels_belong_together(done: Graph, folder: Path) -> None:
 @pytest.mark.slow
 def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
     Path("kitchen.yaml").write_text(yaml.safe_dump(example()))
-    wanted = {"dataset": "kitchen", "model": "vit", "layer": 1, "configfile": "kitchen.yaml"}
-    opened = bindscope.open(**wanted, split="test")
+    query = {"dataset": "kitchen", "model": "vit", "layer": 1, "configfile": "kitchen.yaml"}
+    opened = bindscope.open(**query, split="test")
     assert opened.activations.shape[0] == len(opened.objects) == len(opened.features)
     assert opened.features.shape[1] == 5
     assert len(set(opened.scenes)) == len(opened.objects)
@@ -118,11 +118,11 @@ def test_a_notebook_opens_it(done: Graph, folder: Path) -> None:
     assert set(opened.read_table("binding_information")["dataset"]) == {"kitchen"}
     with pytest.raises(StoreError, match="is no table that was made; there are "):
         opened.read_table("nothing")
-    (index,) = done.of("index", model="vit")
+    (index,) = done.select("index", model="vit")
     whole = Path(index.path()).read_bytes()
     Path(index.path()).write_bytes(whole + b" ")
     with pytest.raises(StoreError, match="its digest differs"):
-        bindscope.open(**wanted, split="test")
+        bindscope.open(**query, split="test")
     Path(index.path()).write_bytes(whole)
 
 
@@ -174,15 +174,15 @@ def test_maps_of_attention_need_masks_and_are_left_out(folder: Path) -> None:
     study["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
     study["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
     graph = planned(config)
-    assert [fit.wildcards["tokens"] for fit in graph.of("fit")] == ["patches"]
-    assert not graph.of("attention")
+    assert [fit.wildcards["tokens"] for fit in graph.select("fit")] == ["patches"]
+    assert not graph.select("attention")
 
 
 def test_splits_by_feature_code_resample_feature_codes(folder: Path) -> None:
     config = example()
     for rule, disjoint in (("hashed_images", False), ("hashed_feature_codes", True)):
         config["datasets"][0]["split"] = {"rule": rule}
-        (fit,) = planned(config).of("fit")
+        (fit,) = planned(config).select("fit")
         assert json.loads(fit.spec)["disjoint"] is disjoint
 
 
@@ -200,12 +200,12 @@ def test_a_known_law_has_exact_priors_and_no_flag(folder: Path) -> None:
         "kind": "uniform", "max_objects": 3, "groups": config["datasets"][0]["space"]["groups"],
     }  # fmt: skip
     graph = planned(config)
-    assert not graph.of("counted_priors", "counted_anchors")
-    (priors,) = graph.of("priors")
-    made: set[str] = set()
-    make(priors, made)
-    for anchors in graph.of("anchors"):
-        make(anchors, made)
+    assert not graph.select("counted_priors", "counted_anchors")
+    (priors,) = graph.select("priors")
+    done_paths: set[str] = set()
+    make(priors, done_paths)
+    for anchors in graph.select("anchors"):
+        make(anchors, done_paths)
     row = pd.read_json(folder / priors.path()).set_index("split").loc["test"]
     assert row["method"] == "exact"
     assert row["h_object_bits"] == pytest.approx(5.357552)  # log2(6 + 15 + 20)

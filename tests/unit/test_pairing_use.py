@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from drawing import reason
-from sample_tables import KEYS, given
+from sample_tables import KEYS, to_input
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
@@ -61,12 +61,19 @@ def bits(model: str, layer: int, value: float) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def asked() -> list[dict[str, Any]]:
+def oracle_rows() -> list[dict[str, Any]]:
     """The experiment on oracles, rows as its job writes them."""
     return [
-        {"suite": "known", "task": "pairs", "model": f"by-{one}", "origin": "oracle", **KEYS, **row}
-        for one in MECHANISMS
-        for row in run(Oracle(one, 0.05, "color", 0), None, SPEC).rows
+        {
+            "suite": "known",
+            "task": "pairs",
+            "model": f"by-{mechanism}",
+            "origin": "oracle",
+            **KEYS,
+            **row,
+        }
+        for mechanism in MECHANISMS
+        for row in run(Oracle(mechanism, 0.05, "color", 0), None, SPEC).rows
     ]
 
 
@@ -77,21 +84,34 @@ def written(folder: Path, schema: Any, rows: list[dict[str, Any]]) -> Any:
     path = folder / f"{schema.name}.parquet"
     parquet.write_table(table.replace_schema_metadata({"bindscope.schema": schema.stamp}), path)
     path.write_bytes(seal(path.read_bytes()))
-    return given(path)
+    return to_input(path)
 
 
 def joined(
-    folder: Path, asked: list[dict[str, Any]], found: dict[int, float], *mechanisms: str
+    folder: Path,
+    oracle_rows: list[dict[str, Any]],
+    bits_by_layer: dict[int, float],
+    *mechanisms: str,
 ) -> pd.DataFrame:
     """Join the oracles' rows with bits by layer, as if they were toys."""
-    read = [bits(one, layer, value) for one in mechanisms for layer, value in found.items()]
+    read = [
+        bits(mechanism, layer, value)
+        for mechanism in mechanisms
+        for layer, value in bits_by_layer.items()
+    ]
     joins = [
-        {"dataset": "sprites", "task": "pairs", "model": one, "toy": f"by-{one}", "depth": DEPTH}
-        for one in mechanisms
+        {
+            "dataset": "sprites",
+            "task": "pairs",
+            "model": mechanism,
+            "toy": f"by-{mechanism}",
+            "depth": DEPTH,
+        }
+        for mechanism in mechanisms
     ]
     inputs = {
         BITS: [written(folder, BINDING_SCHEMA, read)],
-        BINDING_ID: [written(folder, BINDING_ID_SCHEMA, asked)],
+        BINDING_ID: [written(folder, BINDING_ID_SCHEMA, oracle_rows)],
     }
     return PAIRING_USE.build(Inputs(inputs, {"joins": joins}))
 
@@ -111,16 +131,16 @@ def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None
     for layer in range(oracle.layers):
         for role in range(2):
             token = state.parts[layer, np.arange(50), state.tokens("object", role)[:, 0]]
-            seen = np.concatenate([token[:, PART["color"]], token[:, PART["shape"]]], axis=1)
-            best = [pairs[i] for i in (seen @ vectors.T).argmax(axis=1)]
+            pair_parts = np.concatenate([token[:, PART["color"]], token[:, PART["shape"]]], axis=1)
+            best = [pairs[i] for i in (pair_parts @ vectors.T).argmax(axis=1)]
             assert best == list(zip(scenes.color[:, role], scenes.shape[:, role], strict=True))
 
 
 def test_what_can_be_read_is_used_where_it_was_planted(
-    tmp_path: Path, asked: list[dict[str, Any]]
+    tmp_path: Path, oracle_rows: list[dict[str, Any]]
 ) -> None:
     every = dict.fromkeys(range(1, DEPTH + 1), 1.0 - 0.05)
-    table = joined(tmp_path, asked, every, *MECHANISMS)
+    table = joined(tmp_path, oracle_rows, every, *MECHANISMS)
     verdicts = {
         model: dict(zip(part["layer"], part["verdict"], strict=True))
         for model, part in table.groupby("model")
@@ -150,9 +170,11 @@ def test_what_can_be_read_is_used_where_it_was_planted(
     assert (table["answered"] == 1).all()
 
 
-def test_few_bits_are_not_shown_to_be_read(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+def test_few_bits_are_not_shown_to_be_read(
+    tmp_path: Path, oracle_rows: list[dict[str, Any]]
+) -> None:
     """0.54 bits within 0.05: not above a half; 0.6: above it, of six claims judged together."""
-    table = joined(tmp_path, asked, {2: 0.54, 3: 0.60, 5: 0.1}, "color").set_index("layer")
+    table = joined(tmp_path, oracle_rows, {2: 0.54, 3: 0.60, 5: 0.1}, "color").set_index("layer")
     assert list(table["verdict"]) == [
         "used, not shown to be read",
         "read and used",
@@ -162,21 +184,25 @@ def test_few_bits_are_not_shown_to_be_read(tmp_path: Path, asked: list[dict[str,
 
 
 def test_who_cannot_answer_shows_nothing_unused(
-    tmp_path: Path, asked: list[dict[str, Any]]
+    tmp_path: Path, oracle_rows: list[dict[str, Any]]
 ) -> None:
-    guessed = [{**row, **({"share": 0.5} if row["condition"] == "none" else {})} for row in asked]
+    guessed = [
+        {**row, **({"share": 0.5} if row["condition"] == "none" else {})} for row in oracle_rows
+    ]
     guessed = [{**row, "share_low": 0.0, "share_high": 1.0} for row in guessed]
     table = joined(tmp_path, guessed, {3: 0.9}, "order")
     assert list(table["used"]) == ["does not answer"]
     assert list(table["verdict"]) == ["not testable"]
 
 
-def test_figure_and_report_say_it_of_every_toy(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
-    table = joined(tmp_path, asked, dict.fromkeys(range(1, 7), 0.9), "color", "order")
+def test_figure_and_report_say_it_of_every_toy(
+    tmp_path: Path, oracle_rows: list[dict[str, Any]]
+) -> None:
+    table = joined(tmp_path, oracle_rows, dict.fromkeys(range(1, 7), 0.9), "color", "order")
     drawn = figure.draw(table)
     assert [axes.get_title("left") for axes in drawn.axes] == ["color (toy)", "order (toy)"]
-    said = chapter({"pairing_use": table}, Inputs(resources=RATES))
-    (points,) = (one.points for one in said.findings)
+    pairing_chapter = chapter({"pairing_use": table}, Inputs(resources=RATES))
+    (points,) = (finding.points for finding in pairing_chapter.findings)
     words = dict(points)
     assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
     assert words["color (toy)"].startswith("read and used: input of decoder layer 0")

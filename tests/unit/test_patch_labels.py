@@ -20,7 +20,7 @@ NO_STUFF = np.zeros((1, 3), int)
 def slow_labels(mask: np.ndarray, grid: tuple[int, int]) -> list[tuple[int, float]]:
     """(id, purity) of each patch, by counting its pixels one by one."""
     height, width = mask.shape[0] // grid[0], mask.shape[1] // grid[1]
-    found = []
+    labels = []
     for row in range(grid[0]):
         for column in range(grid[1]):
             counts: Counter[int] = Counter()
@@ -29,8 +29,8 @@ def slow_labels(mask: np.ndarray, grid: tuple[int, int]) -> list[tuple[int, floa
                     counts[int(mask[y, x])] += 1
             most = max(counts.values())
             winner = min(number for number, count in counts.items() if count == most)
-            found.append((winner, most / (height * width)))
-    return found
+            labels.append((winner, most / (height * width)))
+    return labels
 
 
 def test_a_patch_has_the_label_of_most_of_its_pixels() -> None:

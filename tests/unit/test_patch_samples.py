@@ -56,9 +56,9 @@ def test_objects_purity_and_stuff_decide_which_patches_take_part() -> None:
         (0.5, "drop"): [0, 0, 1, 0],
         (0.9, "drop"): [0, 0, 0, 0],
     }
-    for (purity, stuff), wanted in expected.items():
+    for (purity, stuff), expected_row in expected.items():
         rules = PatchSampling(min_purity=purity, stuff=stuff)
-        assert valid_patches(labels, rules).astype(int).tolist() == [wanted]
+        assert valid_patches(labels, rules).astype(int).tolist() == [expected_row]
 
 
 def test_images_without_a_pair_are_skipped_with_their_reason() -> None:
@@ -69,15 +69,15 @@ def test_images_without_a_pair_are_skipped_with_their_reason() -> None:
 
 def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
     labels = labels_of([[1, 1, 0, 0], [0, 2, 1, 0], [1, 2, 2, 1]])
-    found = sample(labels, PatchSampling(n_patches=3), "val", 10)
-    assert found.skipped == [(10, ONE_OBJECT)]
-    patches = found.arrays["patches"]
+    drawn = sample(labels, PatchSampling(n_patches=3), "val", 10)
+    assert drawn.skipped == [(10, ONE_OBJECT)]
+    patches = drawn.arrays["patches"]
     assert patches[0].tolist() == [-1, -1, -1]
     assert patches[1].tolist() == [1, 2, -1]
     assert len(set(patches[2].tolist())) == 3
-    assert found.arrays["instances"][1].tolist() == [2, 1, 0]
-    assert found.arrays["classes"][1].tolist() == [20, 10, 0]
-    assert found.arrays["purity"][0].tolist() == [0, 0, 0]
+    assert drawn.arrays["instances"][1].tolist() == [2, 1, 0]
+    assert drawn.arrays["classes"][1].tolist() == [20, 10, 0]
+    assert drawn.arrays["purity"][0].tolist() == [0, 0, 0]
 
 
 @settings(max_examples=80, deadline=None)
@@ -115,14 +115,14 @@ def test_every_valid_patch_is_drawn_equally_often_and_splits_differ() -> None:
 
 def test_classes_come_from_the_scenes_or_from_groups() -> None:
     cells = np.array([[0, 3, 5, -1, -1]], np.int16)  # color 0 1 2, shape 0 1 1
-    own = np.array([[1, 2, 2, 7, 0]], np.int16)  # the fourth is stuff
-    assert object_classes(cells, own, GROUPS, None).tolist() == own.tolist()
+    stored_classes = np.array([[1, 2, 2, 7, 0]], np.int16)  # the fourth is stuff
+    assert object_classes(cells, stored_classes, GROUPS, None).tolist() == stored_classes.tolist()
     assert object_classes(cells, None, GROUPS, None).tolist() == [[1, 4, 6, 0, 0]]
     assert object_classes(cells, None, GROUPS, ["shape"]).tolist() == [[1, 2, 2, 0, 0]]
-    assert object_classes(cells, own, GROUPS, ["color"]).tolist() == [[1, 2, 3, 10, 0]]
+    assert object_classes(cells, stored_classes, GROUPS, ["color"]).tolist() == [[1, 2, 3, 10, 0]]
     assert object_classes(cells, None, GROUPS, ["shape", "color"]).tolist() == [[1, 5, 6, 0, 0]]
     with pytest.raises(InputError, match="'size' is no feature group"):
-        object_classes(cells, own, GROUPS, ["size"])
+        object_classes(cells, stored_classes, GROUPS, ["size"])
 
 
 N = 12
@@ -180,9 +180,9 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
     patches, instances = store.read("patches"), store.read("instances")
     assert patches.shape == (N, 16)  # the whole grid
     for i in range(N):
-        shown = arrays["masks"][i, ::2, ::2].ravel()
-        np.testing.assert_array_equal(patches[i][patches[i] >= 0], np.flatnonzero(shown))
-        np.testing.assert_array_equal(instances[i][patches[i] >= 0], shown[shown > 0])
+        mask = arrays["masks"][i, ::2, ::2].ravel()
+        np.testing.assert_array_equal(patches[i][patches[i] >= 0], np.flatnonzero(mask))
+        np.testing.assert_array_equal(instances[i][patches[i] >= 0], mask[mask > 0])
         np.testing.assert_array_equal(store.read("stuff")[i] == 1, instances[i] == 3)
         np.testing.assert_array_equal(store.read("classes")[i], instances[i])
 
@@ -225,9 +225,9 @@ def test_bad_scenes_are_refused(tmp_path: Path) -> None:
         run(tmp_path, shards, grid=(3, 4))
     with pytest.raises(InputError, match="has 12 scenes and 13 are asked for"):
         run(tmp_path, shards, 13)
-    other = tmp_path / "other"
+    unmasked = tmp_path / "other"
     with pytest.raises(StoreError, match="have no masks"):
-        run(tmp_path, write_shards(other, scenes(masks=True), 12))
+        run(tmp_path, write_shards(unmasked, scenes(masks=True), 12))
     small = scenes()
     small["images"] = small["images"][:, :4, :4]
     with pytest.raises(StoreError, match="masks of 8 x 8 pixels and images of 4 x 4"):
@@ -275,9 +275,9 @@ def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[st
     assert used.sum() > 4
     for i, k in np.argwhere(used):
         row, column = divmod(int(patches[i, k]), 6)
-        shown = masks[i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        square = masks[i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
         number = int(instances[i, k])
-        assert (shown == number).mean() == pytest.approx(store.read("purity")[i, k])
+        assert (square == number).mean() == pytest.approx(store.read("purity")[i, k])
         cell = cells[i, number - 1]
         kind = store.read("classes")[i, k]
         assert kind == cell % 2 + 1 if cell >= 0 else kind > 2

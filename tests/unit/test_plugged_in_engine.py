@@ -49,7 +49,7 @@ def job_of(**section: Any) -> Product:
         suite[kind] = [model["name"] for model in section.get(kind, [])]
     section |= {"tasks": [{"name": "pairs", "rows": 20}], "suites": [suite]}
     config = {"datasets": [], "studies": {"binding_id": section}}
-    (job,) = build(Config.model_validate(config)).of("binding_id_interventions")
+    (job,) = build(Config.model_validate(config)).select("binding_id_interventions")
     return job
 
 

@@ -20,13 +20,13 @@ FAMILY = '''
 
     from cubic_probe.defaults import RANK
 
-    from bindscope.studies.binding_information.families import RankedProbe, Shown
+    from bindscope.studies.binding_information.families import RankedProbe, Label
 
 
     class CubicProbe(RankedProbe):
         """A low-rank form of degree three per head."""
 
-        label = Shown("cubic", "a cubic probe", "#882255")
+        label = Label("cubic", "a cubic probe", "#882255")
 
         family: Literal["cubic"]
         rank: int = RANK
@@ -90,12 +90,12 @@ USE = """
         answers["printed"] = str(result)
     try:
         graph = build(load_config(raw, "run.yaml"))
-        fits = graph.of("fit", probe="cubic")
+        fits = graph.select("fit", probe="cubic")
         spec = json.loads(fits[0].spec)
         answers["code"] = fits[0].code
         answers["files"] = sorted(name for name in closure(roots(spec)).files if "cubic" in name)
         answers["rank"] = spec["probe"]["rank"]
-        (figure,) = graph.of("figure", figure="tokens")
+        (figure,) = graph.select("figure", figure="tokens")
         answers["words"] = json.loads(figure.spec)["content"]["families"]["cubic"][1]
     except BindscopeError as error:
         answers["error"] = str(error)

@@ -58,9 +58,9 @@ def plan(name: str) -> Graph:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_preset_plans_and_shows_what_it_is_for(name: str) -> None:
     graph = plan(name)
-    assert {p.path() for p in graph.of("fit", "report")} <= set(graph.leaves())
+    assert {p.path() for p in graph.select("fit", "report")} <= set(graph.leaves())
     assert max(len(p.path()) for p in graph.products.values()) < LONGEST_PATH
-    figures = {p.wildcards["figure"] for p in graph.of("figure")}
+    figures = {p.wildcards["figure"] for p in graph.select("figure")}
     assert set(FIGURE_OF.get(name.removesuffix("_small"), ())) <= figures
 
 
@@ -68,7 +68,7 @@ def test_a_preset_plans_and_shows_what_it_is_for(name: str) -> None:
 def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(name: str) -> None:
     assert {name, f"{name}_small"} <= set(NAMES)
     small, large = plan(f"{name}_small"), plan(name)
-    assert not small.of("weights")
+    assert not small.select("weights")
     assert '"device":"cuda"' not in "".join(p.spec for p in small.products.values())
     assert len(small.products) < len(large.products)
 
@@ -76,19 +76,19 @@ def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(nam
 def test_small_presets_about_models_start_from_the_zoo() -> None:
     for name in ("main_table", "structure", "layers", "complexity"):
         graph = plan(f"{name}_small")
-        assert not graph.of("training")
+        assert not graph.select("training")
         models = load_file(FOLDER / f"{name}_small.yaml").models
         assert any(model.source.startswith("zoo:") for model in models), name
 
 
 def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
     resolution = plan("resolution_small")
-    assert len(resolution.of("training")) == 3
-    assert len({p.wildcards["model"] for p in resolution.of("pooled")}) == 7
+    assert len(resolution.select("training")) == 3
+    assert len({p.wildcards["model"] for p in resolution.select("pooled")}) == 7
 
 
 @pytest.mark.parametrize(
-    ("probes", "targets", "asked"),
+    ("probes", "targets", "has_figure"),
     [
         (["linear-plain", "quadratic"], None, True),
         (["linear-plain", "quadratic"], ["chained"], False),
@@ -98,7 +98,7 @@ def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
     ],
 )
 def test_families_are_compared_where_two_were_fitted_to_the_same_plain_targets(
-    tmp_path: Path, probes: list[str], targets: list[str] | None, asked: bool
+    tmp_path: Path, probes: list[str], targets: list[str] | None, has_figure: bool
 ) -> None:
     config = yaml.safe_load((FOLDER.parent / "config.yaml").read_text(encoding="utf-8"))
     section = config["studies"]["binding_information"]
@@ -109,4 +109,4 @@ def test_families_are_compared_where_two_were_fitted_to_the_same_plain_targets(
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     graph = build(load_file(file))
-    assert len(graph.of("figure", figure="structure")) == asked
+    assert len(graph.select("figure", figure="structure")) == has_figure

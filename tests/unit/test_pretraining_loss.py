@@ -25,7 +25,7 @@ from bindscope.core.interfaces import Edit
 from bindscope.core.registries import OBJECTIVES
 from bindscope.models.controlled import load as load_frozen
 from bindscope.models.objectives import self_distillation
-from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, Trained, untrained, write_training
@@ -41,7 +41,7 @@ COMMITTED = [  # toys are of another kind, and have no loss of their own here
 ]
 
 
-def written(made: Trained, objective: str, folder: Path) -> Path:
+def written(training: Trained, objective: str, folder: Path) -> Path:
     """Write a training as the pipeline does, its recipe in the manifest."""
     spec = {
         "model": configured(objective).model_dump(
@@ -50,7 +50,7 @@ def written(made: Trained, objective: str, folder: Path) -> Path:
         "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1, "device": "cpu",
     }  # fmt: skip
     paths = [folder / f"{objective}{end}" for end in (".safetensors", ".history.json", ".json")]
-    write_training(made, *paths, spec=canonical_json(spec), code="own:chained")
+    write_training(training, *paths, spec=canonical_json(spec), code="own:chained")
     return paths[-1]
 
 
@@ -58,8 +58,11 @@ def written(made: Trained, objective: str, folder: Path) -> Path:
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Trained, Path]]:
     """Return a short training for every objective, and its manifest."""
     folder = tmp_path_factory.mktemp("trainings")
-    made = {objective: trained(configured(objective)) for objective in OBJECTIVES}
-    return {name: (one, written(one, name, folder)) for name, one in made.items()}
+    trained_models = {objective: trained(configured(objective)) for objective in OBJECTIVES}
+    return {
+        name: (training, written(training, name, folder))
+        for name, training in trained_models.items()
+    }
 
 
 @pytest.fixture(params=OBJECTIVES)
@@ -77,16 +80,16 @@ def remove(direction: Tensor) -> Edit:
 
 
 def test_it_is_the_last_loss_of_the_history(trainings: Any, objective: str) -> None:
-    made, _ = trainings[objective]
+    training, _ = trainings[objective]
     losses = evaluation(trainings, objective).bits(IMAGES, CODES)
     assert losses.shape == (VAL_SCENES // 32,)
-    assert losses.mean() == pytest.approx(made.history[-1]["loss_bits"], rel=1e-6)
+    assert losses.mean() == pytest.approx(training.history[-1]["loss_bits"], rel=1e-6)
 
 
 def test_the_frozen_model_is_what_it_was(trainings: Any, objective: str) -> None:
     """What lies beside the transformer changes nothing of how it is run."""
-    made, manifest = trainings[objective]
-    assert any(name.startswith("objective.") for name in made.weights)
+    training, manifest = trainings[objective]
+    assert any(name.startswith("objective.") for name in training.weights)
     frozen = load_frozen(configured(objective), manifest, CPU)
     vit = evaluation(trainings, objective).objective.vit
     pixels = frozen.preprocess(IMAGES[:4])
@@ -106,33 +109,33 @@ def test_an_identity_changes_nothing_and_an_edit_does(trainings: Any, objective:
 
     for layer in range(3):
         rows.clear()
-        same = measure.bits(IMAGES[:64], CODES[:64], lambda shown, at=layer: {at: identity})
+        same = measure.bits(IMAGES[:64], CODES[:64], lambda seen_patches, at=layer: {at: identity})
         np.testing.assert_allclose(same, plain, rtol=1e-5)
         # Once a batch: of self-distillation the student's two views, not the teacher's.
         batch = 64 if objective == "self_distillation" else 32
         assert rows == [(batch, 9 if objective == "masked" else 17, 32)] * 2
-        other = measure.bits(IMAGES[:64], CODES[:64], lambda shown, at=layer: {at: away})
-        assert not np.allclose(other, plain, rtol=1e-4)
+        edited = measure.bits(IMAGES[:64], CODES[:64], lambda seen_patches, at=layer: {at: away})
+        assert not np.allclose(edited, plain, rtol=1e-4)
     np.testing.assert_array_equal(measure.bits(IMAGES[:64], CODES[:64]), plain)
 
 
 def test_an_edit_is_that_of_the_residual_stream(trainings: Any) -> None:
     """The same edit through the frozen model, and the loss written out."""
-    made, manifest = trainings["objects"]
+    training, manifest = trainings["objects"]
     frozen = load_frozen(configured(), manifest, CPU)
     measure = evaluation(trainings, "objects")
     images, codes = IMAGES[:32], CODES[:32]
     for layer in (0, 1, 2):
         edit = remove(torch.linspace(-1, 2, 32))
         ((_, tokens),) = frozen.edited_stream(frozen.preprocess(images), ["final"], {layer: edit})
-        head = {name: made.weights[f"objective.head.{name}"] for name in ("weight", "bias")}
+        head = {name: training.weights[f"objective.head.{name}"] for name in ("weight", "bias")}
         nats = functional.binary_cross_entropy_with_logits(
             functional.linear(tokens[:, 0], **head),
             torch.from_numpy(codes).float(),
             reduction="sum",
         )
-        (found,) = measure.bits(images, codes, lambda shown, at=layer, e=edit: {at: e})
-        assert found == pytest.approx(float(nats) / 32 / log(2), rel=1e-5)
+        (loss,) = measure.bits(images, codes, lambda _tokens, at=layer, e=edit: {at: e})
+        assert loss == pytest.approx(float(nats) / 32 / log(2), rel=1e-5)
 
 
 def test_patches_after_the_last_block_do_not_enter_a_loss_of_cls(trainings: Any) -> None:
@@ -142,22 +145,22 @@ def test_patches_after_the_last_block_do_not_enter_a_loss_of_cls(trainings: Any)
         return torch.cat([tokens[:, :1], 1e3 * tokens[:, 1:].flip(-1)], 1)
 
     plain = measure.bits(IMAGES[:32], CODES[:32])
-    at_the_end = measure.bits(IMAGES[:32], CODES[:32], lambda shown: {2: scramble})
+    at_the_end = measure.bits(IMAGES[:32], CODES[:32], lambda _tokens: {2: scramble})
     np.testing.assert_allclose(at_the_end, plain, rtol=1e-6)
-    before = measure.bits(IMAGES[:32], CODES[:32], lambda shown: {1: scramble})
+    before = measure.bits(IMAGES[:32], CODES[:32], lambda _tokens: {1: scramble})
     assert not np.allclose(before, plain, rtol=1e-4)
 
 
 # --- What tokens show ---------------------------------------------------------------------------
 
 
-def seen_of(measure: Evaluation, n: int) -> tuple[list[Shown], list[Tensor]]:
+def visible_tokens_of(measure: Evaluation, n: int) -> tuple[list[TokenSources], list[Tensor]]:
     """Return what the tokens of each batch show, and the tokens that enter block 1."""
-    shown: list[Shown] = []
+    visible: list[TokenSources] = []
     entered: list[Tensor] = []
 
-    def edits(what: Shown) -> dict[int, Edit]:
-        shown.append(what)
+    def edits(what: TokenSources) -> dict[int, Edit]:
+        visible.append(what)
 
         def keep(tokens: Tensor) -> Tensor:
             entered.append(tokens.clone())
@@ -166,7 +169,7 @@ def seen_of(measure: Evaluation, n: int) -> tuple[list[Shown], list[Tensor]]:
         return {0: keep}
 
     measure.bits(IMAGES[:n], CODES[:n], edits)
-    return shown, entered
+    return visible, entered
 
 
 @pytest.mark.parametrize("name", ["objects", "captions", "masked"])
@@ -174,11 +177,11 @@ def test_tokens_are_those_of_the_patches_they_are_said_to_show(trainings: Any, n
     measure = evaluation(trainings, name)
     pixels, _ = measure.batch(IMAGES[:96], CODES[:96])
     every = measure.objective.vit.tokens(pixels)
-    shown, entered = seen_of(measure, 96)
-    assert [part.scenes.tolist() for part in shown] == [
+    visible, entered = visible_tokens_of(measure, 96)
+    assert [part.scenes.tolist() for part in visible] == [
         list(range(start, start + 32)) for start in (0, 32, 64)
     ]
-    for part, tokens in zip(shown, entered, strict=True):
+    for part, tokens in zip(visible, entered, strict=True):
         assert part.patches.shape == tokens.shape[:2]
         assert (part.patches[:, 0] == -1).all()
         assert (part.patches[:, 1:] >= 0).all()
@@ -195,27 +198,27 @@ def test_views_show_the_patch_under_their_centres(
     task = evaluation(trainings, "self_distillation").objective
     greys = torch.linspace(-1, 1, 16).view(1, 1, 4, 4)
     pixels = functional.interpolate(greys, scale_factor=8).expand(64, 3, 32, 32)
-    shown = task.visible_tokens(pixels, torch.Generator().manual_seed(3))
+    visible = task.visible_tokens(pixels, torch.Generator().manual_seed(3))
     generator = torch.Generator().manual_seed(3)
     views = torch.cat([self_distillation.view(pixels, generator) for _ in range(2)])
-    assert shown.scenes.tolist() == [*range(64), *range(64)]
+    assert visible.scenes.tolist() == [*range(64), *range(64)]
     centres = vit.squares(views).view(128, 16, 3, 8, 8)[:, :, 0, 3:5, 3:5]
     steady = (centres.amax((2, 3)) - centres.amin((2, 3))) < 1e-3  # not on a patch's edge
-    patches = shown.patches[:, 1:]
+    patches = visible.patches[:, 1:]
     assert 0.02 < (patches == -1).float().mean() < 0.4
     clear = steady & (patches >= 0)
     assert clear.float().mean() > 0.4
-    found = greys.flatten()[patches.clamp(min=0)]
-    torch.testing.assert_close(found[clear], centres.mean((2, 3))[clear], rtol=0, atol=1e-3)
+    levels = greys.flatten()[patches.clamp(min=0)]
+    torch.testing.assert_close(levels[clear], centres.mean((2, 3))[clear], rtol=0, atol=1e-3)
 
 
 def test_draws_are_masks_and_views_and_nothing_else(trainings: Any, objective: str) -> None:
     measure = evaluation(trainings, objective)
-    first, again, other = (
+    first, again, redrawn = (
         measure.bits(IMAGES[:32], CODES[:32], draws=draws) for draws in (0, 0, 1)
     )
     assert (first == again).all()
-    assert (first != other).all() == (objective in ("masked", "self_distillation"))
+    assert (first != redrawn).all() == (objective in ("masked", "self_distillation"))
 
 
 # --- Files and mistakes -------------------------------------------------------------------------
@@ -229,16 +232,18 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def of_zoo(name: str) -> Zoo:
-    found: Zoo = TypeAdapter(AnyModel).validate_python({"name": "mine", "source": f"zoo:{name}"})
-    return found
+    zoo_model: Zoo = TypeAdapter(AnyModel).validate_python(
+        {"name": "mine", "source": f"zoo:{name}"}
+    )
+    return zoo_model
 
 
 def test_a_model_of_the_zoo_has_its_loss(trainings: Any, objective: str, zoo: Path) -> None:
     """As float16, so nearly that of its history."""
-    made, manifest = trainings[objective]
+    training, manifest = trainings[objective]
     write(zoo, "small", manifest, described(manifest), lock="1" * 64, cpu_seconds=None)
-    found = load(of_zoo("small"), None, "cpu").bits(IMAGES, CODES)
-    assert found.mean() == pytest.approx(made.history[-1]["loss_bits"], rel=2e-3)
+    losses = load(of_zoo("small"), None, "cpu").bits(IMAGES, CODES)
+    assert losses.mean() == pytest.approx(training.history[-1]["loss_bits"], rel=2e-3)
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
@@ -255,9 +260,9 @@ def test_what_is_committed_has_its_loss_or_says_what_it_lacks(path: Path) -> Non
 
 
 def test_a_file_without_heads_names_the_remedy(trainings: Any, zoo: Path) -> None:
-    made, _ = trainings["masked"]
-    alone = {n: v for n, v in made.weights.items() if not n.startswith("objective.")}
-    manifest = written(Trained(alone, made.history, 32), "masked", zoo)
+    training, _ = trainings["masked"]
+    alone = {n: v for n, v in training.weights.items() if not n.startswith("objective.")}
+    manifest = written(Trained(alone, training.history, 32), "masked", zoo)
     with pytest.raises(ModelError, match=r"the transformer alone(.|\n)*make zoo"):
         load(configured("masked"), manifest, "cpu")
 
@@ -295,11 +300,13 @@ def test_scenes_and_edits_that_make_no_sense(trainings: Any) -> None:
         with pytest.raises(ModelError, match="have no loss"):
             measure.bits(images, codes)
     with pytest.raises(ModelError, match=r"no layer 3 to edit(.|\n)*edit layers 0 to 2"):
-        measure.bits(IMAGES[:32], CODES[:32], lambda shown: {3: lambda t: t})
+        measure.bits(IMAGES[:32], CODES[:32], lambda seen_patches: {3: lambda t: t})
     plain = measure.bits(IMAGES[:32], CODES[:32])
     for layer in range(3):
         with pytest.raises(ModelError, match=rf"the edit at layer {layer} turns tokens"):
-            measure.bits(IMAGES[:32], CODES[:32], lambda shown, at=layer: {at: lambda t: t[:, :3]})
+            measure.bits(
+                IMAGES[:32], CODES[:32], lambda seen_patches, at=layer: {at: lambda t: t[:, :3]}
+            )
     np.testing.assert_array_equal(measure.bits(IMAGES[:32], CODES[:32]), plain)  # no hook is left
     few = measure.bits(IMAGES[:5], CODES[:5])  # fewer than a batch are one
     assert few.shape == (1,)

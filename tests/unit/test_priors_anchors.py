@@ -23,13 +23,16 @@ from bindscope.priors.entropies import entropies
 
 def conditionals(sequences):
     """P(bit k = 1 | bits < k) for every sequence of a list of equally likely ones."""
-    seen = {}
+    tallies = {}
     for bits in sequences:
         for k in range(len(bits)):
-            n, ones = seen.get(bits[:k], (0, 0))
-            seen[bits[:k]] = n + 1, ones + bits[k]
+            n, ones = tallies.get(bits[:k], (0, 0))
+            tallies[bits[:k]] = n + 1, ones + bits[k]
     return np.array(
-        [[seen[bits[:k]][1] / seen[bits[:k]][0] for k in range(len(bits))] for bits in sequences]
+        [
+            [tallies[bits[:k]][1] / tallies[bits[:k]][0] for k in range(len(bits))]
+            for bits in sequences
+        ]
     )
 
 
@@ -67,12 +70,12 @@ def test_every_scene_costs_what_its_code_does(config):
     odds = log_odds(build_space(config), objects)
     o = losses(odds["object"], objects)
     f = losses(odds["feature"], features)
-    given = losses(odds["object_given_feature"], objects)
+    pairing = losses(odds["object_given_feature"], objects)
     np.testing.assert_allclose(o, np.log2(len(codes)), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(f + given, o, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(f + pairing, o, rtol=0, atol=1e-12)
     (row, *_) = entropies(data)
     assert f.mean() == pytest.approx(row["h_feature_bits"], abs=1e-12)
-    assert given.mean() == pytest.approx(row["h_object_given_feature_bits"], abs=1e-12)
+    assert pairing.mean() == pytest.approx(row["h_object_given_feature_bits"], abs=1e-12)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -81,13 +84,13 @@ def test_the_papers_numbers_code_by_code(split):
     objects = sample_codes(data, split, 0, 500)
     odds = log_odds(build_space(data.space), objects)
     o = losses(odds["object"], objects)
-    given = losses(odds["object_given_feature"], objects)
+    pairing = losses(odds["object_given_feature"], objects)
     f = losses(odds["feature"], feature_code(objects, (8, 8)))
     # The anchors are the space's: on a split they cost its entropy and its gap.
     np.testing.assert_allclose(o, 42.52257857469, rtol=0, atol=5e-12)
-    np.testing.assert_allclose(given, 32.90786873058, rtol=0, atol=5e-12)
+    np.testing.assert_allclose(pairing, 32.90786873058, rtol=0, atol=5e-12)
     np.testing.assert_allclose(f, np.log2(784), rtol=0, atol=1e-12)
-    assert max(o.std(), given.std(), f.std()) < 1e-13
+    assert max(o.std(), pairing.std(), f.std()) < 1e-13
     row = next(row for row in entropies(data) if row["split"] == split)
     assert o.mean() == pytest.approx(row["h_object_bits"] + row["split_gap_bits"], abs=1e-12)
 
@@ -105,16 +108,16 @@ def test_what_probes_get_is_clipped_single_precision():
     # A cell outside F is empty for certain, and saying so costs nothing.
     outside = (features[:, :8, None] & features[:, None, 8:]).reshape(100, 64) == 0
     assert (got["object_given_feature"][outside] == -30).all()
-    o, given = losses(got["object"], objects), losses(got["object_given_feature"], objects)
+    o, pairing = losses(got["object"], objects), losses(got["object_given_feature"], objects)
     np.testing.assert_allclose(o, 42.52257857, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(given, 32.90786873, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(pairing, 32.90786873, rtol=0, atol=1e-4)
 
 
 def test_one_group_leaves_nothing_to_say_about_objects():
     data = dataset(uniform((6,), 1, 4))
     objects = sample_codes(data, "train", 0, 50)
-    given = anchors(data, objects)["object_given_feature"]
-    np.testing.assert_array_equal(given, np.where(objects, 30, -30))
+    pairing = anchors(data, objects)["object_given_feature"]
+    np.testing.assert_array_equal(pairing, np.where(objects, 30, -30))
 
 
 def test_no_scene_is_a_batch_too():
@@ -144,8 +147,8 @@ def test_spaces_beyond_64_bits():
         o = losses(odds["object"], objects)
         np.testing.assert_allclose(o, row["h_object_bits"], rtol=0, atol=1e-12)
         f = losses(odds["feature"], feature_code(objects, build_space(config).sizes))
-        given = losses(odds["object_given_feature"], objects)
-        np.testing.assert_allclose(f + given, row["h_object_bits"], rtol=0, atol=1e-12)
+        pairing = losses(odds["object_given_feature"], objects)
+        np.testing.assert_allclose(f + pairing, row["h_object_bits"], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from bindscope.priors.assignments import assignment_entropies, corpus_log_weight
 
 def bits(scenes, log_weights):
     """float64 (N, 3): over assignments, multisets, codes."""
-    found = assignment_entropies(scenes, log_weights)
-    return np.stack([found.assignment_bits, found.multiset_bits, found.code_bits], axis=1)
+    entropies = assignment_entropies(scenes, log_weights)
+    return np.stack(
+        [entropies.assignment_bits, entropies.multiset_bits, entropies.code_bits], axis=1
+    )
 
 
 def table(counts):
@@ -63,12 +65,12 @@ def test_listing_every_assignment(n_categories, n_values, spread):
 def test_tables_that_share_a_code(counts, gap):
     scene = table(counts)
     log_weights = np.random.default_rng(0).normal(size=np.shape(counts))
-    found = bits([scene], log_weights)[0]
-    assert found[0] == pytest.approx(
+    scene_bits = bits([scene], log_weights)[0]
+    assert scene_bits[0] == pytest.approx(
         assignment_bits_object_by_object(scene, log_weights), abs=1e-12
     )
-    assert found[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-12)
-    assert (found[1] - found[2] > 1e-3) == gap
+    assert scene_bits[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-12)
+    assert (scene_bits[1] - scene_bits[2] > 1e-3) == gap
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -77,11 +79,11 @@ def test_larger_scenes_against_plain_programs(seed):
     n_categories, n_values, n = [(3, 3, 10), (4, 3, 11), (3, 4, 10), (2, 4, 12)][seed % 4]
     scene = random_scene(rng, n, n_categories, n_values)
     log_weights = rng.normal(size=(n_categories, n_values))
-    found = bits([scene], log_weights)[0]
-    assert found[0] == pytest.approx(
+    scene_bits = bits([scene], log_weights)[0]
+    assert scene_bits[0] == pytest.approx(
         assignment_bits_object_by_object(scene, log_weights), abs=1e-11
     )
-    assert found[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-11)
+    assert scene_bits[2] == pytest.approx(code_bits_object_by_object(scene, log_weights), abs=1e-11)
 
 
 def test_closed_forms_without_weights():
@@ -108,8 +110,8 @@ def test_closed_forms_without_weights():
 def test_weights_that_a_plain_product_cannot_hold():
     scene = np.stack([np.arange(40), np.arange(40) % 2], axis=1)
     log_weights = np.random.default_rng(1).normal(-40, 1, size=(40, 2))  # e^-1600 altogether
-    found = bits([scene], log_weights)
-    assert found == pytest.approx(bits([scene], log_weights + 40), rel=1e-12)
+    scene_bits = bits([scene], log_weights)
+    assert scene_bits == pytest.approx(bits([scene], log_weights + 40), rel=1e-12)
     forced = np.zeros((40, 2))
     forced[:, 1] = np.where(np.arange(40) % 2, 700.0, -700.0)  # one assignment beats all others
     assert bits([scene], forced)[0] == pytest.approx([0, 0, 0], abs=1e-12)

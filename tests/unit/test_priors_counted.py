@@ -41,13 +41,13 @@ def skewed(n: int, n_cells: int, max_objects: int, seed: int) -> np.ndarray:
     """Scenes of a law that no space has: cells of very different frequency, in pairs."""
     rng = np.random.default_rng(seed)
     share = np.linspace(0.05, 0.6, n_cells)
-    found: list[np.ndarray] = []
-    while len(found) < n:
+    codes: list[np.ndarray] = []
+    while len(codes) < n:
         code = (rng.random(n_cells) < share).astype(np.uint8)
         code[1] = code[0]
         if 1 <= code.sum() <= max_objects:
-            found.append(code)
-    return np.array(found)
+            codes.append(code)
+    return np.array(codes)
 
 
 @pytest.mark.parametrize("countable", [True, False])
@@ -66,11 +66,11 @@ def test_every_prior_is_a_distribution(
     assert share["object"].sum() == pytest.approx(1, abs=1e-9)
     features = feature_code(every, sizes)
     codes, which = np.unique(features, axis=0, return_inverse=True)
-    given = np.bincount(which.ravel(), share["object_given_feature"])
+    mass = np.bincount(which.ravel(), share["object_given_feature"])
     # A guess leaves something for covers of F with more objects than there may be.
     whole = countable | (feature_counts(codes, sizes).prod(axis=1) <= max_objects)
-    assert given[whole] == pytest.approx(np.ones(whole.sum()), abs=1e-9)
-    assert (given[~whole] < 1).all()
+    assert mass[whole] == pytest.approx(np.ones(whole.sum()), abs=1e-9)
+    assert (mass[~whole] < 1).all()
     assert whole.any()
     first = np.unique(which.ravel(), return_index=True)[1]
     assert share["feature"][first].sum() == pytest.approx(1, abs=1e-9)
@@ -150,14 +150,14 @@ def test_frequencies_and_pairs_are_learnt() -> None:
 
 def test_the_prior_does_not_see_the_test_split() -> None:
     codes = {"train": skewed(300, 6, 6, 0), "val": skewed(100, 6, 6, 1)}
-    test, other = skewed(50, 6, 6, 2), skewed(50, 6, 6, 3)
+    test, resampled = skewed(50, 6, 6, 2), skewed(50, 6, 6, 3)
     config = counted((3, 2), 6)
-    one = counted_anchors({**codes, "test": test}, "val", config)
-    two = counted_anchors({**codes, "test": other}, "val", config)
-    for name in one:
-        assert (one[name] == two[name]).all()
-        assert one[name].dtype == np.float32
-        assert np.abs(one[name]).max() <= 30
+    first = counted_anchors({**codes, "test": test}, "val", config)
+    two = counted_anchors({**codes, "test": resampled}, "val", config)
+    for name in first:
+        assert (first[name] == two[name]).all()
+        assert first[name].dtype == np.float32
+        assert np.abs(first[name]).max() <= 30
 
 
 def test_scenes_unlike_those_of_train_have_a_finite_cost() -> None:

@@ -91,8 +91,8 @@ def test_log_odds_are_the_conditionals_of_all_codes(config):
             place = place.reshape(-1)
             ones = np.bincount(place, sequence[:, k])[place] / np.bincount(place)[place]
             with np.errstate(over="ignore"):
-                found = 1 / (1 + np.exp(-odds[:, k]))
-            np.testing.assert_allclose(found, ones, rtol=1e-12, atol=0)
+                probability = 1 / (1 + np.exp(-odds[:, k]))
+            np.testing.assert_allclose(probability, ones, rtol=1e-12, atol=0)
 
 
 def test_bits_that_follow_from_the_features_are_left_out():
@@ -134,9 +134,9 @@ def test_the_table_of_the_specification(case):
 def test_the_papers_main_data_set_code_by_code_on_its_split():
     data = dataset(PAPER, PAPER_SPLIT)
     objects = sample_codes(data, "test", 0, 2000)
-    found = anchors(data, objects)
-    how_many = losses(found["counts_given_feature"].astype(float), found["counts"])
-    pairing = losses(found["object_given_counts"].astype(float), objects)
+    log_odds = anchors(data, objects)
+    how_many = losses(log_odds["counts_given_feature"].astype(float), log_odds["counts"])
+    pairing = losses(log_odds["object_given_counts"].astype(float), objects)
     # Given F all object codes are equally likely, so the two parts of each add up to the same.
     np.testing.assert_allclose(how_many + pairing, 32.90786873, rtol=0, atol=1e-4)
     assert pairing.mean() == pytest.approx(12.566, abs=3 * pairing.std() / 2000**0.5)
@@ -242,10 +242,10 @@ def entropy(row):
 def test_representations_are_read_as_what_they_hold(encode, shares):
     row = measured(encode)
     parts = ("feature", "count", "pairing")
-    found = np.array([row[f"{part}_lower_bound_bits"] for part in parts])
+    bounds = np.array([row[f"{part}_lower_bound_bits"] for part in parts])
     expected = entropy(row) * shares
     # The prior's mean over the test scenes is not quite the entropy.
-    np.testing.assert_allclose(found, expected, rtol=0.03, atol=0.08)
-    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(found[1:].sum(), abs=1e-9)
+    np.testing.assert_allclose(bounds, expected, rtol=0.03, atol=0.08)
+    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(bounds[1:].sum(), abs=1e-9)
     if shares[2] == 0:
         assert row["pairing_lower_bound_bits"] <= 3 * 0.02  # nothing is invented

@@ -52,10 +52,10 @@ def by_hand(config, features):
     q = {feature: n / len(codes) for feature, n in of_space.items()}
     margins = Counter((feature, margins_of(config, code)) for code, feature in split.items())
     pairing = sum(n / len(split) * entropy([1] * n) for n in margins.values())
-    given = sum(p[f] * entropy([1] * n) for f, n in of_split.items())
+    h_object = sum(p[f] * entropy([1] * n) for f, n in of_split.items())
     two = len(config.groups) == 2
     return {
-        "h_counts_given_feature_bits": given - pairing if two else None,
+        "h_counts_given_feature_bits": h_object - pairing if two else None,
         "h_object_given_counts_bits": pairing if two else None,
         "h_object_bits": entropy([1] * len(split)),
         "h_feature_bits": entropy(of_split.values()),

@@ -108,6 +108,6 @@ def test_a_damaged_file_is_refused(folder: Path, content: str) -> None:
 
 
 def test_what_rules_read_besides_is_made_by_some_rule() -> None:
-    made = {name for step in all_steps().values() for name in list(step.outputs)[1:]}
+    written_names = {name for step in all_steps().values() for name in list(step.outputs)[1:]}
     for step in all_steps().values():
-        assert {name for names in step.reads.values() for name in names} <= made
+        assert {name for names in step.reads.values() for name in names} <= written_names

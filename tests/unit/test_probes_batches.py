@@ -49,12 +49,12 @@ class Reader:
 def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, batch, seed):
     tokens = np.arange(n, dtype=np.float32)[:, None, None] * np.ones((1, 2, 3), np.float32)
     plan = epoch_order(n, block, buffer, rng(seed))
-    seen = []
+    visited = []
     for (drawn,), scenes in batches([Column(Reader(tokens))], plan, batch):
         assert len(drawn) == len(scenes) == batch
         assert np.array_equal(drawn[:, 0, 0], scenes)
-        seen.extend(scenes.tolist())
-    assert len(seen) == len(set(seen)) == n // batch * batch
+        visited.extend(scenes.tolist())
+    assert len(visited) == len(set(visited)) == n // batch * batch
 
 
 def test_one_buffer_is_a_full_shuffle():
@@ -72,21 +72,21 @@ def streamed(memory, tokens=6, cls=True):
 
 
 def test_streamed_batches_equal_held_ones_in_the_same_order():
-    data, held = streamed(2**30)
+    data, in_memory = streamed(2**30)
     _, source = streamed(20_000)
-    assert held.columns.buffer == 300
+    assert in_memory.columns.buffer == 300
     assert source.columns.buffer < 300
     assert source.columns.buffer * 6 * 10 * 2 * 2 <= 20_000
-    seen = []
+    visited = []
     for tokens, scenes, labels in islice(source.train(32, 0), 25):
-        seen.append(scenes)
+        visited.append(scenes)
         raw = data.train.z.tokens[scenes.numpy()]
-        expected = held.standardisers["patches"].apply(raw, CPU)
+        expected = in_memory.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
         assert torch.equal(tokens.cls, source.standardisers["cls"].apply(raw, CPU))
         assert torch.equal(labels.columns["objects"], torch.from_numpy(data.train.objects)[scenes])
-    assert len(torch.cat(seen[:9]).unique()) == 32 * 9  # the first epoch
+    assert len(torch.cat(visited[:9]).unique()) == 32 * 9  # the first epoch
 
 
 def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
@@ -101,12 +101,12 @@ def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
 
 def test_the_order_of_vectors_is_the_seed_s_own():
     source = VectorBatches(problem(), True, CPU)
-    first, again, other = (
+    first, again, reshuffled = (
         torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)])
         for seed in (0, 0, 1)
     )
     assert torch.equal(first, again)
-    assert not torch.equal(first, other)
+    assert not torch.equal(first, reshuffled)
     assert sorted(first[:300].tolist()) == list(range(300))
 
 
@@ -144,7 +144,7 @@ def test_scaling_is_by_train_and_constant_columns_vanish():
     values = np.random.default_rng(0).normal(3, 2, (1000, 4)).astype(np.float32)
     values[:, 1] = 1e4
     values[:, 2] = 0
-    scaling = Standardiser.of([values[:300], values[300:]], 4)
+    scaling = Standardiser.measure([values[:300], values[300:]], 4)
     np.testing.assert_allclose(scaling.mean, values.mean(0), rtol=1e-5)
     np.testing.assert_allclose(scaling.scale[[0, 3]], 1 / values[:, [0, 3]].std(0), rtol=1e-5)
     assert scaling.scale[1] == scaling.scale[2] == 0
@@ -155,7 +155,7 @@ def test_scaling_is_by_train_and_constant_columns_vanish():
 
 def test_a_large_mean_does_not_drown_the_deviation():
     values = np.random.default_rng(0).normal(1e3, 0.1, (5000, 3)).astype(np.float32)
-    scaling = Standardiser.of(np.array_split(values, 7), 3)
+    scaling = Standardiser.measure(np.array_split(values, 7), 3)
     np.testing.assert_allclose(1 / scaling.scale, values.astype(np.float64).std(0), rtol=1e-3)
 
 

@@ -29,10 +29,10 @@ def regressions(part, dtype=torch.float64, conditioned=True, **fields):
     data, config = problem(**fields), probe("linear", conditioned=conditioned)
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
-    found = HeadProblem(Vectors(source, 2**30), [run], "train").regressions()
-    x, sign, offset = found.data
+    original = HeadProblem(Vectors(source, 2**30), [run], "train").regressions()
+    x, sign, offset = original.data
     data = x.to(dtype), sign.to(dtype), None if offset is None else offset.to(dtype)
-    return Regressions(data, found.rows, found.penalised.to(dtype))
+    return Regressions(data, original.rows, original.penalised.to(dtype))
 
 
 def solve(problem_, l2, **fields):
@@ -114,18 +114,18 @@ def test_a_preconditioned_step_is_exact_per_column():
     curvature = problem_.curvature(torch.zeros_like(mask), torch.arange(mask.shape[1]))
     inverse = problem_.factor(0.1, curvature)
     g = torch.randn(mask.shape, dtype=mask.dtype) * mask
-    found = mask * (inverse.t() @ (mask * (inverse @ g)))
+    step = mask * (inverse.t() @ (mask * (inverse @ g)))
     matrix = torch.linalg.inv(inverse)
     matrix = matrix @ matrix.t()
     for k, rows in enumerate(problem_.rows.tolist()):
         expected = torch.linalg.solve(matrix[:rows, :rows], g[:rows, k])
-        torch.testing.assert_close(found[:rows, k], expected, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(step[:rows, k], expected, rtol=1e-8, atol=1e-10)
 
 
 def test_the_curvature_is_the_mean_hessian():
     problem_ = regressions("object", noise=1.0)
     w = torch.randn(problem_.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = problem_.curvature(w, torch.arange(w.shape[1]))
+    curvature = problem_.curvature(w, torch.arange(w.shape[1]))
 
     def loss(column, k):
         x, sign, _ = problem_.data
@@ -135,7 +135,7 @@ def test_the_curvature_is_the_mean_hessian():
         torch.autograd.functional.hessian(lambda column, k=k: loss(column, k), w[:, k])
         for k in range(w.shape[1])
     ]
-    torch.testing.assert_close(found, torch.stack(hessians).mean(0))
+    torch.testing.assert_close(curvature, torch.stack(hessians).mean(0))
 
 
 def test_weak_ridges_need_the_curvature_where_the_weights_are(monkeypatch):
@@ -187,14 +187,14 @@ def test_every_head_has_its_own_ridge():
         noisy = split.objects[:, 6:] + 4.0 * rng.normal(size=(split.n_scenes, 6))
         z = np.concatenate([z, noisy, rng.normal(size=(split.n_scenes, 40))], axis=1)
         splits[name] = replace(split, z=z.astype(np.float32))
-    found, result = chosen(replace(data, **splits))
-    clear, dim = found["object"][:6], found["object"][6:]
+    ridges, result = chosen(replace(data, **splits))
+    clear, dim = ridges["object"][:6], ridges["object"][6:]
     assert max(clear) < 1e-3
     assert all(l2 is None or l2 > max(clear) for l2 in dim)
-    one = {
+    losses = {
         l2: float(fit_one(replace(data, **splits), l2).sum()) for l2 in (1.0, 0.1, 0.01, 1e-3, 1e-4)
     }
-    assert result.val_loss_bits["object"] <= min(one.values()) + 1e-6
+    assert result.val_loss_bits["object"] <= min(losses.values()) + 1e-6
 
 
 def fit_one(data, l2):
@@ -230,8 +230,8 @@ def test_strengths_are_averaged_by_their_likelihood():
 
 
 def test_a_code_that_is_read_without_noise_has_no_ridge_at_the_end():
-    found, result = chosen(problem((600, 300, 300), noise=0.0, dim=24))
-    assert max(found["object"]) <= 1e-3
+    ridges, result = chosen(problem((600, 300, 300), noise=0.0, dim=24))
+    assert max(ridges["object"]) <= 1e-3
     assert result.val_loss_bits["object"] < 0.01
 
 
@@ -241,8 +241,8 @@ def test_where_z_says_nothing_the_anchor_alone_is_the_choice():
         name: replace(split, z=rng.normal(size=(split.n_scenes, 60)).astype(np.float32))
         for name, split in data.splits.items()
     }
-    found, result = chosen(ProbeData(**splits, sizes=data.sizes))
-    assert found["object_anchored"].count(None) >= 6
+    ridges, result = chosen(ProbeData(**splits, sizes=data.sizes))
+    assert ridges["object_anchored"].count(None) >= 6
     anchors = val_loss_of_anchors(data)
     assert result.val_loss_bits["object_anchored"] <= anchors
     assert result.val_loss_bits["object_anchored"] > 0.97 * anchors

@@ -11,33 +11,33 @@ from bindscope.studies.binding_information.probes.fitting import fit
 SMALL = 1e-39
 
 
-def kept():
+def keeps_denormals():
     """Whether a number below the least with full precision survives a product."""
     return bool((torch.full((8,), SMALL) * 1.0).ne(0).all())
 
 
 def test_they_are_zero_inside_and_not_after():
-    assert kept()
+    assert keeps_denormals()
     with denormals.flushed():
-        assert not kept()
-    assert kept()
+        assert not keeps_denormals()
+    assert keeps_denormals()
 
 
 def test_they_are_kept_again_after_an_error():
     with pytest.raises(ZeroDivisionError), denormals.flushed():
         raise ZeroDivisionError
-    assert kept()
+    assert keeps_denormals()
 
 
 def test_a_fit_flushes_them(monkeypatch):
-    seen = []
+    observed = []
     plain = fitting.make_source
 
-    def watched(*given):
-        seen.append(kept())
-        return plain(*given)
+    def watched(*arguments):
+        observed.append(keeps_denormals())
+        return plain(*arguments)
 
     monkeypatch.setattr(fitting, "make_source", watched)
     fit(probe("quadratic", steps=1), problem(), [0])
-    assert seen == [False]
-    assert kept()
+    assert observed == [False]
+    assert keeps_denormals()

@@ -78,8 +78,8 @@ def test_a_result_holds_what_the_contract_says(name):
     for row in result.history:
         assert set(row) == {"seed", "target", "step", "split", "loss_bits"}
         assert row["seed"] == 5
-    seen = {(row["target"], row["split"]) for row in result.history}
-    assert {(target, split) for target in TARGETS for split in ("train", "val")} <= seen
+    in_history = {(row["target"], row["split"]) for row in result.history}
+    assert {(target, split) for target in TARGETS for split in ("train", "val")} <= in_history
     assert all(value.dtype == np.float32 for value in result.weights.values())
 
 
@@ -88,15 +88,15 @@ def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
     block = fitted(name, seeds=(0, 1))
     (alone,) = fitted(name, seeds=(1,))
     (again,) = fitted(name, seeds=(1,))
-    for other in (alone, again):
-        assert other.history == block[1].history
-        assert other.metadata == block[1].metadata
+    for refit in (alone, again):
+        assert refit.history == block[1].history
+        assert refit.metadata == block[1].metadata
         for target in TARGETS:
-            assert np.array_equal(other.head_losses[target], block[1].head_losses[target])
+            assert np.array_equal(refit.head_losses[target], block[1].head_losses[target])
         for part, losses in block[1].losses.items():
-            assert np.array_equal(other.losses[part], losses)
+            assert np.array_equal(refit.losses[part], losses)
         for key, value in block[1].weights.items():
-            assert np.array_equal(other.weights[key], value)
+            assert np.array_equal(refit.weights[key], value)
     if name != "linear" and block[0].metadata["best_step"]["object"]:  # else the linear optimum
         assert not np.array_equal(block[0].losses["object"], block[1].losses["object"])
 
@@ -116,10 +116,10 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
             anchors = target.anchors(test.labels)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
             losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
-            found = sum(result.losses[part.name] for part in target.parts)
-            np.testing.assert_allclose(found, losses.sum(1), rtol=1e-4, atol=1e-5)
-            found = result.head_losses[target.name]
-            np.testing.assert_allclose(found, losses.mean(0), rtol=1e-4, atol=1e-5)
+            reported = sum(result.losses[part.name] for part in target.parts)
+            np.testing.assert_allclose(reported, losses.sum(1), rtol=1e-4, atol=1e-5)
+            reported = result.head_losses[target.name]
+            np.testing.assert_allclose(reported, losses.mean(0), rtol=1e-4, atol=1e-5)
     assert load_probe(path).config == probe(name, **FAST)
     with pytest.raises(StoreError, match="no probe of seed 9"):
         load_probe(path, 9)
@@ -175,8 +175,8 @@ def test_a_probe_that_ignores_what_it_could_read_has_collapsed(name, l2, flags):
     for parameter in run.family.parameters():
         parameter.data.zero_()
     run.options |= l2
-    found = evaluate([run], source, "test", 64)
-    assert _flags(run, found, source, 64) == {"object_anchored": flags}
+    test_results = evaluate([run], source, "test", 64)
+    assert _flags(run, test_results, source, 64) == {"object_anchored": flags}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -303,12 +303,12 @@ def test_of_several_rates_validation_chooses_one_for_each_part():
 def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     data = problem()
     (result,) = fitted("quadratic", data=data, targets=targets)
-    wanted = {
+    expected = {
         "plain": {"object", "feature"},
         "anchored": {"object_anchored"},
         "chained": {"chained"},
     }
-    names = set().union(*(wanted[name] for name in targets))
+    names = set().union(*(expected[name] for name in targets))
     assert set(result.head_losses) == names <= set(result.target_flags)
     assert set(result.losses) == {
         part.name for target in all_targets(SIZES) if target.name in names for part in target.parts
@@ -376,7 +376,7 @@ def test_the_paper_s_protocol_is_the_released_loop(name, n, monkeypatch):
     data = problem((n, 100, 100))
     config = probe(name, protocol="paper", **({"hidden": 16} if name == "dnn" else {}))
     (result,) = fit(config, data, [4])
-    found = [
+    val_losses = [
         row["loss_bits"]
         for row in result.history
         if (row["target"], row["split"]) == ("object", "val")
@@ -391,7 +391,7 @@ def test_the_paper_s_protocol_is_the_released_loop(name, n, monkeypatch):
         with torch.no_grad():
             val = torch.from_numpy(data.val.objects).float()
             expected.append(bits_lost(twin(torch.from_numpy(data.val.z), val), val).sum(1).mean())
-    assert found[1:] == pytest.approx([float(loss) for loss in expected], abs=2e-3)
+    assert val_losses[1:] == pytest.approx([float(loss) for loss in expected], abs=2e-3)
 
 
 def test_the_rate_of_a_cycle_rises_and_falls():
@@ -407,13 +407,13 @@ def test_the_rate_of_a_cycle_rises_and_falls():
 def test_streamed_attention_is_attention():
     """A memory too small for the tokens changes the order of the scenes, not what is learnt."""
     data = problem((3000, 200, 200), 16, noise=0.1, tokens=12, cls=False)
-    held, streamed = (
+    in_memory, streamed = (
         fitted("attention_quadratic", data=data, steps=100, memory_mb=memory)[0]
         for memory in (1024, 1)
     )
-    assert held.history != streamed.history
-    assert bits_of(held, "object") < 0.5 * H_OBJECT
-    assert bits_of(streamed, "object") == pytest.approx(bits_of(held, "object"), abs=1.0)
+    assert in_memory.history != streamed.history
+    assert bits_of(in_memory, "object") < 0.5 * H_OBJECT
+    assert bits_of(streamed, "object") == pytest.approx(bits_of(in_memory, "object"), abs=1.0)
 
 
 def test_attention_and_vectors_are_not_confused():

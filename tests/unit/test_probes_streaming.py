@@ -82,16 +82,16 @@ def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch
     tracemalloc.start()
     try:
         source = make(data, MEMORY, True, CPU)
-        seen = 0
+        n_scenes = 0
         for _, scenes, labels in islice(source.train(256, 0), n // 256):
-            seen += len(scenes)
+            n_scenes += len(scenes)
             assert torch.equal(labels.columns["objects"][:, 0], (scenes % 1000 % 2).byte())
         for _, scenes, _ in source.split("test", 256):
-            seen += len(scenes)
+            n_scenes += len(scenes)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert seen == n // 256 * 256 + 400
+    assert n_scenes == n // 256 * 256 + 400
     batch = 256 * int(np.prod(rest)) * 4
     assert MEMORY / 2 < peak < 1.5 * MEMORY + 5 * batch < 10_000_000
 
@@ -113,7 +113,7 @@ def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
         assert {len(losses) for losses in result.losses.values()} == {n}
         rows = [split.z for split in data.splits.values()]
         rows += [values for split in data.splits.values() for values in split.labels.values()]
-        largest.append(max(one.largest * row_bytes(one) for one in rows))
+        largest.append(max(values.largest * row_bytes(values) for values in rows))
     assert largest[0] == largest[1] <= 2**18
     assert peaks[1] - peaks[0] < 1.5 * 5 * 8 * 32_000 < 0.4 * 3 * 56 * 32_000  # of all labels
 
@@ -122,18 +122,18 @@ def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
 def test_labels_that_are_read_with_their_inputs_give_the_same_fit(tokens, make, monkeypatch):
     data = problem(tokens=tokens)
     config = probe("attention_quadratic" if tokens else "quadratic", steps=12, batch_size=64)
-    found = []
+    fits = []
     for share in (1, 2**40):  # held; read, in one buffer as before
         monkeypatch.setattr(batches, "LABELS_SHARE", share)
         source = make(data, 2**28, True, CPU)
         assert bool(source.held) == (share == 1)
-        monkeypatch.setattr(fitting, "make_source", lambda *_, one=source: one)
-        found.append(fit(config, data, [3])[0])
-    held, read = found
-    assert held.history == read.history
-    for name, losses in held.losses.items():
+        monkeypatch.setattr(fitting, "make_source", lambda *_, chosen=source: chosen)
+        fits.append(fit(config, data, [3])[0])
+    in_memory, read = fits
+    assert in_memory.history == read.history
+    for name, losses in in_memory.losses.items():
         assert np.array_equal(losses, read.losses[name])
-    for name, values in held.weights.items():
+    for name, values in in_memory.weights.items():
         assert np.array_equal(values, read.weights[name])
 
 
@@ -148,18 +148,22 @@ def test_labels_alone_come_in_pieces(monkeypatch):
             for piece in source.labels("val")
         ]
         assert len(pieces) > 1
-        for found, expected in zip(zip(*pieces, strict=True), whole.of_heads(part), strict=True):
+        for column_pieces, expected in zip(
+            zip(*pieces, strict=True), whole.of_heads(part), strict=True
+        ):
             if expected is None:
-                assert set(found) == {None}
+                assert set(column_pieces) == {None}
             else:
-                assert torch.equal(torch.cat(found), expected)
+                assert torch.equal(torch.cat(column_pieces), expected)
 
 
 def test_the_memory_of_vectors_decides_whether_they_are_streamed():
     data = large(128)  # 125,800 scenes: 64.4 MB in float32, and 7.0 MB of labels
-    assert batches.held_bytes(data, convex=False) == 125_800 * (512 + 56)
+    assert batches.bytes_in_memory(data, convex=False) == 125_800 * (512 + 56)
     assert isinstance(make_source(probe("quadratic", memory_mb=68), data), StreamedVectors)
-    assert batches.held_bytes(data, convex=True) > 2 * batches.held_bytes(data, convex=False)
+    assert batches.bytes_in_memory(data, convex=True) > 2 * batches.bytes_in_memory(
+        data, convex=False
+    )
     small = problem()
     assert isinstance(make_source(probe("linear", memory_mb=1), small), VectorBatches)
 
@@ -168,16 +172,16 @@ def test_batches_take_turns_in_two_places_and_streams_share_none():
     def stream():
         return made_batches([Column(Made(70, 2))], in_order(70, 35), 10, rest=True)
 
-    found, first = [], stream()
-    for (made,), scenes in first:
-        assert made[:, 0].tolist() == scenes.tolist()
-        for (other,), theirs in stream():  # as a validation amid an epoch
-            assert other[:, 0].tolist() == theirs.tolist()
-        assert made[:, 0].tolist() == scenes.tolist()  # still: the next was not asked for
-        found.append(made.data_ptr())
-    assert len(found) == 7
-    assert len(set(found)) == 2
-    assert found[::2] == found[:1] * 4
+    addresses, first = [], stream()
+    for (batch,), scenes in first:
+        assert batch[:, 0].tolist() == scenes.tolist()
+        for (validation_batch,), theirs in stream():  # as a validation amid an epoch
+            assert validation_batch[:, 0].tolist() == theirs.tolist()
+        assert batch[:, 0].tolist() == scenes.tolist()  # still: the next was not asked for
+        addresses.append(batch.data_ptr())
+    assert len(addresses) == 7
+    assert len(set(addresses)) == 2
+    assert addresses[::2] == addresses[:1] * 4
 
 
 def test_the_next_buffer_is_read_while_one_is_used():
@@ -213,37 +217,37 @@ def test_reading_ahead_goes_on_over_the_end_of_an_epoch():
 
 def test_streamed_vectors_are_the_held_ones():
     data = problem()
-    held, streamed = VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)
+    in_memory, streamed = VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)
     assert streamed.columns.buffer < 300
     np.testing.assert_allclose(
-        streamed.standardisers["z"].scale, held.standardisers["z"].scale, rtol=1e-5
+        streamed.standardisers["z"].scale, in_memory.standardisers["z"].scale, rtol=1e-5
     )
     for z, scenes, _ in islice(streamed.train(32, 0), 20):
-        torch.testing.assert_close(z, held.z["train"][scenes], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(z, in_memory.z["train"][scenes], rtol=1e-5, atol=1e-5)
     for name, split in data.splits.items():
-        found = [(z.clone(), scenes) for z, scenes, _ in streamed.split(name, 32)]
-        assert torch.cat([scenes for _, scenes in found]).tolist() == list(range(split.n_scenes))
-        whole = torch.cat([z for z, _ in found])
-        torch.testing.assert_close(whole, held.z[name], rtol=1e-5, atol=1e-5)
+        parts = [(z.clone(), scenes) for z, scenes, _ in streamed.split(name, 32)]
+        assert torch.cat([scenes for _, scenes in parts]).tolist() == list(range(split.n_scenes))
+        whole = torch.cat([z for z, _ in parts])
+        torch.testing.assert_close(whole, in_memory.z[name], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("part", ["object", "chained_object", "feature"])
 def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
     data, config = problem(noise=1.0), probe("linear")
-    found = []
+    problems = []
     for source in (VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)):
         run = begin(config, heads(part), source.shape)
-        found.append(HeadProblem(Vectors(source, 2**20), [run], "train").regressions())
-    held, passes = found
-    assert held.held
-    assert not passes.held
-    w, columns = torch.zeros(held.shape), torch.arange(held.shape[1])
-    curvatures = [problem.curvature(w, columns) for problem in (held, passes)]
+        problems.append(HeadProblem(Vectors(source, 2**20), [run], "train").regressions())
+    in_memory, passes = problems
+    assert in_memory.in_memory
+    assert not passes.in_memory
+    w, columns = torch.zeros(in_memory.shape), torch.arange(in_memory.shape[1])
+    curvatures = [problem.curvature(w, columns) for problem in (in_memory, passes)]
     torch.testing.assert_close(*curvatures, rtol=1e-5, atol=1e-6)
-    start, every = torch.zeros(held.shape), torch.arange(held.shape[1])
-    solutions = [descend(p.objective(1e-2, every), start, tolerance=1e-7) for p in found]
+    start, every = torch.zeros(in_memory.shape), torch.arange(in_memory.shape[1])
+    solutions = [descend(p.objective(1e-2, every), start, tolerance=1e-7) for p in problems]
     torch.testing.assert_close(solutions[0].w, solutions[1].w, rtol=0, atol=3e-3)
-    assert float(held.losses(solutions[0].w).sum()) == pytest.approx(
+    assert float(in_memory.losses(solutions[0].w).sum()) == pytest.approx(
         float(passes.losses(solutions[1].w).sum()), 1e-5
     )
 
@@ -252,11 +256,11 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
 def test_a_fit_that_streams_learns_what_one_in_memory_does(family, monkeypatch):
     data = problem((1500, 200, 200), noise=0.5)
     config = probe(family, steps=60)
-    (held,) = fit(config, data, [0])
-    monkeypatch.setattr(batches, "held_bytes", lambda *_, **__: 2**60)
+    (in_memory,) = fit(config, data, [0])
+    monkeypatch.setattr(batches, "bytes_in_memory", lambda *_, **__: 2**60)
     first, second = fit(config, data, [0, 1])
     tolerance = 1e-3 if family == "linear" else 0.5
-    for target, losses in held.losses.items():
+    for target, losses in in_memory.losses.items():
         assert first.losses[target].mean() == pytest.approx(losses.mean(), abs=tolerance)
     assert (first.weights["object.bias"] == second.weights["object.bias"]).all() == (
         family == "linear"

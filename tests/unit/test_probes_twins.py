@@ -139,11 +139,11 @@ def test_multilinear_reuse_for_any_number_of_groups(sizes):
 def test_objects_with_a_feature_in_common_share_its_projection():
     _, family, _ = make("quadratic_reuse", "object", conditioned=False)
     z = torch.randn(4, DIM, generator=generator())
-    left, right = family.factors(z, z).view(2, 3, 4, 16, 4)
-    assert torch.equal(left, left[:, :1].expand_as(left))  # the same for all second features
-    assert torch.equal(right, right[:1].expand_as(right))
-    assert not torch.equal(left[0], left[1])
-    assert not torch.equal(right[:, 0], right[:, 1])
+    first, second = family.factors(z, z).view(2, 3, 4, 16, 4)
+    assert torch.equal(first, first[:, :1].expand_as(first))  # the same for all second features
+    assert torch.equal(second, second[:1].expand_as(second))
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(second[:, 0], second[:, 1])
 
 
 def test_quadratic_reuse_is_for_two_groups():

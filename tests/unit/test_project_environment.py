@@ -59,8 +59,8 @@ class Clone:
     def make(self, *arguments: str, **machine: str) -> subprocess.CompletedProcess[str]:
         """Run `make setup` to its end."""
         with self.start(*arguments, **machine) as process:
-            said, errors = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(process.args, process.returncode, said, errors)
+            output, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def called(self, words: str) -> int:
         """Count the calls of Python with these words."""

@@ -56,13 +56,13 @@ def specs(path: Path) -> dict[str, MatchSpec]:
 @cache
 def scripts(env: str) -> frozenset[str]:
     """Return the scripts of the rules that run in an environment."""
-    found = set()
+    paths = set()
     for rules in Path("workflow/rules").glob("*.smk"):
         for rule in re.split(r"(?m)^(?:rule|use rule) ", rules.read_text())[1:]:
             script = re.search(r'script:\s+"\.\./(scripts/\w+\.py)"', rule)
             if script and f'"../../envs/{env}.yaml"' in rule:
-                found.add(f"workflow/{script[1]}")
-    return frozenset(found)
+                paths.add(f"workflow/{script[1]}")
+    return frozenset(paths)
 
 
 def imported(env: str) -> set[str]:
@@ -85,13 +85,13 @@ def imports_of(file: Path) -> Iterator[str]:
 def reached(*roots: str) -> set[str]:
     """Return the third-party projects that modules and scripts import, through the library."""
     todo = list(roots)
-    seen: set[str] = {WITH_TORCHVISION}
+    visited: set[str] = {WITH_TORCHVISION}
     foreign = set()
     while todo:
         name = todo.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         base = Path("src", *name.split("."))
         candidates = [Path(name), base.with_suffix(".py"), base / "__init__.py"]
         file = next((path for path in candidates if path.is_file()), None)

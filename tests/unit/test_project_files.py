@@ -38,29 +38,31 @@ def runtime() -> list[str]:
     """Return the installed projects that the runtime dependencies need, and they themselves."""
     pins = read_pins()
     todo = [Requirement(text).name for text in REQUIRED]
-    found: set[str] = set()
+    needed: set[str] = set()
     while todo:
         name = canonicalize_name(todo.pop())
-        if name in found or name not in pins:
+        if name in needed or name not in pins:
             continue
-        found.add(name)
+        needed.add(name)
         for text in distribution(name).requires or []:
             requirement = Requirement(text)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 todo.append(requirement.name)
-    return sorted(found)
+    return sorted(needed)
 
 
 def licence(name: str) -> str:
     """Return what a project says about its licence: expression, classifiers, else its files."""
-    found = distribution(name)
-    metadata = found.metadata
+    project = distribution(name)
+    metadata = project.metadata
     classifiers = [c for c in metadata.get_all("Classifier") or [] if c.startswith("License")]
-    said = [metadata.get("License-Expression"), *classifiers, metadata.get("License")]
-    if not any(said):
-        files = [f for f in found.files or [] if f.name.upper().startswith(("LICENSE", "COPYING"))]
-        said = [str(file.locate().read_text(encoding="utf-8"))[:300] for file in files]
-    return " ".join(text[:300] for text in said if text)
+    texts = [metadata.get("License-Expression"), *classifiers, metadata.get("License")]
+    if not any(texts):
+        files = [
+            f for f in project.files or [] if f.name.upper().startswith(("LICENSE", "COPYING"))
+        ]
+        texts = [str(file.locate().read_text(encoding="utf-8"))[:300] for file in files]
+    return " ".join(text[:300] for text in texts if text)
 
 
 def test_the_lock_names_no_machine_no_build_and_no_hash() -> None:
@@ -104,25 +106,25 @@ def test_no_known_vulnerability_is_locked() -> None:
 
 def test_the_lock_holds_what_was_seen_working() -> None:
     pins = read_pins()
-    seen = {
+    working = {
         "torch": "2.13.0", "torchvision": "0.28.0", "timm": "1.0.31", "transformers": "5.23.0",
         "zarr": "3.1.6", "snakemake": "9.27.1",
     }  # fmt: skip
-    assert {name: pins[name] for name in seen} == seen
+    assert {name: pins[name] for name in working} == working
 
 
 def test_the_lock_satisfies_the_project() -> None:
     pins = read_pins()
-    wanted = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["docs"], *EXTRAS["dev"]]
-    for text in wanted:
+    requirements = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["docs"], *EXTRAS["dev"]]
+    for text in requirements:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), text
 
 
 @pytest.mark.parametrize("name", runtime())
 def test_licences_of_what_we_need_are_permissive(name: str) -> None:
-    said = licence(name)
-    assert PERMISSIVE.search(said), f"{name}: {said or 'says nothing'}"
+    text = licence(name)
+    assert PERMISSIVE.search(text), f"{name}: {text or 'says nothing'}"
 
 
 def test_one_version_everywhere() -> None:
@@ -180,20 +182,20 @@ def commands() -> list[str]:
     pages = [Path("README.md"), *Path("docs").glob("*.md"), *Path("config").glob("**/*.yaml")]
     lines = [line for page in pages for line in page.read_text().splitlines()]
     return [
-        found[1]
+        match[1]
         for line in lines
-        if (found := re.match(r"(?:#\s+)?(snakemake -.+|snakemake results.+)", line))
+        if (match := re.match(r"(?:#\s+)?(snakemake -.+|snakemake results.+)", line))
     ]
 
 
 @pytest.mark.parametrize("command", commands())
 def test_documented_commands_mean_what_they_say(command: str) -> None:
     """`--configfile` and `--resources` take several values, a target behind them among these."""
-    given = shlex.split(command, comments=True)[1:]
-    known, _ = get_argument_parser(profiles=[]).parse_known_args(given)
+    words = shlex.split(command, comments=True)[1:]
+    known, _ = get_argument_parser(profiles=[]).parse_known_args(words)
     for configfile in known.configfile or []:
         assert Path(configfile).suffix == ".yaml", command
-    assert set(known.targets) <= {a for a in given if a.startswith("results/")}
+    assert set(known.targets) <= {a for a in words if a.startswith("results/")}
 
 
 def test_the_slurm_profile_repeats_the_default_one() -> None:

@@ -33,14 +33,14 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Replace Snakemake by a record of its command lines."""
-    seen: list[list[str]] = []
+    command_lines: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        seen.append(command)
+        command_lines.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(command.subprocess, "run", run)
-    return seen
+    return command_lines
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_target_after_the_configuration_is_not_taken_for_a_second_one(
 
 
 @pytest.mark.parametrize(
-    ("given", "added"),
+    ("arguments", "added"),
     [
         ([], ["--cores", "--resources"]),
         (["--configfile", "config/presets/ci.yaml"], ["--cores", "--resources"]),
@@ -73,8 +73,8 @@ def test_a_target_after_the_configuration_is_not_taken_for_a_second_one(
         (["--executor", "slurm", "--jobs", "9"], []),
     ],
 )
-def test_only_what_the_user_left_open_is_added(given: list[str], added: list[str]) -> None:
-    assert [part for part in command.defaults(given) if part.startswith("--")] == added
+def test_only_what_the_user_left_open_is_added(arguments: list[str], added: list[str]) -> None:
+    assert [part for part in command.defaults(arguments) if part.startswith("--")] == added
 
 
 def test_memory_is_what_the_container_has_left(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_a_killed_run_says_that_the_work_is_kept(
     done = subprocess.CompletedProcess([], -signal.SIGKILL)
     monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: done)
     assert command.run(clone, []) == -signal.SIGKILL
-    said = capsys.readouterr().err
-    assert "The run was killed (SIGKILL)" in said
-    assert "the same command continues from there" in said
+    errors = capsys.readouterr().err
+    assert "The run was killed (SIGKILL)" in errors
+    assert "the same command continues from there" in errors
 
 
 def test_a_second_run_is_refused(
@@ -248,19 +248,19 @@ def test_a_run_that_ended_as_a_zombie_does_not_count(clone: Path) -> None:
 def test_a_run_of_another_user_is_seen(clone: Path) -> None:
     """Its working directory cannot be read; where the folder is locked, it may be this one."""
     words = ["python3", "-c", "read line", "snakemake"]
-    other = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=54321,
-                             cwd=clone)  # fmt: skip
+    process = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=54321,
+                               cwd=clone)  # fmt: skip
     try:
         for folder in clone, *list(clone.parents)[:-2]:
             folder.chmod(0o755)
         assert as_user(54322, lambda: command.live_runs(clone)) == []
         lock(clone)
-        seen = as_user(54322, lambda: command.live_runs(clone))
-        text = f"process {other.pid} of 54321, in a folder that you may not read"
-        assert [text, False] in seen
+        runs = as_user(54322, lambda: command.live_runs(clone))
+        text = f"process {process.pid} of 54321, in a folder that you may not read"
+        assert [text, False] in runs
     finally:
-        other.kill()
-        other.wait()
+        process.kill()
+        process.wait()
 
 
 def as_user(number: int, call: Callable[[], list[command.Live]]) -> list[list[object]]:

@@ -31,34 +31,34 @@ def dotted(node: ast.expr) -> list[str]:
 
 def foreign_names(tree: ast.AST) -> dict[str, str]:
     """Return what each name stands for that is imported from another package."""
-    found = {}
+    names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                found[alias.asname or whole] = whole
+                names[alias.asname or whole] = whole
         elif isinstance(node, ast.ImportFrom) and not node.level:
             for alias in node.names:
-                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-    return {name: whole for name, whole in found.items() if whole.partition(".")[0] != "bindscope"}
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return {name: whole for name, whole in names.items() if whole.partition(".")[0] != "bindscope"}
 
 
-def own_names(trees: list[ast.AST]) -> set[str]:
+def private_names(trees: list[ast.AST]) -> set[str]:
     """Return every private name that our code defines or assigns to."""
-    found = set()
+    names = set()
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-                found.add(node.name)
+                names.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
+                names.add(node.id)
             elif (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Store)
                 and dotted(node.value)[:1] == ["self"]
             ):
-                found.add(node.attr)
-    return {name for name in found if private(name)}
+                names.add(node.attr)
+    return {name for name in names if private(name)}
 
 
 def uses(tree: ast.AST, ours: set[str]) -> Iterator[tuple[int, str]]:
@@ -107,15 +107,15 @@ def read(path: Path) -> ast.AST:
 
 
 def test_no_private_name_of_another_package():
-    ours = own_names([read(path) for path in FILES])
-    found = [
+    ours = private_names([read(path) for path in FILES])
+    foreign = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted(FILES)
         if path != ALLOWED
         for line, name in sorted(set(uses(read(path), ours)))
         if name not in DOCUMENTED
     ]
-    assert not found, "\n".join(found)
+    assert not foreign, "\n".join(foreign)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_no_private_name_of_another_package():
     ],
 )
 def test_the_search_finds(code, name):
-    assert [found for _, found in uses(ast.parse(code), {"_ours"})] == [name]
+    assert [used for _, used in uses(ast.parse(code), {"_ours"})] == [name]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ CELLS = (("cls", WHAT), ("cls", PAIRING), ("mean", PAIRING))
 def groups() -> dict[str, list[str]]:
     """Models by the name of their group."""
     config, _ = write_out(yaml.safe_load((ROOT / "config/config.yaml").read_text("utf-8")))
-    found = config["studies"]["binding_information"]["groups"]
-    return {group["name"]: group["models"] for group in found}
+    listed = config["studies"]["binding_information"]["groups"]
+    return {group["name"]: group["models"] for group in listed}
 
 
 def bounds(name: str, tokens: str, part: Part) -> pd.Series:

@@ -11,7 +11,7 @@ import pytest
 from markupsafe import Markup
 from sample_tables import KEYS, default_table, priors_table
 
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.registries import studies
 from bindscope.figures.colors import LARGEST_SVG_BYTES
 from bindscope.report.chapter import (
@@ -123,8 +123,8 @@ def page_of(*parts, config=CONFIG):
 @pytest.fixture
 def page(tmp_path):
     """Two chapters, so that nothing may be there once only."""
-    other = Part("other", "Another study", toy(tmp_path).chapter)
-    return page_of(toy(tmp_path), other)
+    second = Part("other", "Another study", toy(tmp_path).chapter)
+    return page_of(toy(tmp_path), second)
 
 
 def test_the_page_needs_nothing_else(page):
@@ -221,8 +221,8 @@ def test_the_foot_names_version_commit_configuration_and_keys(page):
     assert "bindscope 0.1, commit <code>abc</code>. " in foot
     assert "numpy 2.4.6." in text_of(page)
     assert KEYS["code_key"] in page
-    shown = page[page.index("<pre") : page.index("</pre>")]
-    assert "source: controlled:objects" in shown
+    configuration = page[page.index("<pre") : page.index("</pre>")]
+    assert "source: controlled:objects" in configuration
     assert page.index("<summary>Keys ") > page.index('id="provenance"')
 
 
@@ -250,13 +250,13 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
     write_table(default_table(), tmp_path / "binding_information", BINDING_INFORMATION.schema)
     write_table(priors_table(), tmp_path / "priors", PRIORS.schema)
     tables = [
-        Given({"table": name}, {"": str(tmp_path / f"{name}.parquet")})
+        ProductFiles({"table": name}, {"": str(tmp_path / f"{name}.parquet")})
         for name in ("binding_information", "priors")
     ]
     figures = []
     for name in ("tokens", "natural", "calibration"):  # an order of their own
-        made = drawing(tmp_path, name)
-        figures.append(Given({"figure": name}, {"": made.png, "svg": made.svg}))
+        drawn = drawing(tmp_path, name)
+        figures.append(ProductFiles({"figure": name}, {"": drawn.png, "svg": drawn.svg}))
     resources = {
         "binding_information": str(ROOT / "resources/published/binding_information.csv"),
         "trends": str(ROOT / "resources/published/trends.csv"),

@@ -22,13 +22,13 @@ def test_correlations_are_those_of_scipy() -> None:
     attention = generator.dirichlet(np.ones(m), (2, m))
     scores = generator.standard_normal((m, m))
     scores += scores.T
-    found = correlations(attention, scores)
+    computed = correlations(attention, scores)
     i, j = (~np.eye(m, dtype=bool)).nonzero()
     p = 1 / (1 + np.exp(-scores[i, j]))
     for head in range(2):
         a = attention[head, i, j]
         expected = {"pearson": pearsonr(a, p)[0], "spearman": spearmanr(a, p)[0]}
-        assert {name: values[head] for name, values in found.items()} == pytest.approx(expected)
+        assert {name: values[head] for name, values in computed.items()} == pytest.approx(expected)
 
 
 def test_nothing_correlates_with_what_does_not_vary() -> None:
@@ -59,8 +59,8 @@ def test_attention_by_class_distance_or_cosine_leaves_nothing_and_by_objects_doe
         2.0 * (classes[:, None] == classes[None]), 3.0 * np.exp(-distance), 4 * unit @ unit.T,
         np.random.default_rng(0).standard_normal(len(same))[None].repeat(len(same), 0),
     ):  # fmt: skip
-        found = beyond_rivals(softmax(rival)[None], same, classes, places, tokens)
-        assert np.isnan(found).all()  # nothing is left but rounding
+        rest = beyond_rivals(softmax(rival)[None], same, classes, places, tokens)
+        assert np.isnan(rest).all()  # nothing is left but rounding
         both = softmax(rival + 0.5 * same)[None]
         assert beyond_rivals(both, same, classes, places, tokens)[0] == pytest.approx(1)
 
@@ -72,11 +72,11 @@ def test_where_classes_are_objects_nothing_can_be_shown() -> None:
 
 
 def test_divergence_is_0_of_the_same_and_1_bit_of_what_shares_nothing() -> None:
-    one, other = torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
-    assert divergence_bits(one, other).tolist() == [1.0, 0.0]
+    first, second = torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
+    assert divergence_bits(first, second).tolist() == [1.0, 0.0]
 
 
 def test_the_share_of_an_object_leaves_out_the_query_itself() -> None:
     among = torch.tensor([[[0.6, 0.1, 0.3]]])
-    own, same = torch.tensor([[[True, False, False]]]), torch.tensor([[[False, True, False]]])
-    assert float(share_of_object(among, same, own)) == pytest.approx(0.25)
+    itself, same = torch.tensor([[[True, False, False]]]), torch.tensor([[[False, True, False]]])
+    assert float(share_of_object(among, same, itself)) == pytest.approx(0.25)

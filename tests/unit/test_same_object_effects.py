@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from edited_toy import OBJECTS, Told, measured, on_toy, told
+from edited_toy import OBJECTS, RowsByEdit, index_rows, measured, on_toy
 from pair_problems import planted_splits
 from small_models import EASY, configured, trained
 
@@ -56,8 +56,8 @@ def test_directions_are_the_largest_that_the_form_reads() -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((6, 6)).astype(np.float32)
     scale = generator.uniform(0.5, 2, 6).astype(np.float32)
-    found = directions({"1/0/0.eigenrows": rows, "1/0/0.scale": scale}, "1/0/0", 2)
-    ours = orthonormal(found)
+    basis = directions({"1/0/0.eigenrows": rows, "1/0/0.scale": scale}, "1/0/0", 2)
+    ours = orthonormal(basis)
     theirs = orthonormal(torch.from_numpy(rows[:2] * scale).double())
     torch.testing.assert_close(ours @ ours.t(), theirs @ theirs.t(), atol=1e-5, rtol=0)
 
@@ -94,9 +94,9 @@ def test_the_subspace_of_labels_holds_them_and_nothing_of_objects() -> None:
 def test_what_is_outside_keeps_directions_that_are_mostly_so() -> None:
     axes = torch.eye(6).double()
     tilted = torch.stack([axes[:, 0] * 0.9 + axes[:, 3] * 0.19**0.5, axes[:, 4]], 1)
-    found = outside(tilted, (axes[:, 3:4], torch.zeros(6, 0).double()))
-    assert overlap(found, axes[:, 3:4]) < 1e-12
-    assert overlap(axes[:, [0, 4]], found) == pytest.approx(1)
+    basis = outside(tilted, (axes[:, 3:4], torch.zeros(6, 0).double()))
+    assert overlap(basis, axes[:, 3:4]) < 1e-12
+    assert overlap(axes[:, [0, 4]], basis) == pytest.approx(1)
     assert outside(axes[:, :2], (axes[:, :3],)).shape == (6, 0)
 
 
@@ -120,7 +120,7 @@ def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> 
     beyond_class = outside(probe, (of_class,))
     assert overlap(probe, of_class) > 0.1
     assert overlap(beyond_class, of_class) < 1e-9
-    found = []
+    mious = []
     for basis in (torch.zeros(32, 0), probe.float(), beyond_class.float()):
         edited = []
         for split in splits:
@@ -128,10 +128,10 @@ def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> 
             x = x - (x - mean) @ basis @ basis.t()
             edited.append(replace(split, tokens=as_rows(x.numpy())))
         head = ClassScorer(name="class", family="class_pointwise")
-        found.append(fit_probe(head, *edited, bootstrap_samples=2)[-1].row["class_miou"])
-    assert found[0] > 0.97
-    assert found[1] < 0.8
-    assert found[2] > found[0] - 0.02
+        mious.append(fit_probe(head, *edited, bootstrap_samples=2)[-1].row["class_miou"])
+    assert mious[0] > 0.97
+    assert mious[1] < 0.8
+    assert mious[2] > mious[0] - 0.02
 
 
 def test_a_shuffle_permutes_within_an_image_and_leaves_no_patch_its_own() -> None:
@@ -140,10 +140,10 @@ def test_a_shuffle_permutes_within_an_image_and_leaves_no_patch_its_own() -> Non
     there = torch.arange(9).expand(5, 9) > 0  # token 0 is no patch
     order = order_of_patches(5, 9, seed=3)
     for share, moved in ((0.0, 0), (0.5, 4), (1.0, 8)):
-        found = shuffled(b, there, order, share)
-        assert int((found != b).any(-1).sum()) == 5 * moved
-        assert torch.equal(found[:, 0], b[:, 0])
-        for before, after in zip(b, found, strict=True):
+        edited = shuffled(b, there, order, share)
+        assert int((edited != b).any(-1).sum()) == 5 * moved
+        assert torch.equal(edited[:, 0], b[:, 0])
+        for before, after in zip(b, edited, strict=True):
             assert sorted(before.tolist()) == sorted(after.tolist())
     assert torch.equal(shuffled(b, there, order, 0.0), b)
 
@@ -188,8 +188,8 @@ def test_edits_touch_patches_alone_and_removal_leaves_nothing_to_read() -> None:
         assert torch.equal(edited[:, 0], tokens[:, 0])
         assert not torch.allclose(edited[:, 1:], tokens[:, 1:])
     removed = editor.edited(tokens, Intervention("remove", 1.0, "probe"), torch.arange(4), patches)
-    left = (removed[:, 1:] - editor.mean) @ editor.bases["probe"].float()
-    assert float(left.abs().max()) < 1e-5
+    remaining = (removed[:, 1:] - editor.mean) @ editor.bases["probe"].float()
+    assert float(remaining.abs().max()) < 1e-5
 
 
 def test_controls_of_matched_length_move_every_token_as_far() -> None:
@@ -208,59 +208,59 @@ def test_controls_of_matched_length_move_every_token_as_far() -> None:
 
 
 def test_the_variance_basis_is_that_of_the_largest_eigenvalues() -> None:
-    found = variance_basis(torch.diag(torch.tensor([1.0, 5.0, 3.0])).double(), 2).abs()
-    torch.testing.assert_close(found, torch.tensor([[0, 0], [1, 0], [0, 1]]).double())
+    basis = variance_basis(torch.diag(torch.tensor([1.0, 5.0, 3.0])).double(), 2).abs()
+    torch.testing.assert_close(basis, torch.tensor([[0, 0], [1, 0], [0, 1]]).double())
 
 
 def test_matched_directions_hold_the_variance_of_the_probes_and_lie_elsewhere() -> None:
     variances = torch.tensor([9.0] * 4 + [1.0] * 12 + [0.01] * 16).double()
     covariance, probe = torch.diag(variances), torch.eye(32).double()[:, [4, 20]]
-    found = matched_basis(covariance, probe, 0)
-    torch.testing.assert_close(found.t() @ found, torch.eye(2).double())
+    basis = matched_basis(covariance, probe, 0)
+    torch.testing.assert_close(basis.t() @ basis, torch.eye(2).double())
     assert held_variance(covariance, probe) == pytest.approx(1.01)
-    assert held_variance(covariance, found) == pytest.approx(1.01, rel=0.2)
+    assert held_variance(covariance, basis) == pytest.approx(1.01, rel=0.2)
     assert held_variance(covariance, random_basis(32, 2, 0)) > 0
-    assert overlap(probe, found) < 0.5
+    assert overlap(probe, basis) < 0.5
     # Where the probe reads what varies most, no other directions hold as much.
     most = variance_basis(covariance, 4)
     assert overlap(most, matched_basis(covariance, most, 0)) == pytest.approx(1)
-    assert not torch.equal(found, matched_basis(covariance, probe, 1))
+    assert not torch.equal(basis, matched_basis(covariance, probe, 1))
 
 
 # --- A model whose subspace is known ---
 
 
 @pytest.fixture(scope="module")
-def exact() -> Told:
-    return told(measured(0.0))
+def exact() -> RowsByEdit:
+    return index_rows(measured(0.0))
 
 
 def test_removing_what_the_probe_reads_leaves_the_majority_and_no_control_does(
-    exact: Told,
+    exact: RowsByEdit,
 ) -> None:
-    def of(edit: str, subspace: str, quantity: str) -> float:
+    def look_up(edit: str, subspace: str, quantity: str) -> float:
         value: float = exact[edit, float(edit != "none"), subspace, quantity]["value"]
         return value
 
-    majority = of("none", "none", "majority_accuracy")
+    majority = look_up("none", "none", "majority_accuracy")
     assert majority < 0.75
-    assert of("none", "none", "accuracy") == of("none", "none", "later_accuracy") == 1.0
+    assert look_up("none", "none", "accuracy") == look_up("none", "none", "later_accuracy") == 1.0
     for name in ("probe", "beyond"):
-        assert of("remove", name, "accuracy") == of("remove", name, "later_accuracy")
-        assert of("remove", name, "accuracy") == pytest.approx(majority)
+        assert look_up("remove", name, "accuracy") == look_up("remove", name, "later_accuracy")
+        assert look_up("remove", name, "accuracy") == pytest.approx(majority)
         assert exact["remove", 1.0, name, "accuracy_change"]["high"] < 0
-        assert of("remove", name, "auc_within") == pytest.approx(0.5, abs=1e-3)
+        assert look_up("remove", name, "auc_within") == pytest.approx(0.5, abs=1e-3)
     for control in ("random", "matched", "variance", "mean"):
-        assert of("remove", control, "accuracy") > 0.98
+        assert look_up("remove", control, "accuracy") > 0.98
         assert ("remove", 1.0, control, "auc_within_beyond_controls") not in exact
     assert ("remove", 1.0, "probe", "auc_within_beyond_controls") not in exact
-    changes = [of("remove", name, "change") for name in ("beyond", "matched", "mean")]
+    changes = [look_up("remove", name, "change") for name in ("beyond", "matched", "mean")]
     assert changes[1:] == pytest.approx([changes[0]] * 2, rel=0.1)
-    assert of("remove", "random", "change") < changes[0]
+    assert look_up("remove", "random", "change") < changes[0]
     assert exact["remove", 1.0, "beyond", "auc_within_beyond_controls"]["high"] < -0.4
 
 
-def test_attention_by_the_subspace_becomes_uniform_without_it(exact: Told) -> None:
+def test_attention_by_the_subspace_becomes_uniform_without_it(exact: RowsByEdit) -> None:
     plain, removed = ("none", 0.0, "none"), ("remove", 1.0, "beyond")
     assert exact[*plain, "object_share"]["value"] > 0.75
     assert exact[*plain, "divergence_bits"]["value"] == 0
@@ -278,9 +278,9 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     """One head goes by objects, one by nothing: the mean of shares is not the share of the mean."""
     measuring, editor = on_toy(0.0)
     nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
-    seen = measuring.under(editor, nothing)
-    rows = told(ablation_rows(measuring.scenes.labels, seen, Bootstrap(50, 0)))
-    shares = np.concatenate(seen[None].share, axis=1)
+    readings = measuring.under(editor, nothing)
+    rows = index_rows(ablation_rows(measuring.scenes.labels, readings, Bootstrap(50, 0)))
+    shares = np.concatenate(readings[None].share, axis=1)
     assert np.abs(shares[0] - shares[1]).max() > 0.1
     for what in nothing:
         assert rows[*what, "change"]["value"] == 0
@@ -290,7 +290,7 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
 
 
 def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
-    rows = told(measured(0.5))
+    rows = index_rows(measured(0.5))
     plain, half, whole = (
         rows[*key, "accuracy"]["value"]
         for key in (("none", 0.0, "none"), ("inject", 0.5, "probe"), ("inject", 1.0, "probe"))
@@ -322,16 +322,16 @@ class _Masks:
         return SimpleNamespace(n_rows=len(self.masks))
 
     def read(self, name: str, rows: slice) -> npt.NDArray[np.uint8]:
-        found = self.masks[rows]
-        self.most = max(self.most, len(found))
-        return found
+        masks = self.masks[rows]
+        self.most = max(self.most, len(masks))
+        return masks
 
 
 def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
     masks = np.random.default_rng(0).integers(0, 4, (90, 8, 8), dtype=np.uint8)
     stores: Any = [_Masks(masks[:50]), _Masks(masks[50:])]
     sample = {name: np.ones((80, 3), np.int16) for name in ("patches", "instances", "classes")}
-    scenes = Scenes.of(stores, sample, (2, 2))
+    scenes = Scenes.from_stores(stores, sample, (2, 2))
     assert max(store.most for store in stores) <= 16
     whole = count_pixels(masks[:80], (2, 2)).argmax(-1)
     np.testing.assert_array_equal(scenes.instances.numpy(), np.where(whole == 0, -1, whole))
@@ -369,16 +369,16 @@ def test_an_effect_is_beyond_every_control_and_its_interval_holds_it() -> None:
 
 def test_a_loss_is_compared_batch_by_batch() -> None:
     what, rival = Intervention("remove", 1.0, "beyond"), Intervention("remove", 1.0, "random")
-    found = told(loss_rows({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}))
-    assert found[*what, "pretraining_loss"]["value"] == 4
-    change = found[*what, "pretraining_loss_change"]
+    rows = index_rows(loss_rows({None: np.array([1.0, 5.0]), what: np.array([2.0, 6.0])}))
+    assert rows[*what, "pretraining_loss"]["value"] == 4
+    change = rows[*what, "pretraining_loss_change"]
     assert (change["value"], change["low"], change["high"], change["n"]) == (1, 1, 1, 2)
     losses = {None: np.zeros(3), what: np.array([2.0, 3.0, 4.0]), rival: np.array([1.0, 1.5, 2.6])}
-    found = told(loss_rows(losses))
-    compared = found[*what, "pretraining_loss_beyond_controls"]
+    rows = index_rows(loss_rows(losses))
+    compared = rows[*what, "pretraining_loss_beyond_controls"]
     assert compared["value"] == pytest.approx(1.3)
     assert compared["reason"] == "strictest control: random"
-    assert (*rival, "pretraining_loss_beyond_controls") not in found
+    assert (*rival, "pretraining_loss_beyond_controls") not in rows
 
 
 # --- The model's own loss -----------------------------------------------------------------------
@@ -417,9 +417,9 @@ def test_the_loss_is_that_of_the_same_edits(evaluation: Evaluation) -> None:
     """Hidden patches and cut views included: an edit finds its scene and patch in all of them."""
     (images, codes, editor), vit = scenes_of(evaluation), evaluation.objective.vit
     nothing, removed = Intervention("shuffle", 0.0, "probe"), Intervention("remove", 1.0, "probe")
-    asked = (images, codes, 1, editor, [nothing, removed])
-    found = pretraining_losses(evaluation, *asked, (vit.rows, vit.rows))
-    assert not isinstance(found, str)
-    assert np.array_equal(found[nothing], found[None])
-    assert not np.allclose(found[removed], found[None], atol=1e-3)
-    assert "patches" in pretraining_losses(evaluation, *asked, (1, 2))
+    arguments = (images, codes, 1, editor, [nothing, removed])
+    losses = pretraining_losses(evaluation, *arguments, (vit.rows, vit.rows))
+    assert not isinstance(losses, str)
+    assert np.array_equal(losses[nothing], losses[None])
+    assert not np.allclose(losses[removed], losses[None], atol=1e-3)
+    assert "patches" in pretraining_losses(evaluation, *arguments, (1, 2))

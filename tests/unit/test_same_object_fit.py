@@ -51,9 +51,9 @@ TRUTH = torch.tensor([[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 3, 3]])
 SAID = torch.tensor([[0, 0, 1, 1, 1, 2], [2, 2, 0, 0, 1, 1]])
 
 
-def said_and_true(truth, said):
+def predicted_and_true(truth, predicted):
     """Sets of the patches of one image by label: those that are said, and those that are true."""
-    return ([set(np.flatnonzero(values == k)) for k in range(4)] for values in (said, truth))
+    return ([set(np.flatnonzero(values == k)) for k in range(4)] for values in (predicted, truth))
 
 
 def test_classes_overlap_with_what_is_named_as_counted_by_hand():
@@ -62,10 +62,10 @@ def test_classes_overlap_with_what_is_named_as_counted_by_hand():
         torch.eye(3), torch.zeros(3), torch.tensor([1, 2, 3]), torch.ones(3)
     )
     both, either = scorer.graded(block_of(tokens, TRUTH, VALID))["class_miou"]
-    truth, said = TRUTH[VALID].numpy(), SAID[VALID].numpy() + 1
+    truth, predicted = TRUTH[VALID].numpy(), SAID[VALID].numpy() + 1
     for place, k in enumerate((1, 2, 3)):
-        assert both[place] == np.sum((truth == k) & (said == k))
-        assert either[place] == np.sum((truth == k) | (said == k))
+        assert both[place] == np.sum((truth == k) & (predicted == k))
+        assert either[place] == np.sum((truth == k) | (predicted == k))
 
 
 def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
@@ -73,8 +73,8 @@ def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
     scorer = IdentityProbabilities(torch.eye(3), torch.zeros(3))
     total, n = scorer.graded(block_of(tokens, TRUTH, VALID))["instance_miou"]
     expected = 0.0
-    for truth, said, valid in zip(TRUTH.numpy(), SAID.numpy() + 1, VALID.numpy(), strict=True):
-        queries, objects = said_and_true(truth[valid], said[valid])
+    for truth, predicted, valid in zip(TRUTH.numpy(), SAID.numpy() + 1, VALID.numpy(), strict=True):
+        queries, objects = predicted_and_true(truth[valid], predicted[valid])
         expected += max(
             sum(len(o & q) / len(o | q) for o, q in zip(objects[1:], order, strict=True))
             for order in permutations(queries[1:])

@@ -73,14 +73,14 @@ def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
     form = forms()[kind]
     theta = torch.tensor(draw.standard_normal(form.size))
     if kind == "quadratic":
-        own = form.matrix(theta)
-        own.copy_((own + own.t()) / 2)
+        matrix = form.matrix(theta)
+        matrix.copy_((matrix + matrix.t()) / 2)
     block = block_of(torch.tensor(x, dtype=dtype), instances, valid)
     wide = block_of(torch.tensor(x), instances, valid)
     literal = literal_logits(wide.x, *as_matrix(kind, theta))
     tight = 1e-10 if dtype == torch.float64 else 2e-5
-    found = form.logits(theta.to(dtype), block)
-    torch.testing.assert_close(found.double(), wide.packed(literal), rtol=tight, atol=tight)
+    computed = form.logits(theta.to(dtype), block)
+    torch.testing.assert_close(computed.double(), wide.packed(literal), rtol=tight, atol=tight)
 
     leaf = theta.clone().requires_grad_()
     with torch.enable_grad():
@@ -89,10 +89,10 @@ def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
     loss.backward()
     expected = leaf.grad
     if kind == "quadratic":  # of a symmetric W
-        own = expected[: D * D].view(D, D)
-        expected = torch.cat([((own + own.t()) / 2).reshape(-1), expected[D * D :]])
+        matrix = expected[: D * D].view(D, D)
+        expected = torch.cat([((matrix + matrix.t()) / 2).reshape(-1), expected[D * D :]])
     sign = 1 - 2 * block.same.to(dtype)
-    residuals = (sign * found).sigmoid() * sign / len(found)
+    residuals = (sign * computed).sigmoid() * sign / len(computed)
     torch.testing.assert_close(
         form.slope(residuals, block).double(), expected, rtol=10 * tight, atol=tight
     )
@@ -103,8 +103,8 @@ def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
     form = QuadraticPlaces(covariance, Places(grid, torch.ones(13, dtype=torch.float64)))
     theta = torch.tensor(draw.standard_normal(form.size))
-    own = form.matrix(theta)
-    own.copy_((own + own.t()) / 2)
+    symmetric = form.matrix(theta)
+    symmetric.copy_((symmetric + symmetric.t()) / 2)
     cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
     rows, columns = cells // 3, cells % 3
     block = replace(
@@ -115,12 +115,12 @@ def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
         offsets, places = theta[D * D :][:6].view(grid), theta[D * D + 6 :][:6]
         apart = [(part[:, :, None] - part[:, None]).abs() for part in (rows, columns)]
         table = offsets[apart[0], apart[1]] + places[cells][:, :, None] + places[cells][:, None]
-        matrix, linear = theta[: D * D].view(D, D), theta[form.own : -1]
+        matrix, linear = theta[: D * D].view(D, D), theta[form.linear_start : -1]
         return literal_logits(block.x, matrix, linear, theta[-1]) + table
 
-    found = form.logits(theta, block)
-    torch.testing.assert_close(found, block.packed(literal(theta)))
-    residuals = torch.tensor(draw.standard_normal(len(found)))
+    computed = form.logits(theta, block)
+    torch.testing.assert_close(computed, block.packed(literal(theta)))
+    residuals = torch.tensor(draw.standard_normal(len(computed)))
     leaf = theta.clone().requires_grad_()
     with torch.enable_grad():
         (block.packed(literal(leaf)) * residuals).sum().backward()
@@ -140,7 +140,10 @@ def test_pairs_are_those_of_valid_patches_once_each():
         for j in range(i + 1, M)
         if valid[n, i] and valid[n, j]
     ]
-    assert list(zip(block.left.tolist(), block.right.tolist(), strict=True)) == expected
+    assert (
+        list(zip(block.first_places.tolist(), block.second_places.tolist(), strict=True))
+        == expected
+    )
     n = valid.sum(1)
     assert len(expected) == (n * (n - 1) // 2).sum()
     full = block_of(torch.zeros(2, 64, 1), np.ones((2, 64), int), np.ones((2, 64), bool))
@@ -159,20 +162,20 @@ def test_scores_do_not_depend_on_the_order_of_a_pair(kind):
     block = block_of(torch.tensor(x), instances, valid)
     back = block_of(torch.tensor(x[:, ::-1].copy()), instances[:, ::-1].copy(),
                     valid[:, ::-1].copy())  # fmt: skip
-    scores, other = (b.unpacked(form.logits(theta, b)) for b in (block, back))
-    torch.testing.assert_close(scores, other.flip(1, 2).transpose(1, 2))
+    scores, reversed_scores = (b.unpacked(form.logits(theta, b)) for b in (block, back))
+    torch.testing.assert_close(scores, reversed_scores.flip(1, 2).transpose(1, 2))
 
 
 def test_patches_without_an_object_are_in_no_pair():
     instances = torch.tensor([[0, 0, 1, 1, 2]])
     sample = {"patches": np.arange(5)[None], "instances": instances.numpy(),
               "classes": instances.numpy()}  # fmt: skip
-    data = PairData.of(sample, None, (1, 5))
+    data = PairData.from_arrays(sample, None, (1, 5))
     assert (data.valid.sum(), data.n_pairs, data.same_of_images.sum()) == (3, 3, 1)
 
 
 def test_what_stands_where_there_is_no_patch_reaches_nothing():
-    data = PairData.of(blobs(6, 0), np.ones((6, 32, 3), np.float16), GRID)
+    data = PairData.from_arrays(blobs(6, 0), np.ones((6, 32, 3), np.float16), GRID)
     hidden = np.where(data.valid[..., None], np.float16(1), np.float16(np.nan))
     for block in Pairs(replace(data, tokens=ArrayRows(hidden))).blocks():
         assert torch.isfinite(block.x).all()
@@ -180,18 +183,18 @@ def test_what_stands_where_there_is_no_patch_reaches_nothing():
 
 def test_tokens_of_other_patches_are_refused():
     with pytest.raises(InputError, match="one patch sample"):
-        PairData.of(blobs(6, 0), np.zeros((6, 31, 3), np.float32), GRID)
+        PairData.from_arrays(blobs(6, 0), np.zeros((6, 31, 3), np.float32), GRID)
 
 
 @pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
 def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
     """Held or read anew, in blocks of any size: the same loss, gradient and line."""
     train = easy[0]
-    found = []
+    passes = []
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
         pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
-        assert pairs.held == (memory > 0)
-        form = ladder.LADDER[kind](Covariance.of(pairs))
+        assert pairs.in_memory == (memory > 0)
+        form = ladder.LADDER[kind](Covariance.measure(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
         objective = PairObjective(form, pairs, theta, 0.1)
         zero = torch.zeros(form.size, 1)
@@ -199,17 +202,17 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
         objective.aim(zero, -slope)
         trial, along = objective.trial(torch.full((1,), 0.5))
         there = objective.arrive(torch.full((1,), 0.5))
-        found.append((loss, slope, trial, along, there))
+        passes.append((loss, slope, trial, along, there))
     assert Pairs(train, block=5000).images < 10
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+    for outcome in passes[1:]:
+        for a, b in zip(passes[0], outcome, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
 def test_the_optimum_is_scipys(easy, kind):
     """A fixed ridge around other weights: the minimum that an independent optimiser finds."""
-    this = ladder.Fit.of(
+    this = ladder.Fit.begin(
         LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
     )
     form = ladder.LADDER[kind](this.covariance)
@@ -226,9 +229,9 @@ def test_the_optimum_is_scipys(easy, kind):
     reference = minimize(value, np.zeros(form.size), jac=True, method="L-BFGS-B",
                          options={"maxiter": 2000, "ftol": 1e-12, "gtol": 1e-6})  # fmt: skip
     solution = descend(objective, torch.zeros(form.size, 1), tolerance=1e-7)
-    own, slope = value(solution.w[:, 0].double().numpy())
-    assert own < value(np.zeros(form.size))[0] - 1e-3
-    assert own == pytest.approx(reference.fun, abs=1e-6)
+    optimum, slope = value(solution.w[:, 0].double().numpy())
+    assert optimum < value(np.zeros(form.size))[0] - 1e-3
+    assert optimum == pytest.approx(reference.fun, abs=1e-6)
     assert np.linalg.norm(slope) < 1e-3
     assert float(solution.decrement) <= 1e-7
 
@@ -236,17 +239,17 @@ def test_the_optimum_is_scipys(easy, kind):
 def test_counted_couples_of_places_are_their_pairs(easy):
     """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
     pairs = Pairs(easy[0], memory=2**30)
-    counts = position.Counts.of(pairs)
+    counts = position.Counts.count(pairs)
     form = counts.form()
-    found = []
+    outcomes = []
     for split in (pairs, counts):
         objective = PairObjective(form, split, torch.linspace(-0.5, 0.5, form.size), 0.1)
         zero = torch.zeros(form.size, 1)
         loss, slope = objective.begin(zero)
         objective.aim(zero, -slope)
         step = torch.full((1,), 0.5)
-        found.append((loss, slope, *objective.trial(step), objective.arrive(step)))
-    for a, b in zip(*found, strict=True):
+        outcomes.append((loss, slope, *objective.trial(step), objective.arrive(step)))
+    for a, b in zip(*outcomes, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
 
@@ -280,7 +283,7 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     family = "quadratic_position"
     [both] = ladder.fit_quadratic_position(QuadraticPositionScorer(name="p", family=family), task)
     for loss in ("train_loss_bits", "val_loss_bits"):
-        least = min(one.columns[loss] for one in (of_places, of_tokens))
+        least = min(fitted.columns[loss] for fitted in (of_places, of_tokens))
         assert both.columns[loss] <= least + 1e-6
     assert both.columns["flags"] == []
     if planted.binding:
@@ -290,18 +293,18 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
 def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     config = QuadraticScorer(name="p", family="quadratic", ranks=(2, 8, 64))
     *fitted, full = ladder.fit_form(config, Task(*easy[:2]))
-    assert [one.rank for one in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
+    assert [form.rank for form in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
     [alone] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
     assert all(np.array_equal(full.weights[name], alone.weights[name]) for name in full.weights)
     block = next(Task(*easy[:2]).pairs(full.scaling)[1].blocks())
-    whole, *parts = (one.scorer.logits(block) for one in (full, *fitted))
+    whole, *parts = (form.scorer.logits(block) for form in (full, *fitted))
     torch.testing.assert_close(parts[-1], whole, rtol=1e-3, atol=1e-3)
     gaps = [float((part - whole).square().mean()) for part in parts]
     assert gaps[0] > gaps[1] > 10 * gaps[2]
-    for one in fitted:
-        matrix = one.scorer.form.matrix(one.scorer.theta)
-        assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == one.rank
-        assert one.columns["effective_rank"] <= one.rank
+    for truncated in fitted:
+        matrix = truncated.scorer.form.matrix(truncated.scorer.theta)
+        assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == truncated.rank
+        assert truncated.columns["effective_rank"] <= truncated.rank
 
 
 def test_a_fit_that_is_cut_short_says_so(easy):

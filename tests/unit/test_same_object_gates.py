@@ -33,23 +33,23 @@ def splits(**planted):
 @cache
 def rows(family, ranks=(), **planted):
     """Rows of a family on planted features, and what it does on pairs of one class, by rank."""
-    given = {"name": "p", "family": family}
-    given |= {"ranks": ranks} if ranks else {}
-    given |= {"iterations": 8} if family == "class_position" else {}
-    probe = TypeAdapter(AnyScorer).validate_python(given)
-    found = {}
+    fields = {"name": "p", "family": family}
+    fields |= {"ranks": ranks} if ranks else {}
+    fields |= {"iterations": 8} if family == "class_position" else {}
+    probe = TypeAdapter(AnyScorer).validate_python(fields)
+    by_rank = {}
     for result in fit_probe(probe, *splits(**planted), bootstrap_samples=200):
         of_class = [
             row for row in result.strata
             if [row[k] for k in Stratum._fields] == ["same", "all", "all"]
         ]  # fmt: skip
-        found[result.row["rank"]] = result.row | {"one_class": of_class[0]["balanced_accuracy"]}
-    return found
+        by_rank[result.row["rank"]] = result.row | {"one_class": of_class[0]["balanced_accuracy"]}
+    return by_rank
 
 
 def row(family, **options):
-    [found] = rows(family, **options).values()
-    return found
+    [single] = rows(family, **options).values()
+    return single
 
 
 def test_a_rotated_binding_is_read_by_the_quadratic_form_and_not_by_a_sum_over_axes():
@@ -62,8 +62,8 @@ def test_a_rotated_binding_is_read_by_the_quadratic_form_and_not_by_a_sum_over_a
 
 @pytest.mark.slow
 def test_the_curve_of_ranks_ends_at_the_rank_of_the_binding():
-    found = rows("quadratic", ranks=(4, 16, 32), **NOISY, classes=0.0)
-    by_rank = {rank: one["accuracy"] for rank, one in found.items()}
+    results = rows("quadratic", ranks=(4, 16, 32), **NOISY, classes=0.0)
+    by_rank = {rank: result["accuracy"] for rank, result in results.items()}
     assert by_rank[16] >= 0.97
     assert by_rank[4] < by_rank[16] - 0.05
     assert abs(by_rank[32] - by_rank[16]) < 0.01
@@ -76,32 +76,32 @@ def test_an_axis_aligned_binding_is_read_by_the_diagonal_form_too():
 
 
 def test_a_sum_of_two_patches_tells_nothing_of_binding():
-    found = row("linear", **NOISY)
-    assert found["accuracy"] == pytest.approx(found["majority_accuracy"], abs=ERROR)
-    assert found["auc"] == pytest.approx(0.5, abs=0.06)
+    result = row("linear", **NOISY)
+    assert result["accuracy"] == pytest.approx(result["majority_accuracy"], abs=ERROR)
+    assert result["auc"] == pytest.approx(0.5, abs=0.06)
 
 
 def test_the_class_probe_reaches_the_ceiling_of_true_classes_and_no_more():
-    found = row("class_pointwise")
-    assert found["pointwise_accuracy"] > 0.99
-    assert found["accuracy"] == pytest.approx(found["class_oracle_accuracy"], abs=0.005)
-    assert found["one_class"] == pytest.approx(0.5, abs=0.01)
-    assert row("quadratic")["accuracy"] > found["class_oracle_accuracy"] + 0.1
+    result = row("class_pointwise")
+    assert result["pointwise_accuracy"] > 0.99
+    assert result["accuracy"] == pytest.approx(result["class_oracle_accuracy"], abs=0.005)
+    assert result["one_class"] == pytest.approx(0.5, abs=0.01)
+    assert row("quadratic")["accuracy"] > result["class_oracle_accuracy"] + 0.1
 
 
 @pytest.mark.parametrize("family", [*COMPARING, "class_pointwise", "identity_pointwise"])
 def test_without_binding_and_place_nothing_tells_two_objects_of_a_class_apart(family):
-    found = row(family, binding=0.0)
-    assert found["one_class"] == pytest.approx(0.5, abs=ERROR)
-    assert found["accuracy"] <= found["class_oracle_accuracy"] + ERROR
+    result = row(family, binding=0.0)
+    assert result["one_class"] == pytest.approx(0.5, abs=ERROR)
+    assert result["accuracy"] <= result["class_oracle_accuracy"] + ERROR
 
 
 def test_place_alone_is_read_by_the_scorers_of_place():
-    found = row("position", binding=0.0)
-    assert found["accuracy"] > found["image_majority_accuracy"] + 0.03
+    result = row("position", binding=0.0)
+    assert result["accuracy"] > result["image_majority_accuracy"] + 0.03
     both = row("class_position", binding=0.0)
     assert both["one_class"] > 0.6
-    assert both["accuracy"] > max(found["accuracy"], both["class_oracle_accuracy"]) + 0.01
+    assert both["accuracy"] > max(result["accuracy"], both["class_oracle_accuracy"]) + 0.01
 
 
 def test_positions_beside_the_quadratic_form_gain_where_tokens_and_places_both_tell():
@@ -128,8 +128,8 @@ def test_a_shuffled_binding_leaves_what_is_known_without_it(family):
 
 def probed(family, data, **options):
     """Fit a family to splits; return its row."""
-    given = {"name": "p", "family": family, **options}
-    probe = TypeAdapter(AnyScorer).validate_python(given)
+    fields = {"name": "p", "family": family, **options}
+    probe = TypeAdapter(AnyScorer).validate_python(fields)
     return fit_probe(probe, *data, bootstrap_samples=100)[0].row
 
 
@@ -151,8 +151,8 @@ def test_the_rival_knows_which_class_both_patches_are_of(unequal):
 
 def test_every_family_decides_at_the_threshold_of_validation(unequal):
     """A logit of 0 is not where the class probe decides best; the sign of Platt's map is."""
-    found = probed("class_pointwise", unequal)
-    assert found["accuracy"] > found["majority_accuracy"]
+    result = probed("class_pointwise", unequal)
+    assert result["accuracy"] > result["majority_accuracy"]
     identity = probed("identity_pointwise", unequal, steps=50)
     assert identity["accuracy"] >= identity["majority_accuracy"] - ERROR
 
@@ -161,17 +161,17 @@ def test_an_image_level_vector_is_worth_nothing_within_images():
     """Before, it "beat class + position" by 20.0 points in issue 20."""
     planted = Planted(binding=0.0, classes=0.0, image=1.0, image_dims=8, dim=48)
     data = cases.splits(planted, 0)
-    found, rival = (probed(f, data) for f in ("quadratic", "class_position"))
-    assert found["auc"] > 0.6
-    assert found["auc_within"] == pytest.approx(0.5, abs=ERROR)
-    assert found["accuracy"] <= found["image_majority_accuracy"]
-    assert rival["accuracy"] > found["accuracy"]
+    quadratic, rival = (probed(f, data) for f in ("quadratic", "class_position"))
+    assert quadratic["auc"] > 0.6
+    assert quadratic["auc_within"] == pytest.approx(0.5, abs=ERROR)
+    assert quadratic["accuracy"] <= quadratic["image_majority_accuracy"]
+    assert rival["accuracy"] > quadratic["accuracy"]
 
 
 def test_planted_tokens_follow_from_their_image_alone():
     first, *_ = planted_splits(Planted(seed=4), n=(6, 2, 2))
     again, *_ = planted_splits(Planted(seed=4), n=(4, 2, 2))
-    other, *_ = planted_splits(Planted(seed=5), n=(4, 2, 2))
-    ours, same, different = (d.tokens.read(0, 4) for d in (first, again, other))
+    reseeded, *_ = planted_splits(Planted(seed=5), n=(4, 2, 2))
+    ours, same, different = (d.tokens.read(0, 4) for d in (first, again, reseeded))
     assert np.array_equal(ours, same)
     assert not np.allclose(ours, different)

@@ -65,7 +65,7 @@ def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
     labels = labels_of(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7), classes)
     draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
     scores = (draw + draw.T)[None]
-    found = values(cross_scores(scores, labels, copy_of, BY))
+    by_kind = values(cross_scores(scores, labels, copy_of, BY))
     p = 1 / (1 + np.exp(-scores[0].astype(float)))
     pairs = {
         "object": [(0, 1), (2, 3)],
@@ -74,17 +74,17 @@ def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
         "other": [(i, 5) for i in range(5)],
     }
     for kind, named in pairs.items():
-        assert found["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
+        assert by_kind["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
 
 
 def test_probabilities_by_distance_are_their_means():
     labels = on_a_line(n=4, m=16)
     apart = np.abs(labels.positions[:, :, None, 1] - labels.positions[:, None, :, 1])
     p = 0.1 + 0.8 * np.exp(-apart / 2.0)
-    found = values(by_distance(np.log(p / (1 - p)).astype(np.float32), labels, BY))
-    assert found["all_by_distance", "3.00"] == pytest.approx(0.1 + 0.8 * np.exp(-1.5))
-    assert found["label_by_distance", "2.00"] == pytest.approx(8 / 14)
-    assert ("same_by_distance", "4.00") not in found  # objects are of four patches
+    curves = values(by_distance(np.log(p / (1 - p)).astype(np.float32), labels, BY))
+    assert curves["all_by_distance", "3.00"] == pytest.approx(0.1 + 0.8 * np.exp(-1.5))
+    assert curves["label_by_distance", "2.00"] == pytest.approx(8 / 14)
+    assert ("same_by_distance", "4.00") not in curves  # objects are of four patches
 
 
 def places_read(position):
@@ -103,8 +103,8 @@ def test_r2_is_that_of_all_patches_together():
     """A token that is the place with noise of its own variance has R^2 = 1 / 2."""
     train, val, test = (with_noisy_places(split, i) for i, split in enumerate(plain_splits()))
     scaling = Standardiser.identity(2)
-    found = values(positions_decoded(train, val, test, scaling, BY))
-    assert found["position_r2", ""] == pytest.approx(0.5, abs=0.03)
+    decoded = values(positions_decoded(train, val, test, scaling, BY))
+    assert decoded["position_r2", ""] == pytest.approx(0.5, abs=0.03)
 
 
 def test_copies_are_matched_by_the_displacement_of_most_patches():
@@ -191,12 +191,12 @@ def test_other_dimensions_stop_a_probe():
     probes = {"1": probe_of(first), "2": probe_of(q.T @ first @ q)}
     labels = splits["test"]["1"]
     moved = transfers(probes, splits["test"], labels, BY)
-    own, other = (
+    auc_same, auc_moved = (
         values(moved["1"])["transfer_auc", "1"],
         values(moved["1"])["transfer_auc", "2"],
     )
-    assert own > 0.99
-    assert other == pytest.approx(0.5, abs=0.05)
+    assert auc_same > 0.99
+    assert auc_moved == pytest.approx(0.5, abs=0.05)
 
 
 def test_every_quantity_is_a_row_of_the_table():
@@ -214,7 +214,7 @@ def plain_splits():
 def with_noisy_places(split: PairData, seed: int) -> PairData:
     """Tokens of two numbers: row and column, and noise with the variance that these have."""
     draw = np.random.default_rng(seed)
-    own = split.positions[split.valid]
-    noise = draw.standard_normal(split.positions.shape) * own.std(0)
+    valid_positions = split.positions[split.valid]
+    noise = draw.standard_normal(split.positions.shape) * valid_positions.std(0)
     assert split.grid == GRID
     return replace(split, tokens=ArrayRows((split.positions + noise).astype(np.float32)))

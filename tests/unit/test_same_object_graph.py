@@ -21,14 +21,14 @@ def test_a_layer_that_two_entries_ask_for_is_fitted_once():
     block = {"datasets": ["tiny"], "models": ["vit"], "probes": ["quadratic"], "layers": [1]}
     further = {**block, "name": "more", "layers": [0, 1]}
     graph = graph_of(fits=[{**block, "name": "one"}, further], maps=None, effects=None)
-    fits = graph.of("same_object_fit", model="vit", probe="quadratic")
+    fits = graph.select("same_object_fit", model="vit", probe="quadratic")
     assert [fit.wildcards["layers"] for fit in fits] == ["1", "0"]
 
 
 def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
     config = example()
     block = {"datasets": ["tiny"], "models": ["vit"], "layers": [0, 1]}
-    one = {**block, "name": "one", "probes": ["quadratic"]}
+    first = {**block, "name": "one", "probes": ["quadratic"]}
     more = {**block, "name": "more", "probes": ["cosine"]}
     known = [{"name": family, "family": family} for family in ("quadratic", "cosine")]
     del config["studies"]["together"]
@@ -42,15 +42,15 @@ def test_tokens_that_are_not_kept_are_temporary_and_of_one_entry():
         config["studies"]["same_object"] |= changes
         return build(Config.model_validate(config))
 
-    before, after = built(one), built(one, more)
-    assert not after.of("sampled")
-    own = {p.path() for p in before.of("sampled_temporary")}
-    assert own < {p.path() for p in after.of("sampled_temporary")}
-    (old,) = before.of("same_object_fit", model="vit")
-    (same,) = after.of("same_object_fit", model="vit", probe="quadratic")
-    (added,) = after.of("same_object_fit", model="vit", probe="cosine")
+    before, after = built(first), built(first, more)
+    assert not after.select("sampled")
+    temporary = {p.path() for p in before.select("sampled_temporary")}
+    assert temporary < {p.path() for p in after.select("sampled_temporary")}
+    (old,) = before.select("same_object_fit", model="vit")
+    (same,) = after.select("same_object_fit", model="vit", probe="quadratic")
+    (added,) = after.select("same_object_fit", model="vit", probe="cosine")
     assert same.files() == old.files()
-    assert not own & {path for paths in added.files().values() for path in paths}
+    assert not temporary & {path for paths in added.files().values() for path in paths}
     assert json.loads(added.spec)["inputs"] == json.loads(same.spec)["inputs"]  # the same tokens
 
 
@@ -64,7 +64,7 @@ def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     ], maps=None, effects=None)  # fmt: skip
 
     def layers(probe):
-        fits = graph.of("same_object_fit", model="vit", probe=probe)
+        fits = graph.select("same_object_fit", model="vit", probe=probe)
         return sorted("-".join((f.wildcards["layers"], f.wildcards["seeds"])) for f in fits)
 
     assert layers("class-position") == ["0-1-0"]
@@ -76,22 +76,22 @@ def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
     blocks = [[0], [1, 2]]
     fits = example()["studies"]["same_object"]["fits"]
     graph = graph_of(fits=[{**fits[0], "seed_blocks": blocks}], maps=None, effects=None)
-    made = {
-        probe: [fit.wildcards["seeds"] for fit in graph.of("same_object_fit", probe=probe,
-                                                           model="vit")]
+    seeds_fitted = {
+        probe: [fit.wildcards["seeds"] for fit in graph.select("same_object_fit", probe=probe,
+                                                               model="vit")]
         for probe in ("quadratic", "identity")
     }  # fmt: skip
-    assert made == {"quadratic": ["0"], "identity": ["0", "1_2"]}
+    assert seeds_fitted == {"quadratic": ["0"], "identity": ["0", "1_2"]}
 
 
 def test_models_of_two_grids_share_no_pairs_and_those_of_one_all():
     graph = graph_of()
-    by_grid = {p.wildcards["grid"] for p in graph.of("patch_samples", dataset="tiny")}
+    by_grid = {p.wildcards["grid"] for p in graph.select("patch_samples", dataset="tiny")}
     assert by_grid == {"4x4"}
     blocks = example()["studies"]["same_object"]["fits"]
     fits = [*blocks[:1], {**blocks[1], "patch_grid": [2, 2]}, *blocks[2:]]
     changed = graph_of(fits=fits, effects=None)
-    samples = changed.of("patch_samples", dataset="tiny", split="test")
+    samples = changed.select("patch_samples", dataset="tiny", split="test")
     assert [p.wildcards["grid"] for p in samples] == ["4x4", "2x2"]
     assert samples[0].key != samples[1].key
     test = json.loads(samples[0].spec)
@@ -112,7 +112,7 @@ def test_what_claims_about_edits_need_is_made_whatever_is_asked():
     """The edited probe is fitted again, to removal too; edits are made at full strength."""
     edits = {**EDITS, "retrained": {"probes": ["class"]}}
     graph = graph_of(fits=[WHOLE], maps=None, geometry=None, effects=edits)
-    [job] = graph.of("same_object_effects")
+    [job] = graph.select("same_object_effects")
     spec = json.loads(job.spec)
     again = spec["retrained"]
     assert [probe["name"] for probe in again["probes"]] == ["quadratic", "class"]

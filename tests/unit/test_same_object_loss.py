@@ -25,7 +25,7 @@ from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.rows import ArrayRows
 from bindscope.graph.activations import trained_as
-from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.same_object import SameObject, things
 from bindscope.models.pretraining_loss import load as load_loss
 from bindscope.models.training import VAL_SCENES, train, write_training
@@ -43,10 +43,10 @@ BESIDE = {"weight": -1.0, "layer": 1}
 
 def head(weight: float = 1.0, width: int = 6, seed: int = 0) -> SameObject:
     """Return a head that says something."""
-    made = SameObject(width, SameObjectLoss(weight=weight, layer=1))
+    loss_head = SameObject(width, SameObjectLoss(weight=weight, layer=1))
     drawn = torch.randn(width, width, generator=torch.Generator().manual_seed(seed))
-    made.load_state_dict({"matrix": drawn, "bias": torch.tensor(0.3)})
-    return made
+    loss_head.load_state_dict({"matrix": drawn, "bias": torch.tensor(0.3)})
+    return loss_head
 
 
 def tokens_and_labels(seed: int = 1) -> tuple[Tensor, Tensor]:
@@ -58,44 +58,49 @@ def tokens_and_labels(seed: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def test_the_loss_is_that_of_every_pair_of_one_image_written_out() -> None:
-    made, (tokens, labels) = head(), tokens_and_labels()
-    matrix = made.matrix.detach().numpy().astype(float)
+    loss_head, (tokens, labels) = head(), tokens_and_labels()
+    matrix = loss_head.matrix.detach().numpy().astype(float)
     symmetric = (matrix + matrix.T) / 2  # a pair is given in one order alone
-    found = []
+    pair_losses = []
     for x, of in zip(tokens.numpy().astype(float), labels.tolist(), strict=True):
         x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
         for i, j in combinations([i for i, label in enumerate(of) if label], 2):
             logit = x[i] @ symmetric @ x[j] / 6 + 0.3
-            found.append(log2(1 + exp(-logit if of[i] == of[j] else logit)))
-    assert len(found) == 12
-    assert made.loss_bits(tokens, labels).item() == pytest.approx(np.mean(found), rel=1e-5)
+            pair_losses.append(log2(1 + exp(-logit if of[i] == of[j] else logit)))
+    assert len(pair_losses) == 12
+    assert loss_head.loss_bits(tokens, labels).item() == pytest.approx(
+        np.mean(pair_losses), rel=1e-5
+    )
 
 
 def test_the_order_of_tokens_does_not_matter() -> None:
-    made, (tokens, labels) = head(), tokens_and_labels()
+    loss_head, (tokens, labels) = head(), tokens_and_labels()
     order = torch.tensor([4, 2, 0, 3, 1])
     torch.testing.assert_close(
-        made.loss_bits(tokens[:, order], labels[:, order]), made.loss_bits(tokens, labels)
+        loss_head.loss_bits(tokens[:, order], labels[:, order]), loss_head.loss_bits(tokens, labels)
     )
 
 
 def test_a_new_head_says_nothing_and_scenes_without_pairs_cost_nothing() -> None:
-    made, (tokens, labels) = SameObject(6, SameObjectLoss(weight=1, layer=0)), tokens_and_labels()
-    assert made.loss_bits(tokens, labels).item() == pytest.approx(1)
-    assert made.loss_bits(tokens, torch.zeros_like(labels)).item() == 0
+    loss_head, (tokens, labels) = (
+        SameObject(6, SameObjectLoss(weight=1, layer=0)),
+        tokens_and_labels(),
+    )
+    assert loss_head.loss_bits(tokens, labels).item() == pytest.approx(1)
+    assert loss_head.loss_bits(tokens, torch.zeros_like(labels)).item() == 0
 
 
 @pytest.mark.parametrize("weight", [-2.0, -0.5, 3.0])
 def test_the_head_learns_and_the_tokens_are_given_lambda_times_the_gradient(weight: float) -> None:
     def gradients(weight: float) -> tuple[Tensor, Tensor]:
-        made, (tokens, labels) = head(weight), tokens_and_labels()
-        made.loss_bits(tokens.requires_grad_(), labels).backward()
-        assert made.matrix.grad is not None
+        loss_head, (tokens, labels) = head(weight), tokens_and_labels()
+        loss_head.loss_bits(tokens.requires_grad_(), labels).backward()
+        assert loss_head.matrix.grad is not None
         assert tokens.grad is not None
-        return made.matrix.grad, tokens.grad
+        return loss_head.matrix.grad, tokens.grad
 
-    (of_head, of_tokens), (own, plain) = gradients(weight), gradients(1.0)
-    torch.testing.assert_close(of_head, own)
+    (of_head, of_tokens), (head_plain, plain) = gradients(weight), gradients(1.0)
+    torch.testing.assert_close(of_head, head_plain)
     torch.testing.assert_close(of_tokens, weight * plain)
 
 
@@ -123,17 +128,17 @@ def test_tokens_are_labelled_by_what_they_show() -> None:
     """In another order, twice, or not at all, as masks and views have it."""
     ids = np.array([[[1, 2], [0, 1]], [[2, 2], [1, 0]]])
     masks = Masks(ids, np.zeros((2, 2), np.uint8))
-    made, (tokens, _) = head(), tokens_and_labels()
-    shown = Shown(
+    loss_head, (tokens, _) = head(), tokens_and_labels()
+    visible = TokenSources(
         torch.tensor([1, 0, 1]), torch.tensor([[-1, 3, 2, 1, 0], [-1, 0, 0, 3, 1], [-1] * 5])
     )
-    ((layer, listen),) = made.listener(masks, 2, "here")(shown).items()
+    ((layer, listen),) = loss_head.listener(masks, 2, "here")(visible).items()
     assert layer == 1
     assert listen(tokens) is tokens
     labels = torch.tensor([[0, 0, 1, 2, 2], [0, 1, 1, 1, 2], [0] * 5])
-    torch.testing.assert_close(made.take(), made.loss_bits(tokens, labels))
+    torch.testing.assert_close(loss_head.take(), loss_head.loss_bits(tokens, labels))
     with pytest.raises(ModelError, match=r"no masks(.|\n)*leave training.same_object out"):
-        made.listener(None, 2, "here")
+        loss_head.listener(None, 2, "here")
 
 
 def test_masks_belong_to_the_scenes_of_their_step() -> None:
@@ -152,11 +157,11 @@ def test_masks_belong_to_the_scenes_of_their_step() -> None:
     first = next(stored.batches(0))
     assert first.masks is not None
     for image, ids in zip(first.images, first.masks.ids, strict=True):
-        (which,) = [i for i, other in enumerate(images) if (other == image).all()]
+        (which,) = [i for i, stored_image in enumerate(images) if (stored_image == image).all()]
         np.testing.assert_array_equal(ids, masks.ids[which])
-    found = stored.validation_masks(3)
-    assert found is not None
-    np.testing.assert_array_equal(found.ids, masks.ids[:3])
+    validation = stored.validation_masks(3)
+    assert validation is not None
+    np.testing.assert_array_equal(validation.ids, masks.ids[:3])
 
 
 # --- Training -----------------------------------------------------------------------------------
@@ -179,20 +184,20 @@ def test_a_model_starts_as_its_twin_without_and_its_own_loss_can_be_measured(
     objective: str, tmp_path: Path
 ) -> None:
     config = configured(objective, same_object=BESIDE)
-    made, plain = trained(config), trained(configured(objective))
-    found = {(line["split"], line["step"]): line["loss_bits"] for line in made.history}
-    assert found["same_object", 0] == pytest.approx(1)
-    assert found["val", 0] == pytest.approx(plain.history[0]["loss_bits"], rel=1e-5)
-    assert found["same_object", 4] < 1
-    assert made.weights.keys() - plain.weights.keys() == {
+    training, plain = trained(config), trained(configured(objective))
+    losses = {(line["split"], line["step"]): line["loss_bits"] for line in training.history}
+    assert losses["same_object", 0] == pytest.approx(1)
+    assert losses["val", 0] == pytest.approx(plain.history[0]["loss_bits"], rel=1e-5)
+    assert losses["same_object", 4] < 1
+    assert training.weights.keys() - plain.weights.keys() == {
         "objective.added.matrix", "objective.added.bias",
     }  # fmt: skip
     spec = {"model": trained_as(config), "dataset": EASY.model_dump(mode="json")}
     paths = [tmp_path / f"vit{end}" for end in (".safetensors", ".history.json", ".json")]
-    write_training(made, *paths, spec=canonical_json(spec), code="own:chained")
+    write_training(training, *paths, spec=canonical_json(spec), code="own:chained")
     scenes = FreshScenes(EASY, 32, 0).validation(VAL_SCENES)
     loss = load_loss(config, paths[-1], "cpu").bits(*scenes).mean()
-    assert loss == pytest.approx(found["val", 4], rel=1e-5)
+    assert loss == pytest.approx(losses["val", 4], rel=1e-5)
 
 
 def test_a_training_with_it_that_stops_goes_on_and_ends_in_the_same_weights(
@@ -241,13 +246,15 @@ def accuracy(weight: float) -> float:
     config = Controlled.model_validate(
         config.model_dump() | {"architecture": config.architecture.model_dump() | {"patch_px": 4}}
     )
-    made = train(config, PAIRS, FreshScenes(PAIRS, 32, 0))
-    vit = ViT(config.architecture, made.input_px)
-    vit.load_state_dict({n: v for n, v in made.weights.items() if not n.startswith("objective.")})
+    training = train(config, PAIRS, FreshScenes(PAIRS, 32, 0))
+    vit = ViT(config.architecture, training.input_px)
+    vit.load_state_dict(
+        {n: v for n, v in training.weights.items() if not n.startswith("objective.")}
+    )
     splits = [of_split(vit, split, n) for split, n in (("train", 300), ("val", 60), ("test", 150))]
     probe = TypeAdapter(AnyScorer).validate_python({"name": "p", "family": "quadratic"})
-    found: float = fit_probe(probe, *splits, bootstrap_samples=10)[0].row["accuracy"]
-    return found
+    test_accuracy: float = fit_probe(probe, *splits, bootstrap_samples=10)[0].row["accuracy"]
+    return test_accuracy
 
 
 def of_split(vit: ViT, split: Any, n: int) -> PairData:
@@ -261,7 +268,7 @@ def of_split(vit: ViT, split: Any, n: int) -> PairData:
             tokens = block(tokens)
     sample = {"patches": patches, "instances": labels, "classes": (labels > 0).astype(int)}
     sample = {name: values.astype(np.int16) for name, values in sample.items()}
-    data = PairData.of(sample, None, (vit.rows, vit.rows))
+    data = PairData.from_arrays(sample, None, (vit.rows, vit.rows))
     return replace(data, tokens=ArrayRows(tokens[:, 1:].numpy()))
 
 

@@ -39,25 +39,27 @@ def test_scores_of_a_map_are_those_of_the_form():
     tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
     queries = np.array([[4, -1], [0, 2]], np.int32)
     scorer = FittedScorer.read(weights, "2/0/0")
-    found = probabilities(scorer, torch.from_numpy(tokens), queries)
+    computed = probabilities(scorer, torch.from_numpy(tokens), queries)
     x = (tokens - 1) * 0.5
     for image, place, query in ((0, 0, 4), (1, 0, 0), (1, 1, 2)):
-        for other in range(patches):
-            a, b = x[image, query], x[image, other]
+        for key in range(patches):
+            a, b = x[image, query], x[image, key]
             g = a @ weights["2/0/0.matrix"] @ b + weights["2/0/0.linear"] @ (a + b) + 0.3
-            assert found[image, place, other] == pytest.approx(1 / (1 + np.exp(-g)), rel=1e-5)
-    assert not found[0, 1].any()
+            assert computed[image, place, key] == pytest.approx(1 / (1 + np.exp(-g)), rel=1e-5)
+    assert not computed[0, 1].any()
     maps = {
         "images": np.zeros((2, 10, 10, 3), np.uint8), "grid": np.array([1, 5], np.int32),
         "queries": queries,
     }  # fmt: skip
-    figure = same_object_maps.draw("d", maps, [("model", "2", found)])
+    figure = same_object_maps.draw("d", maps, [("model", "2", computed)])
     assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the color bar
 
 
 def test_a_map_says_of_a_pair_what_its_probe_says():
     """Of every pair of an image's patches, the map has the logit of the scorer that was fitted."""
-    splits = [PairData.of(blobs(n, i, patches=16), None, GRID) for i, n in enumerate((30, 10, 2))]
+    splits = [
+        PairData.from_arrays(blobs(n, i, patches=16), None, GRID) for i, n in enumerate((30, 10, 2))
+    ]
     draw = np.random.default_rng(0)
     splits = [
         replace(data, tokens=ArrayRows(draw.standard_normal((*data.valid.shape, 4), np.float32)))
@@ -67,14 +69,14 @@ def test_a_map_says_of_a_pair_what_its_probe_says():
     [fitted] = fit_form(config, Task(splits[0], splits[1]))
     weights = {f"2/0/0.{name}": value for name, value in fitted.weights.items()}
     [block] = Pairs(splits[2], fitted.scaling).blocks()
-    wanted = block.unpacked(fitted.scorer.logits(block).sigmoid())
-    every = PairData.of({**blobs(2, 2, patches=16)}, None, GRID)
+    expected = block.unpacked(fitted.scorer.logits(block).sigmoid())
+    every = PairData.from_arrays({**blobs(2, 2, patches=16)}, None, GRID)
     places = (every.positions @ [GRID[1], 1]).astype(int)
     cells = GRID[0] * GRID[1]
     tokens = np.zeros((2, cells, 4), np.float32)
     np.put_along_axis(tokens, places[:, :, None], splits[2].tokens.values, 1)
     queries = places.astype(np.int32)
-    found = probabilities(FittedScorer.read(weights, "2/0/0"), torch.from_numpy(tokens), queries)
-    found = np.take_along_axis(found, places[:, None, :], 2)
+    computed = probabilities(FittedScorer.read(weights, "2/0/0"), torch.from_numpy(tokens), queries)
+    computed = np.take_along_axis(computed, places[:, None, :], 2)
     pairs = block.unpacked(torch.ones(len(block.index))).numpy() > 0
-    np.testing.assert_allclose(found[pairs], wanted.numpy()[pairs], atol=1e-5)
+    np.testing.assert_allclose(computed[pairs], expected.numpy()[pairs], atol=1e-5)

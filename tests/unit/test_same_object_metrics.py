@@ -32,12 +32,12 @@ def scored(n=3, m=5, seed=0, rounded=False):
     }
     sample["patches"][0, 1] = -1
     tokens = draw.standard_normal((n, m, 2)).astype(np.float32)
-    data = PairData.of(sample, tokens, GRID)
+    data = PairData.from_arrays(sample, tokens, GRID)
 
     def logits(block):
         a, b = block.both(block.x)
-        found = (a * b).sum(-1) * 2
-        return found.round() if rounded else found
+        products = (a * b).sum(-1) * 2
+        return products.round() if rounded else products
 
     scorer = SimpleNamespace(logits=logits)
     rows = list(couples(data))
@@ -47,38 +47,38 @@ def scored(n=3, m=5, seed=0, rounded=False):
 
 def measured(data, scorer, calibration=UNCHANGED, **options):
     edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
-    found = tally(scorer, Pairs(data, **options), edges)
-    return measure(found, 200, 0)
+    tallied = tally(scorer, Pairs(data, **options), edges)
+    return measure(tallied, 200, 0)
 
 
 def literal(rows, g):
     """The metrics of pairs, one by one."""
     same = np.array([row[3] for row in rows])
     right = (g > 0) == same
-    found = {
+    measures = {
         "n_pairs": len(rows),
         "positives": same.mean(),
         "accuracy": right.mean(),
         "loss_bits": np.mean(np.logaddexp(0, np.where(same, -g, g))) / NATS,
     }
     if 0 < same.sum() < len(same):
-        found["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
+        measures["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
         wins = [(a > b) + (a == b) / 2 for a in g[same] for b in g[~same]]
-        found["auc"] = np.mean(wins)
+        measures["auc"] = np.mean(wins)
     image = np.array([row[0] for row in rows])
     within = [
         (a > b) + (a == b) / 2 for n in np.unique(image)
         for a in g[same & (image == n)] for b in g[~same & (image == n)]
     ]  # fmt: skip
     if within:
-        found["auc_within"] = np.mean(within)
+        measures["auc_within"] = np.mean(within)
     counts = (
         [same[image == n].sum() for n in np.unique(image)],
         np.unique(image, return_counts=True),
     )
     majority = sum(max(ones, n - ones) for ones, n in zip(counts[0], counts[1][1], strict=True))
-    found["image_majority_accuracy"] = majority / len(rows)
-    return found
+    measures["image_majority_accuracy"] = majority / len(rows)
+    return measures
 
 
 @pytest.mark.parametrize("rounded", [False, True])
@@ -97,7 +97,7 @@ def test_a_row_is_what_counting_pairs_one_by_one_gives(rounded, block):
 
 def test_strata_are_what_counting_pairs_one_by_one_gives():
     data, scorer, rows, g = scored(n=6, m=11)  # no more pairs than quantiles
-    _, found = measured(data, scorer)
+    _, strata = measured(data, scorer)
     kinds = {
         "same_class": np.array(["same" if r[4] else "different" for r in rows]),
         "distance": np.array(
@@ -109,13 +109,13 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
              for r in rows]
         ),
     }  # fmt: skip
-    seen = 0
-    for row in found:
+    n_pairs = 0
+    for row in strata:
         inside = np.ones(len(rows), bool)
         for name, kind in kinds.items():
             inside &= (row[name] == "all") | (kind == row[name])
         assert inside.any()
-        expected = literal([r for r, kept in zip(rows, inside, strict=True) if kept], g[inside])
+        expected = literal([r for r, chosen in zip(rows, inside, strict=True) if chosen], g[inside])
         expected.pop("auc", None)
         for name, value in expected.items():
             assert row[name] == pytest.approx(value, abs=1e-6), name
@@ -123,10 +123,10 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
             assert row["balanced_accuracy"] is row["balanced_accuracy_low"] is None
         if "auc_within" not in expected:
             assert row["auc_within"] is row["auc_within_low"] is None
-        seen += row["n_pairs"] * (row["same_class"] != "all") * (row["distance"] != "all") * (
+        n_pairs += row["n_pairs"] * (row["same_class"] != "all") * (row["distance"] != "all") * (
             row["size"] != "all"
         )  # fmt: skip
-    assert seen == len(rows)
+    assert n_pairs == len(rows)
 
 
 def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
@@ -142,16 +142,16 @@ def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
     row, strata = measured(data, SimpleNamespace(logits=logits))
     assert row["auc"] > 0.55
     assert row["auc_within"] == row["auc_within_low"] == row["auc_within_high"] == 0.5
-    assert {one["auc_within"] for one in strata} <= {None, 0.5}
+    assert {stratum["auc_within"] for stratum in strata} <= {None, 0.5}
 
 
 def test_decisions_are_made_after_platts_map():
     data, scorer, *_ = scored(n=20, m=8)
     edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
     moved = SimpleNamespace(logits=lambda block: scorer.logits(block) + 50)
-    found = tally(moved, Pairs(data), edges, Calibration(2.0, -100.0))
+    tallied = tally(moved, Pairs(data), edges, Calibration(2.0, -100.0))
     expected = tally(scorer, Pairs(data), edges)
-    assert np.array_equal(found.of_images(), expected.of_images())
+    assert np.array_equal(tallied.of_images(), expected.of_images())
 
 
 def test_cells_of_all_strata_make_a_partition_on_every_axis():
@@ -197,10 +197,10 @@ def test_platts_map_is_the_logistic_regression_of_the_logits():
     counted = Histogram()
     counted.add(g[:2000], same[:2000])
     counted.add(g[2000:], same[2000:])
-    found = counted.calibrated()
+    platt = counted.calibrated()
     model = LogisticRegression(C=1e8).fit(g[:, None], same)
-    assert found.scale == pytest.approx(model.coef_[0, 0], rel=5e-3)
-    assert found.offset == pytest.approx(model.intercept_[0], rel=5e-3)
+    assert platt.scale == pytest.approx(model.coef_[0, 0], rel=5e-3)
+    assert platt.offset == pytest.approx(model.intercept_[0], rel=5e-3)
 
 
 def test_platts_map_of_one_number_or_of_a_perfect_scorer_is_finite():
@@ -224,9 +224,9 @@ def test_logits_that_are_not_finite_are_flagged():
 def test_a_split_without_a_pair_or_of_one_kind_is_refused():
     train, val, test = planted_splits(n=(10, 10, 10))
     none = replace(train, valid=np.zeros_like(train.valid))
-    one = replace(train, instances=np.ones_like(train.instances))
+    single_object = replace(train, instances=np.ones_like(train.instances))
     probe = CosineScorer(name="p", family="cosine")
-    for odd in (none, one):
+    for odd in (none, single_object):
         with pytest.raises(InputError, match="patch sample of train"):
             fit_probe(probe, odd, val, test)
     with pytest.raises(InputError, match="patch sample of test"):
@@ -235,10 +235,10 @@ def test_a_split_without_a_pair_or_of_one_kind_is_refused():
 
 def test_a_test_split_of_one_kind_has_rows_without_an_area():
     train, val, test = planted_splits(n=(10, 10, 10))
-    one = replace(
+    single_object = replace(
         test, instances=np.ones_like(test.instances), tokens=ArrayRows(test.tokens.values)
     )
-    [result] = fit_probe(CosineScorer(name="p", family="cosine"), train, val, one)
+    [result] = fit_probe(CosineScorer(name="p", family="cosine"), train, val, single_object)
     assert result.row["auc"] is result.row["balanced_accuracy"] is result.row["auc_low"] is None
     assert result.row["positives"] == 1.0
     assert torch.is_grad_enabled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from edited_toy import measured, on_toy, told
+from edited_toy import index_rows, measured, on_toy
 from matplotlib.text import Text
 
 from bindscope.statistics.claims import judge
@@ -26,7 +26,7 @@ from bindscope.studies.same_object.effects.subspace import Intervention
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
-from bindscope.studies.same_object.findings import _edits, _own_losses
+from bindscope.studies.same_object.findings import _edits, _missing_losses
 from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
@@ -49,15 +49,15 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
         test.measuring.scenes.labels, test.measuring.under(test.editor, edits), by
     )  # fmt: skip
     rows += refitted_rows(splits, edits, [probe], by)
-    found = told(rows, "diagonal")
+    indexed = index_rows(rows, "diagonal")
     plain, removed, control = ("none", 0.0, "none"), *edits
-    majority = found[*plain, "majority_accuracy"]["value"]
+    majority = indexed[*plain, "majority_accuracy"]["value"]
     for at in ("", "later_"):
-        again = found[*removed, f"{at}refitted_accuracy"]["value"]
-        beyond = found[*removed, f"{at}refitted_auc_within_beyond_controls"]
-        assert found[*plain, f"{at}refitted_accuracy"]["value"] > 0.95
-        assert found[*control, f"{at}refitted_accuracy"]["value"] > 0.95
-        assert found[*removed, f"{at}accuracy"]["value"] == pytest.approx(majority)
+        again = indexed[*removed, f"{at}refitted_accuracy"]["value"]
+        beyond = indexed[*removed, f"{at}refitted_auc_within_beyond_controls"]
+        assert indexed[*plain, f"{at}refitted_accuracy"]["value"] > 0.95
+        assert indexed[*control, f"{at}refitted_accuracy"]["value"] > 0.95
+        assert indexed[*removed, f"{at}accuracy"]["value"] == pytest.approx(majority)
         if comes_back:
             assert again > 0.95
             assert beyond["low"] > -0.05
@@ -70,9 +70,9 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
 
 
 def test_the_strongest_of_each_edit_is_fitted_again() -> None:
-    found = strongest(interventions())
-    assert {what[:2] for what in found} == {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0)}
-    assert [what.subspace for what in found].count("mean") == 1
+    edits = strongest(interventions())
+    assert {what[:2] for what in edits} == {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0)}
+    assert [what.subspace for what in edits].count("mean") == 1
 
 
 # --- What is shown and judged -------------------------------------------------------------------
@@ -100,9 +100,9 @@ def table() -> pd.DataFrame:
     ]
     layers = (("1", edits, 0.5), ("2", [*worse, *again], 0.4))
     return table_of(
-        [one | about | {"layer": layer}
+        [line | about | {"layer": layer}
          for layer, rows, loss in layers
-         for one in (*rows, PLAIN | estimates.row("val_loss_bits", loss))],
+         for line in (*rows, PLAIN | estimates.row("val_loss_bits", loss))],
         EDITS_SCHEMA,
     )  # fmt: skip
 
@@ -114,9 +114,9 @@ def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
     plain = plain.set_index("layer")["value"]
     assert plain["1"] > plain["2"]
     judgments = judge(EDIT_CLAIMS, edit_effects(table))
-    assert [one.claim for one in judgments] == list(EDIT_CLAIMS)
-    assert {one.effect.where for one in judgments} == {"toy on toy, layer 2"}
-    verdicts = {one.claim.name: one for one in judgments}
+    assert [judgment.claim for judgment in judgments] == list(EDIT_CLAIMS)
+    assert {judgment.effect.where for judgment in judgments} == {"toy on toy, layer 2"}
+    verdicts = {judgment.claim.name: judgment for judgment in judgments}
     later = verdicts["later-probe-without-subspace"]
     assert (later.verdict, later.claim.unit, later.effect.resampled) == (
         "holds", "points", "test images",
@@ -128,34 +128,34 @@ def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
 
 def test_an_edit_that_changes_nothing_is_refused(table: pd.DataFrame) -> None:
     for quantity, value in (("directions", 0), ("change", 0.0)):
-        own = (table["quantity"] == quantity) & (table["edit"] != "none")
-        effects = edit_effects(table.assign(value=table["value"].mask(own, value)))
-        reasons = {one.reason for one in effects if one.claim != "attention-beyond-rivals"}
+        affected = (table["quantity"] == quantity) & (table["edit"] != "none")
+        effects = edit_effects(table.assign(value=table["value"].mask(affected, value)))
+        reasons = {effect.reason for effect in effects if effect.claim != "attention-beyond-rivals"}
         assert reasons == {"empty edit"}
-        assert all(np.isnan(one.value) for one in effects if one.reason)
+        assert all(np.isnan(effect.value) for effect in effects if effect.reason)
 
 
 def test_findings_say_which_models_have_no_loss(table: pd.DataFrame) -> None:
-    assert _own_losses({"same_object_edits": table}) == []
+    assert _missing_losses({"same_object_edits": table}) == []
     lost = table.assign(
         reason=table["reason"].mask(table["quantity"] == "pretraining_loss", "none")
     )
-    (found,) = _own_losses({"same_object_edits": lost})
-    assert found.points == (("No loss", "toy: none."),)
+    (finding,) = _missing_losses({"same_object_edits": lost})
+    assert finding.points == (("No loss", "toy: none."),)
     (section,) = _edits({"same_object_edits": table})
     assert section.figures == ("same_object_attention", "same_object_edits")
 
 
 def test_the_figures_show_both_readers_and_all_heads(table: pd.DataFrame) -> None:
-    shown = with_groups(table, [])
-    again = shown["quantity"].str.startswith("refitted_a")
-    for rows, is_there in ((shown, True), (shown[~again], False)):
+    grouped = with_groups(table, [])
+    again = grouped["quantity"].str.startswith("refitted_a")
+    for rows, is_there in ((grouped, True), (grouped[~again], False)):
         canvas = figure.draw(rows, ["toy"])
         words = {text.get_text() for text in canvas.findobj(Text)}
         assert ("hollow: probe fitted again" in words) == is_there
         assert "random ones of as much variance" in words
-    canvas = same_object_attention.draw(shown, ["toy"])
+    canvas = same_object_attention.draw(grouped, ["toy"])
     lines = [line for axes in canvas.axes for line in axes.get_lines()]
-    heads = shown[(shown["quantity"] == "pearson") & (shown["at"] != "mean")]
+    heads = grouped[(grouped["quantity"] == "pearson") & (grouped["at"] != "mean")]
     drawn = [y for line in lines if line.get_linestyle() == "None" for y in line.get_ydata()]
     assert sorted(drawn) == sorted(heads["value"])

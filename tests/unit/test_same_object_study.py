@@ -10,7 +10,7 @@ from drawing import reason
 from pair_problems import GRID, blobs, write_planted
 
 from bindscope.core.errors import StoreError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
@@ -77,7 +77,7 @@ def write_sample(path, split, count, seed):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def planted_study(tmp_path_factory):
     """Rows of a quadratic probe on planted tokens of two models, and of positions alone."""
     folder = tmp_path_factory.mktemp("pairs")
     samples = [
@@ -112,12 +112,12 @@ def fitted_product(folder, probe, model, samples, tokens, layers):
     spec = {**SPEC, "layers": layers}
     results = fit_layers(PROBES[probe], samples, tokens, spec, {**names, **KEYS})
     write_results(SimpleNamespace(**files), results)
-    return Given({**names, **KEYS}, files)
+    return ProductFiles({**names, **KEYS}, files)
 
 
 @pytest.fixture(scope="module")
-def table(made):
-    return SAME_OBJECT.build(made.inputs)
+def table(planted_study):
+    return SAME_OBJECT.build(planted_study.inputs)
 
 
 def test_planted_tokens_go_through_the_same_rules(table):
@@ -140,22 +140,22 @@ def test_the_lead_over_positions_is_the_difference_on_the_same_pairs(table):
     assert pd.isna(rows.loc["none", "position_lead"])
 
 
-def test_probes_that_were_asked_about_other_pairs_are_not_compared(made):
-    [first, *rest] = made.inputs.of("fits")
-    other = made.folder / "other.images.safetensors"
+def test_probes_that_were_asked_about_other_pairs_are_not_compared(planted_study):
+    [first, *rest] = planted_study.inputs.get("fits")
+    rolled = planted_study.folder / "other.images.safetensors"
     from safetensors.numpy import load_file, save_file
 
     arrays = load_file(first.files["images"])
-    save_file({name: np.roll(values, 1, axis=0) for name, values in arrays.items()}, other)
-    changed = Given(first.names, {**first.files, "images": str(other)})
-    inputs = Inputs({"fits": [changed, *rest]}, made.inputs.content)
+    save_file({name: np.roll(values, 1, axis=0) for name, values in arrays.items()}, rolled)
+    changed = ProductFiles(first.names, {**first.files, "images": str(rolled)})
+    inputs = Inputs({"fits": [changed, *rest]}, planted_study.inputs.content)
     with pytest.raises(StoreError, match="on other pairs than its rivals"):
         SAME_OBJECT.build(inputs)
 
 
-def test_patches_that_no_image_has_take_no_room(made):
-    sample = open_store(made.samples[2])
-    stores = [open_store(path) for path in made.tokens["test"]]
+def test_patches_that_no_image_has_take_no_room(planted_study):
+    sample = open_store(planted_study.samples[2])
+    stores = [open_store(path) for path in planted_study.tokens["test"]]
     data = pair_data(sample, stores, "0")
     assert data.valid.shape == (IMAGES["test"], 13)
     every = stores[0].read("patches", layer="0")
@@ -163,7 +163,7 @@ def test_patches_that_no_image_has_take_no_room(made):
     np.testing.assert_array_equal(block.x[block.valid], every[3:9, :13][data.valid[3:9]])
 
 
-def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):
+def test_tokens_of_other_images_than_the_sample_are_refused(planted_study, tmp_path):
     tokens = np.zeros((1, 5, 16, 4), np.float32)
     path = tmp_path / "x.json"
     with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c") as writer:
@@ -171,7 +171,7 @@ def test_tokens_of_other_images_than_the_sample_are_refused(made, tmp_path):
         writer.create("patches", tokens.shape, "float32", sample_axis=1)
         writer.write("patches", tokens)
     with pytest.raises(StoreError, match="tokens of 5 x 16 patches, and the sample"):
-        pair_data(open_store(made.samples[0]), [open_store(path)], "0")
+        pair_data(open_store(planted_study.samples[0]), [open_store(path)], "0")
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def row(model, layer, family, accuracy, **columns):
 
 
 def verdicts(rows, groups=()):
-    found = judge(CLAIMS, probe_effects(with_groups(pd.DataFrame(rows), groups)))
-    return {one.claim.name.removeprefix("quadratic-over-"): one for one in found}
+    judgments = judge(CLAIMS, probe_effects(with_groups(pd.DataFrame(rows), groups)))
+    return {judgment.claim.name.removeprefix("quadratic-over-"): judgment for judgment in judgments}
 
 
 @pytest.mark.parametrize("flags", ["not_converged", "diverged;not_converged"])
@@ -229,25 +229,28 @@ def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family, fla
 
 
 def test_a_claim_holds_where_its_corrected_interval_is_above_zero():
-    found = verdicts([
+    by_claim = verdicts([
         row("a", "2", "quadratic", 0.9),
         row("a", "2", "diagonal", 0.88, **ends("quadratic_lead", 0.02)),
         row("a", "2", "class_position", 0.92, **ends("quadratic_lead", -0.02)),
         row("a", "2", "linear", 0.88, **ends("quadratic_lead", 0.02, 0.03)),
     ])  # fmt: skip
-    assert found["diagonal"].verdict == "holds"
-    assert found["diagonal"].effect.value == pytest.approx(2.0)
-    assert (found["diagonal"].effect.n, found["diagonal"].effect.resampled) == (50, "test images")
-    assert found["class-position"].verdict == "does not hold"
-    assert found["linear"].verdict == "not significant"
+    assert by_claim["diagonal"].verdict == "holds"
+    assert by_claim["diagonal"].effect.value == pytest.approx(2.0)
+    assert (by_claim["diagonal"].effect.n, by_claim["diagonal"].effect.resampled) == (
+        50,
+        "test images",
+    )
+    assert by_claim["class-position"].verdict == "does not hold"
+    assert by_claim["linear"].verdict == "not significant"
 
 
 def test_a_gain_over_a_rival_that_is_none_over_each_images_majority_does_not_count():
     lead = ends("quadratic_lead", 0.2)
     quadratic = row("a", "2", "quadratic", 0.9, **ends("image_majority_lead", -0.01, 0.005))
-    found = verdicts([quadratic, row("a", "2", "class_position", 0.7, **lead)])["class-position"]
-    assert found.verdict == "does not hold"
-    assert found.effect.value == pytest.approx(-1.0)
+    judgment = verdicts([quadratic, row("a", "2", "class_position", 0.7, **lead)])["class-position"]
+    assert judgment.verdict == "does not hold"
+    assert judgment.effect.value == pytest.approx(-1.0)
 
 
 def test_a_gain_over_class_and_position_is_one_over_either_of_them():
@@ -268,9 +271,9 @@ def test_a_claim_without_its_rival_at_the_best_layer_is_not_testable():
         row("a", "2", "quadratic", 0.9),
         row("a", "1", "class_position", 0.7, **ends("quadratic_lead", 0.1)),
     ]
-    found = verdicts(rows)["class-position"]
-    assert found.verdict == "not testable"
-    assert "no probe of the family class_position" in found.reason
+    judgment = verdicts(rows)["class-position"]
+    assert judgment.verdict == "not testable"
+    assert "no probe of the family class_position" in judgment.reason
 
 
 def test_of_several_seeds_the_interval_is_over_seeds():
@@ -278,11 +281,11 @@ def test_of_several_seeds_the_interval_is_over_seeds():
     for i, lead in enumerate((0.01, 0.02, 0.03)):
         rows.append(row(f"m-{i}", "2", "quadratic", 0.9))
         rows.append(row(f"m-{i}", "2", "diagonal", 0.9 - lead, **ends("quadratic_lead", lead, 0.5)))
-    found = verdicts(rows, [{"name": "m", "models": ["m-0", "m-1", "m-2"]}])["diagonal"]
-    assert (found.effect.n, found.effect.resampled) == (3, "training seeds")
-    assert found.effect.value == pytest.approx(2.0)
-    assert found.effect.low == pytest.approx(2 - 2.484, abs=0.01)
-    assert found.verdict == "not significant"
+    judgment = verdicts(rows, [{"name": "m", "models": ["m-0", "m-1", "m-2"]}])["diagonal"]
+    assert (judgment.effect.n, judgment.effect.resampled) == (3, "training seeds")
+    assert judgment.effect.value == pytest.approx(2.0)
+    assert judgment.effect.low == pytest.approx(2 - 2.484, abs=0.01)
+    assert judgment.verdict == "not significant"
 
 
 def test_no_interval_over_seeds_is_beyond_all_pairs():
@@ -298,7 +301,7 @@ def test_no_interval_over_seeds_is_beyond_all_pairs():
 
 
 def test_with_positions_it_is_judged_at_the_layer_that_validation_prefers_for_that_probe():
-    found = verdicts([
+    judgment = verdicts([
         row("a", "1", "quadratic", 0.9),
         row("a", "2", "quadratic", 0.8),
         row("a", "1", "quadratic_position", 0.91, val_loss_bits=0.3),
@@ -306,9 +309,9 @@ def test_with_positions_it_is_judged_at_the_layer_that_validation_prefers_for_th
         row("a", "1", "class_position", 0.93, **ends("quadratic_position_lead", -0.02)),
         row("a", "2", "class_position", 0.93, **ends("quadratic_position_lead", 0.02)),
     ])[WITH_POSITION_OVER]  # fmt: skip
-    assert found.effect.where.endswith("layer 2")
-    assert found.verdict == "holds"
-    assert found.effect.value == pytest.approx(2.0)
+    assert judgment.effect.where.endswith("layer 2")
+    assert judgment.verdict == "holds"
+    assert judgment.effect.value == pytest.approx(2.0)
 
 
 def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_image():
@@ -324,13 +327,13 @@ def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_ima
         "4": difficulty,
     }
     pairs, none = np.full(100, 1000), np.zeros(100)
-    found = [
+    fits = [
         (row("a", layer, "quadratic", 0.9, val_loss_bits=loss),
          np.stack([right[layer], pairs, none, none, none], 1).astype(float))
         for layer, loss in (("1", 0.4), ("2", 0.5), ("4", 0.3))
     ]  # fmt: skip
-    add_leads(found, 400, 0)
-    rows = [one for one, _ in found]
+    add_leads(fits, 400, 0)
+    rows = [row_of_fit for row_of_fit, _ in fits]
     assert rows[2]["last_layer_lead"] is None
     table = pd.DataFrame(rows)
     assert list(best_layers(fitted(with_groups(table, ())))["layer"]) == ["4"]
@@ -363,23 +366,23 @@ def test_an_inner_layer_is_judged_where_it_and_the_last_block_were_read(layers, 
 # --- figures and findings -------------------------------------------------------------------------
 
 
-def shown(table, frame, folder, name):
+def write_input(table, frame, folder, name):
     write_table(frame, folder / name, table.schema)
-    return Given({}, {"parquet": str(folder / f"{name}.parquet")})
+    return ProductFiles({}, {"parquet": str(folder / f"{name}.parquet")})
 
 
-def test_figures_are_drawn_and_the_chapter_names_what_was_found(made, table, tmp_path):
-    strata = STRATA.build(made.inputs)
+def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, table, tmp_path):
+    strata = STRATA.build(planted_study.inputs)
     groups = [{"name": "planted", "models": ["planted-0", "planted-1"]}]
     content = {"models": ["planted-0", "planted-1"], "model_groups": groups}
     published = {"claims": str(ROOT / "resources/reference/claims.csv")}
-    scores = shown(SAME_OBJECT, table, tmp_path, "same_object")
+    scores = write_input(SAME_OBJECT, table, tmp_path, "same_object")
     of_table = Inputs({"table": [scores]}, content, published)
     of_strata = Inputs(
-        {"table": [shown(STRATA, strata, tmp_path, "strata")], "scores": [scores]}, content
+        {"table": [write_input(STRATA, strata, tmp_path, "strata")], "scores": [scores]}, content
     )
     deeper = [table[table["layer"] == "0"].assign(layer=layer) for layer in ("1", "2")]
-    layers = shown(SAME_OBJECT, pd.concat([table, *deeper]), tmp_path, "layers")
+    layers = write_input(SAME_OBJECT, pd.concat([table, *deeper]), tmp_path, "layers")
     assert "three layers" in reason(same_object_layers, **same_object_layers.read(of_table))
     for figure, inputs in (
         (same_object_layers, Inputs({"table": [layers]}, content, published)),
@@ -404,14 +407,14 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
     page = chapter({"same_object": both}, Inputs({}, {}, published))
     assert "75.0 % of patch pairs correctly (vit on blobs" in page.lead[0]
     expected = 100 * positions["accuracy"].iloc[0]
-    assert [float(shown.value) for shown in page.key_numbers] == [
+    assert [float(number.value) for number in page.key_numbers] == [
         75.0, pytest.approx(100 * planted["image_majority_accuracy"].iloc[0], abs=0.06),
         pytest.approx(expected, abs=0.06),
     ]  # fmt: skip
 
 
-def test_a_figure_without_pairs_of_one_class_says_so(made, table, tmp_path):
-    strata = STRATA.build(made.inputs)
+def test_a_figure_without_pairs_of_one_class_says_so(planted_study, table, tmp_path):
+    strata = STRATA.build(planted_study.inputs)
     only = strata[strata["same_class"] != "same"]
     layers = best_layers(fitted(with_groups(table, ())))
     assert "two objects of one class" in reason(same_object_strata, with_groups(only, ()), layers)
@@ -423,11 +426,11 @@ def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
     table = with_groups(pd.DataFrame(rows), ())
     spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
     figure = same_object_ranks.draw(table=table, spectra=spectra)
-    left, right = figure.axes
-    np.testing.assert_allclose(left.lines[0].get_ydata(), [71, 72, 74])
-    assert left.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
-    np.testing.assert_array_equal(right.lines[0].get_ydata(), [3, 2, 1, 0.5])
-    np.testing.assert_array_equal(right.lines[1].get_xdata(), [2])  # the negative one
+    curve, spectrum = figure.axes
+    np.testing.assert_allclose(curve.lines[0].get_ydata(), [71, 72, 74])
+    assert curve.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
+    np.testing.assert_array_equal(spectrum.lines[0].get_ydata(), [3, 2, 1, 0.5])
+    np.testing.assert_array_equal(spectrum.lines[1].get_xdata(), [2])  # the negative one
     style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
     none = table[table["rank"] == 0]
     assert "no truncated form" in reason(same_object_ranks, none, {})

@@ -45,9 +45,9 @@ def test_they_are_those_of_the_plain_stores(tmp_path, dtype):
         with store(tmp_path / f"all-{layer}") as writer:
             extract(TinyModel(), scenes, extraction(dtype=dtype), patches={layer: writer})
         every = open_store(tmp_path / f"all-{layer}.json").read("patches")
-        wanted = np.take_along_axis(every, np.maximum(places, 0)[:, :, None].astype(int), 1)
-        wanted[places < 0] = 0
-        np.testing.assert_array_equal(some.read("patches", layer=layer), wanted)
+        expected = np.take_along_axis(every, np.maximum(places, 0)[:, :, None].astype(int), 1)
+        expected[places < 0] = 0
+        np.testing.assert_array_equal(some.read("patches", layer=layer), expected)
 
 
 def test_only_the_scenes_that_are_used_are_run(tmp_path):
@@ -59,9 +59,9 @@ def test_only_the_scenes_that_are_used_are_run(tmp_path):
         sampled = SampledPatches(writer, [2], places, GRID)
         extract(model, source, extraction(dtype="float32"), sampled=sampled)
     assert model.batches == [4, 2]
-    found = open_store(tmp_path / "x.json").read("patches", layer=2)
+    stored = open_store(tmp_path / "x.json").read("patches", layer=2)
     tokens = model.tokens(scenes[:6], 2)[:, 3:]
-    assert np.array_equal(found[3, 0], tokens[3, places[3, 0]])
+    assert np.array_equal(stored[3, 0], tokens[3, places[3, 0]])
 
 
 def test_another_grid_than_the_models_is_refused(tmp_path):

@@ -63,16 +63,16 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
             "learning_curves": [],
         },
     )  # fmt: skip
-    assert len(graph.of("figure", figure="occlusion")) == 1
-    (sheet,) = graph.of("figure", figure="scenes")
+    assert len(graph.select("figure", figure="occlusion")) == 1
+    (sheet,) = graph.select("figure", figure="scenes")
     assert json.loads(sheet.spec)["content"]["groups"]["height-0"] == [
         {"name": "color", "values": ["gray", "red", "blue", "green"]},  # not the other renderer's
         {"name": "shape", "values": ["cube", "sphere", "cylinder"]},
     ]
-    (made,) = graph.of("table", table="scene_statistics")
-    for product in [*graph.of("scenes", "scene_statistics"), made]:
+    (target,) = graph.select("table", table="scene_statistics")
+    for product in [*graph.select("scenes", "scene_statistics"), target]:
         script(product.rule).main(job_by_hand(product, tmp_path))
-    table = read_table(tmp_path / made.path(), SCENE_STATISTICS.schema)
+    table = read_table(tmp_path / target.path(), SCENE_STATISTICS.schema)
     assert list(table["split"]) == [*["train", "val", "test"] * 2, "train", "val"]
     assert list(table["camera_height"][:6]) == [1.0] * 3 + [3.2] * 3
     assert set(table["backend"]) == {"raycast"}
@@ -99,14 +99,14 @@ def test_clutter_has_statistics_and_a_contact_sheet(tmp_path: Path) -> None:
             "learning_curves": [],
         },
     )  # fmt: skip
-    assert not graph.of("figure", figure="occlusion")  # no camera, no heights
-    (made,) = graph.of("table", table="scene_statistics")
-    (sheet,) = graph.of("figure", figure="scenes")
-    for product in [*graph.of("scenes", "scene_statistics"), made, sheet]:
+    assert not graph.select("figure", figure="occlusion")  # no camera, no heights
+    (target,) = graph.select("table", table="scene_statistics")
+    (sheet,) = graph.select("figure", figure="scenes")
+    for product in [*graph.select("scenes", "scene_statistics"), target, sheet]:
         script(product.step.script.removesuffix(".py") or product.rule).main(
             job_by_hand(product, tmp_path)
         )
-    table = read_table(tmp_path / made.path(), SCENE_STATISTICS.schema)
+    table = read_table(tmp_path / target.path(), SCENE_STATISTICS.schema)
     assert list(table["split"]) == ["train", "val", "test"]
     assert set(table["backend"]) == {"clutter"}
     assert table["camera_height"].isna().all()
@@ -119,5 +119,5 @@ def test_clutter_has_statistics_and_a_contact_sheet(tmp_path: Path) -> None:
 
 
 def test_datasets_that_are_not_drawn_have_no_statistics() -> None:
-    assert not ci_graph().of("scene_statistics")
-    assert not ci_graph().of("table", table="scene_statistics")
+    assert not ci_graph().select("scene_statistics")
+    assert not ci_graph().select("table", table="scene_statistics")

@@ -85,8 +85,8 @@ def test_sizes_are_in_proportion_and_slots_apart(size: int, n_slots: int) -> Non
         assert (stamp == FILL).sum() > (stamp == EDGE).sum()
     scale = {1: 1.0, 2: 1.0, 3: 0.75}[n_slots] * size / 224
     assert (drawn[0, 0] > 0).mean() * size**2 == pytest.approx((65 * scale) ** 2, rel=0.15)
-    one = drawn[0].reshape(3, -1) == FILL
-    assert len(np.unique(one, axis=0)) == 3  # shapes differ at any size
+    first_slot = drawn[0].reshape(3, -1) == FILL
+    assert len(np.unique(first_slot, axis=0)) == 3  # shapes differ at any size
 
 
 def test_pixels_have_the_colors_of_their_labels() -> None:
@@ -101,8 +101,8 @@ def test_pixels_have_the_colors_of_their_labels() -> None:
     ):
         assert (image[mask == 0] == 245).all()
         for slot, cell in enumerate(scene):
-            seen = {tuple(pixel) for pixel in image[mask == slot + 1].tolist()}
-            assert seen == {palette[cell // 3], (0, 0, 0)}
+            colors = {tuple(pixel) for pixel in image[mask == slot + 1].tolist()}
+            assert colors == {palette[cell // 3], (0, 0, 0)}
             left, right, top, bottom = extent(mask == slot + 1)
             assert tuple(boxes[slot]) == (left, top, right + 1, bottom + 1)
     shard = render_scenes(dataset, "train", 20, objects[20:30])["images"]

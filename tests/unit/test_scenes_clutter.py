@@ -84,8 +84,8 @@ def test_later_things_hide_earlier_ones(default: tuple[np.ndarray, Scenes]) -> N
         behind = np.unique(mask[painted == 0])
         assert all(number == 0 or stuff[number - 1] for number in behind)
         things = np.flatnonzero(scenes["depth_order"][i] > 0)
-        seen = [(painted == j + 1).sum() for j in things]
-        np.testing.assert_allclose(scenes["visible"][i, things], np.array(seen) / whole, rtol=1e-6)
+        areas = [(painted == j + 1).sum() for j in things]
+        np.testing.assert_allclose(scenes["visible"][i, things], np.array(areas) / whole, rtol=1e-6)
         assert (scenes["visible"][i, len(things) :] == -1).all()
 
 
@@ -126,32 +126,32 @@ def test_colors_say_what_is_seen(default: tuple[np.ndarray, Scenes]) -> None:
                 kind = scenes["classes"][i, number - 1] - 10
                 assert colors <= set(STUFF[kind][1:])
             elif scenes["cells"][i, number - 1] >= 0:
-                own = PAINT[scenes["cells"][i, number - 1] // 8]
-                assert colors <= {tuple(own), tuple(np.rint(own * DARKER).astype(int))}
+                color = PAINT[scenes["cells"][i, number - 1] // 8]
+                assert colors <= {tuple(color), tuple(np.rint(color * DARKER).astype(int))}
 
 
 def test_a_copy_is_the_same_pixel_by_pixel_and_aligned_to_the_patches(
     default: tuple[np.ndarray, Scenes],
 ) -> None:
     _, scenes = default
-    found = np.argwhere(scenes["copy_of"] > 0)
-    with_copy = np.unique(found[:, 0])
+    copies = np.argwhere(scenes["copy_of"] > 0)
+    with_copy = np.unique(copies[:, 0])
     assert abs(len(with_copy) / 256 - 0.5) < 0.1
-    assert len(found) == 2 * len(with_copy)
-    for i, j in found:
-        other = scenes["copy_of"][i, j] - 1
-        assert scenes["copy_of"][i, other] == j + 1
-        assert abs(other - j) == 1
+    assert len(copies) == 2 * len(with_copy)
+    for i, j in copies:
+        partner = scenes["copy_of"][i, j] - 1
+        assert scenes["copy_of"][i, partner] == j + 1
+        assert abs(partner - j) == 1
         for name in ("cells", "classes", "textures"):
-            assert scenes[name][i, j] == scenes[name][i, other]
+            assert scenes[name][i, j] == scenes[name][i, partner]
         assert scenes["visible"][i, j] == 1
-        boxes = scenes["boxes"][i, [j, other]].astype(int)
+        boxes = scenes["boxes"][i, [j, partner]].astype(int)
         shift = boxes[1, :2] - boxes[0, :2]
         assert not (shift % 16).any()
         assert shift.any()
         views = [
             (scenes["images"][i, y0:y1, x0:x1], scenes["masks"][i, y0:y1, x0:x1] == number)
-            for number, (x0, y0, x1, y1) in ((j + 1, boxes[0]), (other + 1, boxes[1]))
+            for number, (x0, y0, x1, y1) in ((j + 1, boxes[0]), (partner + 1, boxes[1]))
         ]
         np.testing.assert_array_equal(views[0][1], views[1][1])
         np.testing.assert_array_equal(views[0][0][views[0][1]], views[1][0][views[1][1]])
@@ -159,8 +159,8 @@ def test_a_copy_is_the_same_pixel_by_pixel_and_aligned_to_the_patches(
 
 def test_patches_of_an_object_and_its_copy_are_equal_where_nothing_else_is() -> None:
     """Equal tokens, but for their places: what arXiv 2510.24709, A.4.1, needs."""
-    one = {"kind": "uniform", "groups": GROUPS, "max_objects": 1}
-    _, scenes = drawn(dataset(one, **{**BARE, "duplicates": 1, "object_px": [24]}), 100)
+    space = {"kind": "uniform", "groups": GROUPS, "max_objects": 1}
+    _, scenes = drawn(dataset(space, **{**BARE, "duplicates": 1, "object_px": [24]}), 100)
     compared = 0
     for image, boxes in zip(scenes["images"], scenes["boxes"][:, :2].astype(int), strict=True):
         low, high = boxes[:, :2] // 16 * 16, -(-boxes[:, 2:] // 16) * 16
@@ -185,13 +185,13 @@ def test_a_bar_splits_the_object_below_it() -> None:
 @pytest.mark.parametrize("size", [10, 11, 24, 31, 32])
 @pytest.mark.parametrize("bar", [1, 6])
 def test_a_bar_leaves_something_on_both_sides_of_every_shape(size: int, bar: int) -> None:
-    found = stamps((size,), 8, bar)
-    for shape in found.masks[:8]:
-        for across, axis in ((found.masks[8], 0), (found.masks[9], 1)):
-            left = np.flatnonzero((shape & ~across).any(axis=1 - axis))
+    drawn_stamps = stamps((size,), 8, bar)
+    for shape in drawn_stamps.masks[:8]:
+        for across, axis in ((drawn_stamps.masks[8], 0), (drawn_stamps.masks[9], 1)):
+            outside = np.flatnonzero((shape & ~across).any(axis=1 - axis))
             middle = np.flatnonzero(across.any(axis=1 - axis))
-            assert left.min() < middle.min()
-            assert left.max() > middle.max()
+            assert outside.min() < middle.min()
+            assert outside.max() > middle.max()
 
 
 def test_two_objects_touch_and_share_no_pixel() -> None:
@@ -227,8 +227,8 @@ def test_each_half_of_an_object_has_its_texture() -> None:
     pairs = texture_pairs(24 + 8)[:, 4:-4, 4:-4]  # the canvas sticks out by the bars' overhang
     for i in range(200):
         x0, y0, x1, y1 = scenes["boxes"][i, 0]
-        own = PAINT[scenes["cells"][i, 0] // 8]
-        both = np.stack([own, np.rint(own * DARKER)]).astype(np.uint8)
+        color = PAINT[scenes["cells"][i, 0] // 8]
+        both = np.stack([color, np.rint(color * DARKER)]).astype(np.uint8)
         view, inside = scenes["images"][i, y0:y1, x0:x1], scenes["masks"][i, y0:y1, x0:x1] == 1
         np.testing.assert_array_equal(view[inside], both[pairs[number[i]]][inside])
     for upper in range(4):

@@ -72,9 +72,9 @@ def _gaps_reach_the_margin(boxes: np.ndarray) -> bool:
 def test_every_position_of_the_range_is_used() -> None:
     boxes = render_scenes(_dataset(), "train", 0, _codes(3000, 1))["boxes"][:, 0]
     for axis in (0, 1):
-        seen, times = np.unique(boxes[:, axis], return_counts=True)
-        np.testing.assert_array_equal(seen, np.arange(2, 96 - 2 - 12 + 1))
-        expected = 3000 / len(seen)
+        positions, times = np.unique(boxes[:, axis], return_counts=True)
+        np.testing.assert_array_equal(positions, np.arange(2, 96 - 2 - 12 + 1))
+        expected = 3000 / len(positions)
         assert ((times - expected) ** 2 / expected).sum() < 130  # chi2, 80 degrees, p = 3e-4
 
 
@@ -134,12 +134,12 @@ def test_scenes_do_not_depend_on_their_shard(placement: str) -> None:
 def test_seed_split_and_index_change_places() -> None:
     objects = _codes(20, 9)
     base = render_scenes(_dataset(), "train", 0, objects)["boxes"]
-    for other in (
+    for changed in (
         render_scenes(_dataset(seed=1), "train", 0, objects),
         render_scenes(_dataset(), "val", 0, objects),
         render_scenes(_dataset(), "train", 20, objects),
     ):
-        assert (other["boxes"] != base).any(axis=(1, 2)).all()
+        assert (changed["boxes"] != base).any(axis=(1, 2)).all()
 
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])
@@ -176,17 +176,17 @@ def _slow_place(canvas: Canvas, words: RandomWords, scene: int, n: int) -> list[
     """Place one scene, candidate by candidate: the twin of `placement._uniform`."""
     free = canvas.size - 2 * canvas.margin - canvas.box + 1
     for attempt in range(ATTEMPTS):
-        taken: list[tuple[int, int]] = []
+        places: list[tuple[int, int]] = []
         for block in range(BLOCKS):
-            block_words = words.at((2, attempt, block), scene, 1, 4 * canvas.capacity)[0]
+            block_words = words.draw((2, attempt, block), scene, 1, 4 * canvas.capacity)[0]
             for word in block_words.tolist():
                 x = canvas.margin + ((word >> 32) * free >> 32)
                 y = canvas.margin + ((word & 0xFFFFFFFF) * free >> 32)
                 reach = canvas.box + canvas.margin
-                if all(max(abs(x - a), abs(y - b)) >= reach for a, b in taken):
-                    taken.append((x, y))
-                if len(taken) == n:
-                    return taken
+                if all(max(abs(x - a), abs(y - b)) >= reach for a, b in places):
+                    places.append((x, y))
+                if len(places) == n:
+                    return places
     raise AssertionError("no room")
 
 

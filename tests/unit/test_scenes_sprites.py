@@ -64,8 +64,8 @@ def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
 
 @pytest.mark.parametrize("jitter", [False, True])
 def test_a_scene_looks_the_same_in_any_shard(jitter: bool) -> None:
-    made, objects = dataset(render={"kind": "sprites", "jitter": jitter}), codes(12, 2)
-    whole, part = (render_scenes(made, "val", at, objects[at:]) for at in (0, 5))
+    config, objects = dataset(render={"kind": "sprites", "jitter": jitter}), codes(12, 2)
+    whole, part = (render_scenes(config, "val", at, objects[at:]) for at in (0, 5))
     for name, values in part.items():
         np.testing.assert_array_equal(values, whole[name][5:])
 

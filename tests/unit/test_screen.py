@@ -93,10 +93,10 @@ def done(number: int) -> dict[str, Any]:
 
 
 def failed(number: int, rule: str, log: str, how: str = "returned exit status 1") -> list[Any]:
-    said = f"CalledProcessError in file x: Command 'python' {how}."
+    message = f"CalledProcessError in file x: Command 'python' {how}."
     final = "Exiting because a job execution failed. Look below for error messages"
     return [
-        {"event": "error", "exception": "CalledProcessError", "msg": said, "level": 40},
+        {"event": "error", "exception": "CalledProcessError", "msg": message, "level": 40},
         {"event": "job_error", "jobid": number, "rule_name": rule, "log": [log], "level": 40},
         {"msg": final, "level": 40},
     ]
@@ -112,8 +112,8 @@ def test_a_run_is_a_line_per_phase_and_its_results(screen: Any, tmp_path: Path) 
     for path in ("results/tables/priors.parquet", "results/report.html"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
-    shown, _ = screen(*RUN, done(3), done(2), info(0, "all"), done(0))
-    assert shown.splitlines() == [
+    text, _ = screen(*RUN, done(3), done(2), info(0, "all"), done(0))
+    assert text.splitlines() == [
         "scenes                1 job, 0 s",
         "fits                  2 jobs, 0 s",
         "",
@@ -138,8 +138,8 @@ def test_findings_are_those_of_the_report() -> None:
 
 def test_a_failed_job_is_last_with_its_message(screen: Any, tmp_path: Path) -> None:
     (tmp_path / "two.log").write_text("10:00:00 fit: x\n10:00:01 a.json: is bad\n  remedy: do so\n")
-    shown, _ = screen(*RUN, *failed(2, "fit", "two.log"), done(3))
-    assert shown.splitlines() == [
+    text, _ = screen(*RUN, *failed(2, "fit", "two.log"), done(3))
+    assert text.splitlines() == [
         "scenes                1 job, 0 s",
         "fits                  1 of 2 jobs, 0 s, 1 failed",
         "",
@@ -153,8 +153,8 @@ def test_a_failed_job_is_last_with_its_message(screen: Any, tmp_path: Path) -> N
 
 
 def test_a_killed_job_is_named_with_its_signal(screen: Any) -> None:
-    shown, _ = screen(*RUN, *failed(2, "fit", "no.log", "died with <Signals.SIGKILL: 9>"))
-    assert shown.endswith("fit a failed (it died with SIGKILL), without a word in no.log\n")
+    text, _ = screen(*RUN, *failed(2, "fit", "no.log", "died with <Signals.SIGKILL: 9>"))
+    assert text.endswith("fit a failed (it died with SIGKILL), without a word in no.log\n")
 
 
 def test_a_phase_that_is_cut_off_took_as_long_as_it_ran() -> None:
@@ -167,46 +167,46 @@ def test_a_phase_that_is_cut_off_took_as_long_as_it_ran() -> None:
 
 
 def test_ctrl_c_is_no_failure(screen: Any) -> None:
-    shown, handler = screen(*RUN, *failed(2, "fit", "x", "died with <Signals.SIGINT: 2>"))
-    assert shown.splitlines()[-1].startswith("Stopped by Ctrl-C. What is done is kept")
-    assert "failed" not in shown
+    text, handler = screen(*RUN, *failed(2, "fit", "x", "died with <Signals.SIGINT: 2>"))
+    assert text.splitlines()[-1].startswith("Stopped by Ctrl-C. What is done is kept")
+    assert "failed" not in text
     assert handler.run.phases["fits"].n_done == 0
 
 
 def test_a_job_that_ends_well_when_tried_again_did_not_fail(screen: Any) -> None:
     again = [info(2, "fit", model="a"), done(2), done(3)]
-    shown, _ = screen(*RUN, *failed(2, "fit", "x"), *again)
-    assert "failed" not in shown
-    assert "Done in" in shown
+    text, _ = screen(*RUN, *failed(2, "fit", "x"), *again)
+    assert "failed" not in text
+    assert "Done in" in text
 
 
 def test_warnings_of_jobs_are_shown_once_and_of_many_the_first(screen: Any, tmp_path: Path) -> None:
     text = "".join(f"10:00:00 warning: number {n}\n" for n in (1, 1, 2, 3, 4, 5, 6, 7))
     (tmp_path / "two.log").write_text(text)
-    shown, _ = screen(*RUN, done(2), done(3))
-    assert re.findall(r"^warning: number (\d)$", shown, re.MULTILINE) == list("12345")
-    assert "2 more warnings: results/logs" in shown
+    output, _ = screen(*RUN, done(2), done(3))
+    assert re.findall(r"^warning: number (\d)$", output, re.MULTILINE) == list("12345")
+    assert "2 more warnings: results/logs" in output
 
 
 def test_a_dry_run_is_explained_once(screen: Any, tmp_path: Path) -> None:
-    shown, _ = screen(PLAN, info(1, "draw"), info(2, "fit"), PLAN, dryrun=True, stdout=True)
-    assert shown == "2 jobs would run\n"
+    text, _ = screen(PLAN, info(1, "draw"), info(2, "fit"), PLAN, dryrun=True, stdout=True)
+    assert text == "2 jobs would run\n"
     assert not (tmp_path / "results").exists()
 
 
 def test_nothing_to_be_done_is_said_in_snakemakes_words(screen: Any) -> None:
-    said = "Nothing to be done (all requested files are present and up to date)."
-    assert screen({"msg": said})[0].splitlines() == [said, "", "Done in 0 s."]
-    assert screen({"msg": said}, dryrun=True)[0].splitlines() == [said]
+    message = "Nothing to be done (all requested files are present and up to date)."
+    assert screen({"msg": message})[0].splitlines() == [message, "", "Done in 0 s."]
+    assert screen({"msg": message}, dryrun=True)[0].splitlines() == [message]
 
 
 def test_what_is_no_run_shows_what_snakemake_says(screen: Any) -> None:
-    shown, _ = screen({"msg": "Building DAG of jobs..."}, {"msg": "Unlocked working directory."})
-    assert shown == "Unlocked working directory.\n"
+    text, _ = screen({"msg": "Building DAG of jobs..."}, {"msg": "Unlocked working directory."})
+    assert text == "Unlocked working directory.\n"
 
 
 @pytest.mark.parametrize(
-    ("exception", "said", "shown"),
+    ("exception", "message", "expected"),
     [
         (
             "MissingRuleException", "MissingRuleException:\nNo rule to produce x.txt (if you ...).",
@@ -222,10 +222,10 @@ def test_what_is_no_run_shows_what_snakemake_says(screen: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_before_a_run_is_one_message(
-    exception: str, said: str, shown: str, screen: Any
+    exception: str, message: str, expected: str, screen: Any
 ) -> None:
-    event = {"event": "error", "exception": exception, "msg": said, "level": logging.ERROR}
-    assert screen(event)[0].startswith(shown)
+    event = {"event": "error", "exception": exception, "msg": message, "level": logging.ERROR}
+    assert screen(event)[0].startswith(expected)
 
 
 def test_a_configuration_that_is_no_yaml_is_named_with_its_line(
@@ -239,9 +239,9 @@ def test_a_configuration_that_is_no_yaml_is_named_with_its_line(
 
 
 def test_verbose_leaves_the_screen_to_snakemake(screen: Any) -> None:
-    shown, handler = screen(*RUN, done(2), done(3), verbose=True)
+    text, handler = screen(*RUN, done(2), done(3), verbose=True)
     assert not handler.writes_to_stream
-    assert shown.split() == ["Done", "in", "0", "s."]
+    assert text.split() == ["Done", "in", "0", "s."]
 
 
 def test_of_many_failures_each_is_short_and_the_last_ones_are_counted(tmp_path: Path) -> None:
@@ -293,8 +293,8 @@ def test_bars_show_what_runs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     run.start(3, "fit", {"model": "a-very-long-name" * 10})
     run.finish(1)
     bars.stop(run)
-    shown = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", stream.getvalue())
-    lines = [line.rstrip() for line in shown.splitlines()]
+    text = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", stream.getvalue())
+    lines = [line.rstrip() for line in text.splitlines()]
     scenes, fits, so_far = lines[-3:]
     assert re.fullmatch(r"scenes +━+ +1/1 +0 s", scenes)
     assert re.fullmatch(r"fits +0/200 +.*left  fit objects-0 and 1 more", fits)
@@ -360,16 +360,16 @@ def test_snakemake_shows_a_run_with_the_plug_in(tmp_path: Path) -> None:
     assert "Error in rule second:" in log
     assert log.endswith("printed\n")
     (tmp_path / "mended").touch()
-    code, shown = on_a_terminal(command, tmp_path, environment)
+    code, text = on_a_terminal(command, tmp_path, environment)
     assert code == 0
-    assert "━" in shown
-    assert "\nDone in " in shown.replace("\r", "")
+    assert "━" in text
+    assert "\nDone in " in text.replace("\r", "")
     again = run()
     assert again.returncode == 0
     assert "Nothing to be done" in again.stderr
-    own = run("--verbose", "--forcerun", "third")
-    assert "Finished jobid: " in own.stderr
-    assert len(stopped.stderr.splitlines()) < 25 < len(own.stderr.splitlines())
+    verbose = run("--verbose", "--forcerun", "third")
+    assert "Finished jobid: " in verbose.stderr
+    assert len(stopped.stderr.splitlines()) < 25 < len(verbose.stderr.splitlines())
 
 
 def on_a_terminal(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
@@ -379,7 +379,7 @@ def on_a_terminal(command: list[str], folder: Path, environment: dict[str, str])
         command, cwd=folder, env=environment, stdin=its, stdout=its, stderr=its
     ) as process:
         os.close(its)
-        shown = b""
+        output = b""
         while True:
             try:
                 part = os.read(ours, 65536)
@@ -387,6 +387,6 @@ def on_a_terminal(command: list[str], folder: Path, environment: dict[str, str])
                 break
             if not part:
                 break
-            shown += part
+            output += part
     os.close(ours)
-    return process.returncode, shown.decode()
+    return process.returncode, output.decode()

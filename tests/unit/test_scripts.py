@@ -19,9 +19,9 @@ def test_a_script_has_a_main_and_runs_nothing_on_import(path: Path) -> None:
 
 def test_scripts_run_with_a_job_made_by_hand(tmp_path: Path) -> None:
     graph = ci_graph()
-    codes = next(p for p in graph.of("codes") if p.wildcards["split"] == "val")
-    anchors = next(p for p in graph.of("anchors") if p.wildcards["split"] == "val")
-    (priors,) = graph.of("priors")
+    codes = next(p for p in graph.select("codes") if p.wildcards["split"] == "val")
+    anchors = next(p for p in graph.select("anchors") if p.wildcards["split"] == "val")
+    (priors,) = graph.select("priors")
     for product in (codes, anchors, priors):
         script(product.rule).main(job_by_hand(product, tmp_path))
 

@@ -28,21 +28,21 @@ def scenes(n=400, seed=0):
 
 def test_the_cost_is_the_mean_difference_and_each_seeds_own():
     plain, shared = zip(scenes(seed=0), scenes(seed=1), strict=True)
-    found = sharing_cost(plain, shared)
-    assert found.cost_bits == pytest.approx(np.mean(shared) - np.mean(plain))
-    assert found.seed_costs == pytest.approx(
+    cost = sharing_cost(plain, shared)
+    assert cost.cost_bits == pytest.approx(np.mean(shared) - np.mean(plain))
+    assert cost.seed_costs == pytest.approx(
         [b.mean() - a.mean() for a, b in zip(plain, shared, strict=True)]
     )
-    assert found.low < found.cost_bits < found.high
+    assert cost.low < cost.cost_bits < cost.high
 
 
 def test_the_interval_is_that_of_the_difference():
     plain, shared = scenes(2000)
-    found = sharing_cost([plain], [shared], n_samples=3000)
+    cost = sharing_cost([plain], [shared], n_samples=3000)
     width = 2 * 1.96 * np.std(shared - plain) / np.sqrt(2000)
-    assert found.high - found.low == pytest.approx(width, rel=0.07)
+    assert cost.high - cost.low == pytest.approx(width, rel=0.07)
     as_if_independent = 2 * 1.96 * np.hypot(plain.std(), shared.std()) / np.sqrt(2000)
-    assert found.high - found.low < as_if_independent / 5
+    assert cost.high - cost.low < as_if_independent / 5
 
 
 def test_clusters_are_drawn_whole():
@@ -116,16 +116,16 @@ def test_a_fit_writes_its_scenes(tmp_path, disjoint):
     data, results = forty_scenes()
     output = outputs(tmp_path)
     write_fit(output, results, data, PRIOR, {"control": "none"}, PROBE, FEW, disjoint)
-    found = from_arrays(load_file(output.details))
-    assert list(found.by_seed) == [3, 5]
+    scene_losses = from_arrays(load_file(output.details))
+    assert list(scene_losses.by_seed) == [3, 5]
     for result in results:
-        np.testing.assert_array_equal(found.by_seed[result.seed], result.losses["object"])
+        np.testing.assert_array_equal(scene_losses.by_seed[result.seed], result.losses["object"])
     if disjoint:
         features = data.test.features
         same = (features[:, None] == features).all(axis=-1)
-        np.testing.assert_array_equal(found.clusters[:, None] == found.clusters, same)
+        np.testing.assert_array_equal(scene_losses.clusters[:, None] == scene_losses.clusters, same)
     else:
-        assert found.clusters is None
+        assert scene_losses.clusters is None
 
 
 def test_under_shuffled_labels_intervals_are_over_the_codes_that_were_tested(tmp_path):
@@ -135,8 +135,8 @@ def test_under_shuffled_labels_intervals_are_over_the_codes_that_were_tested(tmp
     rows = [json.loads(line) for line in output.rows.read_text().splitlines()]
     for row, result in zip(rows, results, strict=True):
         tested = data.shuffled_labels(result.seed).test
-        wanted, plain = (
+        expected, plain = (
             estimate(result, PRIOR, split.objects, split.features, FEW, disjoint=True)
             for split in (tested, data.test)
         )
-        assert row["binding_bits_low"] == wanted["binding_bits_low"] != plain["binding_bits_low"]
+        assert row["binding_bits_low"] == expected["binding_bits_low"] != plain["binding_bits_low"]

@@ -23,7 +23,7 @@ CI = Path(__file__).parents[2] / "config/presets/ci.yaml"
 def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Product:
     """Two rows in a folder of results: the first is this fit's, the second of unknown keys."""
     monkeypatch.chdir(tmp_path)
-    product = build(load_file(CI)).of("fit", model="vit", layer="1", probe="linear")[0]
+    product = build(load_file(CI)).select("fit", model="vit", layer="1", probe="linear")[0]
     frame = sample_tables.priors_table()
     frame.loc[frame.index[0], ["spec_key", "code_key"]] = [product.key, product.code]
     write_table(frame, "results/tables/priors", PRIORS.schema)

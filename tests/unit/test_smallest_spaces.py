@@ -48,16 +48,16 @@ def measure(probe, n, objects):
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_are_exact_and_finite(case, probe):
-    n, objects, h, given = CASES[case]
+    n, objects, h, h_conditional = CASES[case]
     row = measure(probe, n, objects)
     assert row["h_object_bits"] == pytest.approx(h, abs=1e-12)
-    assert row["h_object_given_feature_bits"] == pytest.approx(given, abs=1e-12)
+    assert row["h_object_given_feature_bits"] == pytest.approx(h_conditional, abs=1e-12)
     assert all(isfinite(value) for value in row.values() if isinstance(value, float))
-    assert row["status"] == ("ok" if given else "undefined")
+    assert row["status"] == ("ok" if h_conditional else "undefined")
     assert (row["binding_ratio"] is None) == (h == 0)
-    assert (row["conditional_binding_ratio"] is None) == (given == 0)
-    assert ("H(O|F) = 0 bits" in (row["reason"] or "")) == (given == 0)
+    assert (row["conditional_binding_ratio"] is None) == (h_conditional == 0)
+    assert ("H(O|F) = 0 bits" in (row["reason"] or "")) == (h_conditional == 0)
     # z = O: no bound is above what the prior loses on these scenes, H but for the sample of 64.
     most = row["prior_loss_object_given_feature_bits"]
     assert row["conditional_binding_lower_bound_bits"] <= most + 1e-6
-    assert most == pytest.approx(given, abs=0.4)
+    assert most == pytest.approx(h_conditional, abs=0.4)

@@ -18,9 +18,9 @@ def test_a_ray_through_a_pixel_lands_in_that_pixel() -> None:
     camera = Camera.on_clevrs_side(2.0, 9.9, None, (0.3, -0.2, 0.1))
     rays = camera.rays(17)
     points = np.array(camera.position) + 3.7 * rays
-    seen = camera.project(points, 17)
+    projected = camera.project(points, 17)
     columns, rows = np.meshgrid(np.arange(17) + 0.5, np.arange(17) + 0.5)
-    np.testing.assert_allclose(seen, np.stack([columns, rows, np.full((17, 17), 3.7)], -1))
+    np.testing.assert_allclose(projected, np.stack([columns, rows, np.full((17, 17), 3.7)], -1))
 
 
 @pytest.mark.parametrize("pitch", [None, 5.0, 40.0])
@@ -38,8 +38,8 @@ def test_a_camera_looks_where_it_is_told(pitch: float | None) -> None:
 
 def test_clevrs_directions() -> None:
     directions = Camera.on_clevrs_side(5.34, 9.9, None, (0, 0, 0)).directions
-    for one, other in (("left", "right"), ("front", "behind"), ("above", "below")):
-        np.testing.assert_allclose(directions[one], -np.array(directions[other]))
+    for direction, opposite in (("left", "right"), ("front", "behind"), ("above", "below")):
+        np.testing.assert_allclose(directions[direction], -np.array(directions[opposite]))
     assert np.dot(directions["right"], directions["behind"]) == pytest.approx(0, abs=1e-12)
     # the camera stands at (7.48, -6.51) over the ground, so its right is this way
     np.testing.assert_allclose(directions["right"], (0.6563, 0.7545, 0), atol=1e-4)
@@ -47,10 +47,10 @@ def test_clevrs_directions() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_mesh_and_distance_are_the_same_body(shape: str) -> None:
-    made = mesh(shape)
-    np.testing.assert_allclose(signed_distance(shape, 1.0, made.vertices), 0, atol=1e-9)
-    np.testing.assert_allclose(normal(shape, 1.0, made.vertices), made.normals, atol=1e-6)
-    a, b, c = (made.vertices[made.faces[:, k]] for k in range(3))
+    body = mesh(shape)
+    np.testing.assert_allclose(signed_distance(shape, 1.0, body.vertices), 0, atol=1e-9)
+    np.testing.assert_allclose(normal(shape, 1.0, body.vertices), body.normals, atol=1e-6)
+    a, b, c = (body.vertices[body.faces[:, k]] for k in range(3))
     outward = np.cross(b - a, c - a)
     area = np.linalg.norm(outward, axis=1)
     middle = (a + b + c) / 3
@@ -62,7 +62,7 @@ def test_mesh_and_distance_are_the_same_body(shape: str) -> None:
     volume = np.einsum("ij,ij->i", a, np.cross(b, c)).sum() / 6
     sharp = {"cube": 2 * np.sqrt(2), "sphere": 4 / 3 * np.pi, "cylinder": 2 * np.pi}[shape]
     assert 0.97 * sharp < volume < sharp  # edges are rounded, so a little less
-    assert np.linalg.norm(made.vertices, axis=1).max() <= bounding_radius(shape, 1.0)
+    assert np.linalg.norm(body.vertices, axis=1).max() <= bounding_radius(shape, 1.0)
 
 
 def _rays(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -82,35 +82,35 @@ def test_rays_meet_a_sphere_where_the_quadratic_equation_says() -> None:
     expected = np.full(500, np.inf)
     expected[root > 0] = (-b[root > 0] - np.sqrt(root[root > 0])) / a[root > 0]
     expected[expected < 0] = np.inf
-    found = ray_lengths(ball, origins, directions)
+    lengths = ray_lengths(ball, origins, directions)
     clear = np.abs(root / a) > 1e-3  # not a ray that grazes
-    np.testing.assert_array_equal(np.isfinite(found)[clear], np.isfinite(expected)[clear])
+    np.testing.assert_array_equal(np.isfinite(lengths)[clear], np.isfinite(expected)[clear])
     both = clear & np.isfinite(expected)
     assert 100 < both.sum() < 450
-    np.testing.assert_allclose(found[both], expected[both], atol=1e-3)
+    np.testing.assert_allclose(lengths[both], expected[both], atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rays_meet_solids_where_a_slow_march_enters_them(shape: str) -> None:
     body = solid(shape, -0.1, 0.15, size="large", rotation=25.0)
     origins, directions = _rays(200, seed=1)
-    found = ray_lengths(body, origins, directions)
+    lengths = ray_lengths(body, origins, directions)
     steps = np.linspace(0, 3 / 0.2, 12000)[:, None]
-    for origin, direction, at in zip(origins[:60], directions[:60], found[:60], strict=True):
-        points = (origin + steps * direction - body.centre) @ body.own_axes.T
+    for origin, direction, at in zip(origins[:60], directions[:60], lengths[:60], strict=True):
+        points = (origin + steps * direction - body.centre) @ body.body_axes.T
         inside = np.flatnonzero(signed_distance(shape, body.radius, points) < 0)
         if len(inside):
             assert at == pytest.approx(steps[inside[0], 0], abs=2 * 3 / 0.2 / 12000)
         elif np.isfinite(at):  # a ray that grazes between two steps
-            entry = (origin + at * direction - body.centre) @ body.own_axes.T
+            entry = (origin + at * direction - body.centre) @ body.body_axes.T
             assert abs(signed_distance(shape, body.radius, entry)) < 1e-4
 
 
 def test_a_ray_that_starts_behind_or_beside_misses() -> None:
     body = solid("cube")
     origins = np.array([[0.0, -2, 0.2], [0, 2, 0.2], [2, 2, 0.2]])
-    found = ray_lengths(body, origins, np.tile([0.0, 1, 0], (3, 1)))
-    np.testing.assert_array_equal(np.isfinite(found), [True, False, False])
+    lengths = ray_lengths(body, origins, np.tile([0.0, 1, 0], (3, 1)))
+    np.testing.assert_array_equal(np.isfinite(lengths), [True, False, False])
 
 
 def test_depth_of_the_ground() -> None:

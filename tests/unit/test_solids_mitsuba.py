@@ -20,17 +20,17 @@ MITSUBA = MitsubaBackend(kind="mitsuba", samples=4)
 @pytest.fixture(scope="module")
 def scenes() -> list[Scene]:
     backend = {"kind": "raycast", "antialias": 1}
-    given = dataset(size_px=40, backend=backend, fixed={"size": "large"}, margin=0.3)
+    config = dataset(size_px=40, backend=backend, fixed={"size": "large"}, margin=0.3)
     objects = codes(3)
     objects[:, 6:] = 0
-    return [unpack(row) for row in render_scenes(given, "train", 0, objects)["descriptions"]]
+    return [unpack(row) for row in render_scenes(config, "train", 0, objects)["descriptions"]]
 
 
 def test_an_image_does_not_depend_on_what_is_drawn_with_it(scenes: list[Scene]) -> None:
     together = draw(MITSUBA, scenes)
     for _ in range(3):  # loaded in parallel, or merged, an image changed one time in four
-        for image, given in reversed(list(zip(together, scenes, strict=True))):
-            np.testing.assert_array_equal(draw(MITSUBA, [given])[0], image)
+        for image, scene in reversed(list(zip(together, scenes, strict=True))):
+            np.testing.assert_array_equal(draw(MITSUBA, [scene])[0], image)
 
 
 def test_an_image_does_not_depend_on_the_number_of_threads(scenes: list[Scene]) -> None:
@@ -47,8 +47,8 @@ def test_an_image_does_not_depend_on_the_number_of_threads(scenes: list[Scene]) 
 def test_both_backends_draw_the_same_scene(scenes: list[Scene]) -> None:
     traced = draw(MitsubaBackend(kind="mitsuba", samples=24), scenes).astype(float)
     cast = draw(RaycastBackend(kind="raycast"), scenes).astype(float)
-    for one, other in zip(traced, cast, strict=True):
-        assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.8
-        assert abs(one.mean() - other.mean()) < 20
-        mirrored = np.corrcoef(one[:, ::-1].ravel(), other.ravel())[0, 1]
-        assert mirrored < np.corrcoef(one.ravel(), other.ravel())[0, 1]
+    for traced_image, cast_image in zip(traced, cast, strict=True):
+        assert np.corrcoef(traced_image.ravel(), cast_image.ravel())[0, 1] > 0.8
+        assert abs(traced_image.mean() - cast_image.mean()) < 20
+        mirrored = np.corrcoef(traced_image[:, ::-1].ravel(), cast_image.ravel())[0, 1]
+        assert mirrored < np.corrcoef(traced_image.ravel(), cast_image.ravel())[0, 1]

@@ -19,18 +19,18 @@ from bindscope.scenes.solids.vocabulary import COLORS, SIZES, cell_features
 ALL_SMALL = {"fixed": {"size": "small"}}
 
 
-def _composer(given: Dataset, **other: object) -> Composer:
-    features = cell_features(given, given.render)
-    return Composer(given.render, features, given.seed, "train", "dataset 'solids'", **other)
+def _composer(config: Dataset, **options: object) -> Composer:
+    features = cell_features(config, config.render)
+    return Composer(config.render, features, config.seed, "train", "dataset 'solids'", **options)
 
 
 def _keeps_rules(scene: Scene, margin: float = 0.4, gap: float = 0.25) -> None:
     right, behind = (np.array(scene.camera.directions[n][:2]) for n in ("right", "behind"))
-    for one in scene.objects:
-        assert max(abs(one.x), abs(one.y)) <= 3
-    for one, other in combinations(scene.objects, 2):
-        offset = np.array([one.x - other.x, one.y - other.y])
-        assert np.hypot(*offset) - SIZES[one.size] - SIZES[other.size] >= gap - 1e-5
+    for first in scene.objects:
+        assert max(abs(first.x), abs(first.y)) <= 3
+    for first, second in combinations(scene.objects, 2):
+        offset = np.array([first.x - second.x, first.y - second.y])
+        assert np.hypot(*offset) - SIZES[first.size] - SIZES[second.size] >= gap - 1e-5
         assert abs(offset @ right) >= margin - 1e-5
         assert abs(offset @ behind) >= margin - 1e-5
 
@@ -44,21 +44,21 @@ def test_the_fullest_scenes_keep_all_rules() -> None:
 
 
 def test_natural_scenes_keep_all_rules_and_hold_what_was_drawn() -> None:
-    given = dataset(NATURAL)
-    composer = _composer(given)
-    objects = sample_codes(given, "train", 0, 40)
-    for index, counts in enumerate(type_counts_of(given, "train", 0, objects)):
+    config = dataset(NATURAL)
+    composer = _composer(config)
+    objects = sample_codes(config, "train", 0, 40)
+    for index, counts in enumerate(type_counts_of(config, "train", 0, objects)):
         scene = composer.compose(index, counts)
         _keeps_rules(scene)
-        found = np.bincount([one.cell for one in scene.objects], minlength=96)
-        np.testing.assert_array_equal(found, counts)
+        counted = np.bincount([body.cell for body in scene.objects], minlength=96)
+        np.testing.assert_array_equal(counted, counts)
         names = list(COLORS)
-        for one in scene.objects:
-            color, shape, material, size = np.unravel_index(one.cell, (8, 3, 2, 2))
-            assert one.color == names[color]
-            assert one.shape == ("cube", "sphere", "cylinder")[shape]
-            assert one.material == ("rubber", "metal")[material]
-            assert one.size == ("large", "small")[size]
+        for body in scene.objects:
+            color, shape, material, size = np.unravel_index(body.cell, (8, 3, 2, 2))
+            assert body.color == names[color]
+            assert body.shape == ("cube", "sphere", "cylinder")[shape]
+            assert body.material == ("rubber", "metal")[material]
+            assert body.size == ("large", "small")[size]
 
 
 def test_a_scene_depends_on_its_index_alone() -> None:
@@ -72,20 +72,20 @@ def test_a_scene_depends_on_its_index_alone() -> None:
 
 def test_places_tell_nothing_of_objects_of_equal_size() -> None:
     composer = _composer(dataset(**ALL_SMALL))
-    one, other = np.zeros((2, 12), int)
-    one[:5], other[7:] = 1, 1
+    first, last = np.zeros((2, 12), int)
+    first[:5], last[7:] = 1, 1
     places = [
         [(s.x, s.y, s.rotation) for s in composer.compose(3, counts).objects]
-        for counts in (one, other)
+        for counts in (first, last)
     ]
     assert places[0] == places[1]
 
 
 def test_a_single_object_is_anywhere_with_equal_probability() -> None:
-    given = dataset(**ALL_SMALL)
+    config = dataset(**ALL_SMALL)
     axes = np.eye(2)
     rng = random_stream(0, "train", 0)
-    places = np.array([arrange(rng, given.render, np.array([0.35]), axes)[0] for _ in range(2000)])
+    places = np.array([arrange(rng, config.render, np.array([0.35]), axes)[0] for _ in range(2000)])
     assert np.abs(places).max() <= 3
     counts = np.histogram2d(places[:, 0], places[:, 1], bins=4, range=[[-3, 3]] * 2)[0]
     chi = ((counts - 125) ** 2 / 125).sum()
@@ -115,20 +115,20 @@ def test_a_scene_that_finds_no_room_says_which_and_what_to_change() -> None:
     composer = _composer(dataset(min_distance=3.5))
     with pytest.raises(ConfigError) as caught:
         composer.compose(123, np.ones(12, int))
-    said = str(caught.value)
+    text = str(caught.value)
     for part in ("'solids'", "train", "scene 123", "12 objects", "min_distance: 3.5", "extent"):
-        assert part in said
+        assert part in text
 
 
 def test_a_refused_arrangement_is_placed_anew() -> None:
-    seen: list[Scene] = []
+    tried: list[Scene] = []
 
     def third(scene: Scene) -> str | None:
-        seen.append(scene)
-        return None if len(seen) == 3 else "ugly"
+        tried.append(scene)
+        return None if len(tried) == 3 else "ugly"
 
     chosen = _composer(dataset(), accept=third).compose(0, codes(1)[0])
-    assert chosen is seen[2]
-    assert len({tuple((s.x, s.y) for s in scene.objects) for scene in seen}) == 3
+    assert chosen is tried[2]
+    assert len({tuple((s.x, s.y) for s in scene.objects) for scene in tried}) == 3
     with pytest.raises(ConfigError, match=r"scene 4.*could not be placed.*never nice"):
         _composer(dataset(), accept=lambda scene: "never nice").compose(4, codes(1)[0])

@@ -34,9 +34,9 @@ SMALL = {"backend": {"kind": "raycast", "antialias": 1}, "fixed": {"size": "smal
 
 
 def test_arrays_agree_with_each_other() -> None:
-    given = dataset(camera_height=1.2, **SMALL)
+    config = dataset(camera_height=1.2, **SMALL)
     objects = codes(6)
-    arrays = render_scenes(given, "val", 2, objects)
+    arrays = render_scenes(config, "val", 2, objects)
     n_objects = objects.sum(axis=1)
     for i, n in enumerate(n_objects):
         np.testing.assert_array_equal(arrays["cells"][i, :n], np.flatnonzero(objects[i]))
@@ -54,39 +54,39 @@ def test_arrays_agree_with_each_other() -> None:
 
 
 def test_scenes_are_the_same_in_any_shard() -> None:
-    given = dataset(**SMALL)
+    config = dataset(**SMALL)
     objects = codes(5)
-    whole = render_scenes(given, "train", 0, objects)
+    whole = render_scenes(config, "train", 0, objects)
     for start, stop in ((0, 2), (2, 5), (4, 5)):
-        part = render_scenes(given, "train", start, objects[start:stop])
+        part = render_scenes(config, "train", start, objects[start:stop])
         for name, array in part.items():
             assert array.dtype == whole[name].dtype
             np.testing.assert_array_equal(array, whole[name][start:stop], err_msg=name)
 
 
 def test_natural_scenes_hold_six_objects_repeats_included() -> None:
-    given = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
-    objects = sample_codes(given, "test", 0, 8)
-    arrays = render_scenes(given, "test", 0, objects)
-    copies = type_counts_of(given, "test", 0, objects)
+    config = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
+    objects = sample_codes(config, "test", 0, 8)
+    arrays = render_scenes(config, "test", 0, objects)
+    copies = type_counts_of(config, "test", 0, objects)
     for row, cells in zip(copies, arrays["cells"], strict=True):
         np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
     assert arrays["cells"].shape == (8, 6)
 
 
 def test_a_shard_is_written_and_read(tmp_path: Path) -> None:
-    given = dataset(**SMALL)
+    config = dataset(**SMALL)
     objects = codes(3)
     paths = tmp_path / "s.zarr", tmp_path / "s.json"
     with StoreWriter(*paths, spec="{}", code="a:b") as writer:
-        write_scenes(given, "test", 4, objects, writer)
+        write_scenes(config, "test", 4, objects, writer)
     store = open_store(paths[1])
-    for name, array in render_scenes(given, "test", 4, objects).items():
+    for name, array in render_scenes(config, "test", 4, objects).items():
         np.testing.assert_array_equal(store.read(name), array, err_msg=name)
 
 
 def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_path: Path) -> None:
-    given = dataset(min_distance=3.5, **SMALL)
+    config = dataset(min_distance=3.5, **SMALL)
     objects = np.zeros((2, 12), np.uint8)
     objects[0, 0] = objects[1] = 1
     good, bad = (
@@ -94,20 +94,20 @@ def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_pa
         (tmp_path / "1.zarr", tmp_path / "1.json"),
     )
     with StoreWriter(*good, spec="{}", code="a:b") as writer:
-        write_scenes(given, "test", 0, objects[:1], writer)
+        write_scenes(config, "test", 0, objects[:1], writer)
     with (
         pytest.raises(ConfigError, match=r"dataset 'solids', test, scene 1: its 12 objects"),
         StoreWriter(*bad, spec="{}", code="a:b") as writer,
     ):
-        write_scenes(given, "test", 1, objects[1:], writer)
+        write_scenes(config, "test", 1, objects[1:], writer)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "0.zarr"]
     assert open_store(good[1]).read("images").shape == (1, 48, 48, 3)
 
 
 def test_empty_calls_give_the_shapes() -> None:
-    for given in (dataset(**SMALL), dataset(NATURAL)):
-        n_cells = int(np.prod([group.size for group in given.space.groups]))
-        empty = render_scenes(given, "test", 0, np.zeros((0, n_cells), np.uint8))
+    for config in (dataset(**SMALL), dataset(NATURAL)):
+        n_cells = int(np.prod([group.size for group in config.space.groups]))
+        empty = render_scenes(config, "test", 0, np.zeros((0, n_cells), np.uint8))
         assert empty["images"].shape == (0, 48, 48, 3)
         assert {name: str(array.dtype) for name, array in empty.items()} == {
             "images": "uint8", "masks": "uint8", "boxes": "int16", "cells": "int16",
@@ -116,13 +116,13 @@ def test_empty_calls_give_the_shapes() -> None:
 
 
 def test_hidden_objects_are_refused_where_that_is_asked() -> None:
-    given = dataset(camera_height=1.0, camera_jitter=0.0, min_visible_px=6, **SMALL)
+    config = dataset(camera_height=1.0, camera_jitter=0.0, min_visible_px=6, **SMALL)
     free = dataset(camera_height=1.0, camera_jitter=0.0, **SMALL)
     objects = np.zeros((4, 12), np.uint8)
     objects[:, ::2] = 1
     counts = [
         [np.bincount(mask.ravel(), minlength=7)[1:].min() for mask in arrays["masks"]]
-        for arrays in (render_scenes(one, "test", 0, objects) for one in (given, free))
+        for arrays in (render_scenes(either, "test", 0, objects) for either in (config, free))
     ]
     assert min(counts[0]) >= 6 > min(counts[1])
 
@@ -134,16 +134,16 @@ def test_the_description_comes_back_and_always_fits() -> None:
         for i in range(40)
     ]  # fmt: skip
     for objects in ([], longest[:1], longest):
-        given = scene(objects, size=1000)
-        assert Scene.from_dict(json.loads(given.to_json())) == given
-        assert len(given.to_json()) <= description_bytes(len(objects))
+        original = scene(objects, size=1000)
+        assert Scene.from_dict(json.loads(original.to_json())) == original
+        assert len(original.to_json()) <= description_bytes(len(objects))
 
 
 def test_relationships_by_hand() -> None:
     # the camera looks along +y: x is right, y is behind
-    given = scene([solid(x=-1, y=0), solid(x=1, y=-1), solid(x=1.1, y=1)])
-    found = given.to_dict()["relationships"]
-    assert found == {
+    described = scene([solid(x=-1, y=0), solid(x=1, y=-1), solid(x=1.1, y=1)])
+    relationships = described.to_dict()["relationships"]
+    assert relationships == {
         "right": [[1, 2], [], []],
         "left": [[], [0], [0]],
         "behind": [[2], [0, 2], []],
@@ -154,8 +154,8 @@ def test_relationships_by_hand() -> None:
 def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
     lamp = LAMPS[0].__class__("key", (0.0, 0.0, 5.0), 0.5, 100.0)
     bare = scene([], position=(0, -5, 5), size=31)
-    given = Scene(**{**vars(bare), "lights": (lamp,)})
-    image = draw(RAYCAST, [given])[0]
+    lit = Scene(**{**vars(bare), "lights": (lamp,)})
+    image = draw(RAYCAST, [lit])[0]
     irradiance = 100 / np.pi / 25  # cosines are 1 at the middle
     expected = to_srgb(np.full((1, 3), GROUND * (irradiance / np.pi + SKY)))[0]
     np.testing.assert_array_equal(image[15, 15], expected)
@@ -164,11 +164,11 @@ def test_the_ground_under_a_lamp_has_the_radiance_of_its_closed_form() -> None:
 def test_a_shadow_leaves_the_light_of_the_sky() -> None:
     lamp = LAMPS[0].__class__("key", (-4.0, 0.0, 4.0), 0.5, 200.0)
     bare = scene([solid("sphere", 0, 0, size="large")], position=(0, -8, 6), size=101)
-    given = Scene(**{**vars(bare), "lights": (lamp,)})
-    image = draw(RAYCAST, [given])[0]
+    lit = Scene(**{**vars(bare), "lights": (lamp,)})
+    image = draw(RAYCAST, [lit])[0]
 
     def pixel(x: float, y: float) -> np.ndarray:
-        column, row, _ = given.camera.project(np.array([x, y, 0.0]), 101)
+        column, row, _ = lit.camera.project(np.array([x, y, 0.0]), 101)
         return image[int(row), int(column)]
 
     sky = to_srgb(np.full(3, GROUND * SKY))
@@ -179,8 +179,8 @@ def test_a_shadow_leaves_the_light_of_the_sky() -> None:
 
 def _patch(**look: object) -> np.ndarray:
     """Pixels of one large object of a look."""
-    given = scene([solid(**{"size": "large", **look})], size=64)
-    return draw(RAYCAST, [given])[0][cast(given).mask == 1].astype(float)
+    single = scene([solid(**{"size": "large", **look})], size=64)
+    return draw(RAYCAST, [single])[0][cast(single).mask == 1].astype(float)
 
 
 def test_every_color_looks_like_itself() -> None:
@@ -211,16 +211,16 @@ def test_small_and_large_differ() -> None:
 
 
 def test_antialiasing_keeps_the_light() -> None:
-    given = scene([solid("cube", size="large", rotation=20.0)], size=48)
-    coarse, fine = (draw(RaycastBackend(kind="raycast", antialias=a), [given])[0] for a in (1, 4))
+    cube = scene([solid("cube", size="large", rotation=20.0)], size=48)
+    coarse, fine = (draw(RaycastBackend(kind="raycast", antialias=a), [cube])[0] for a in (1, 4))
     assert np.abs(coarse.astype(float) - fine).mean() < 2
     assert len(np.unique(fine)) > len(np.unique(coarse))
 
 
 def test_too_many_objects_are_refused() -> None:
-    given = dataset({**NATURAL, "n_objects": 300}, margin=0, min_distance=0)
+    crowd = dataset({**NATURAL, "n_objects": 300}, margin=0, min_distance=0)
     with pytest.raises(ConfigError, match="300 objects in a scene; masks number 255"):
-        render_scenes(given, "test", 0, np.zeros((0, 96), np.uint8))
+        render_scenes(crowd, "test", 0, np.zeros((0, 96), np.uint8))
     few = dataset({**OCCLUSION, "max_objects": 2})
     with pytest.raises(ConfigError, match=r"scene 5.*has 3 objects.*allows 2"):
         render_scenes(few, "test", 4, np.array([[1] + [0] * 11, [1] * 3 + [0] * 9], np.uint8))
@@ -265,9 +265,9 @@ def test_without_mitsuba_one_error_says_what_to_install(monkeypatch: pytest.Monk
     _use(monkeypatch, None)  # what Python does for a module that is not there
     with pytest.raises(ConfigError, match=r"not installed.*\n.*pip install mitsuba==3\.9\.1"):
         draw(MitsubaBackend(kind="mitsuba"), [scene([])])
-    given = dataset(backend={"kind": "mitsuba"})
+    config = dataset(backend={"kind": "mitsuba"})
     with pytest.raises(ConfigError, match="not installed"):  # asked before anything is placed
-        render_scenes(given, "test", 0, np.zeros((0, 12), np.uint8))
+        render_scenes(config, "test", 0, np.zeros((0, 12), np.uint8))
 
 
 def test_another_version_of_mitsuba_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,4 +296,4 @@ def test_a_dry_run_names_mitsuba_where_it_is_missing(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match=r"Mitsuba is not installed.*\n.*bindscope\[solids\]"):
         read_graph(content, "clevr_rendered.yaml")
     monkeypatch.setattr(data, "find_spec", lambda name: object())
-    assert read_graph(content, "clevr_rendered.yaml").of("scenes")
+    assert read_graph(content, "clevr_rendered.yaml").select("scenes")

@@ -195,11 +195,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_named_with_its_place_and_a_remedy(mistake: str, folder: Path) -> None:
-    table, said = MISTAKES[mistake]
+    table, expected = MISTAKES[mistake]
     write_rows(folder, **{"rows": ROWS, **table})
     with pytest.raises(InputError) as error:
         read_source(dataset(folder, source__boxes=BOXES))
-    for part in said:
+    for part in expected:
         assert part in str(error.value)
 
 
@@ -256,13 +256,13 @@ class Alphabet:
 
 
 def test_a_reader_of_ones_own_is_a_class_and_an_entry(folder: Path) -> None:
-    own = dataset(
+    config = dataset(
         folder,
         source={"kind": "python", "reader": f"{__name__}:Alphabet",
                 "options": {"images": str(folder)}},
         split={"rule": "index", "sizes": {"train": 1, "val": 1, "test": 1}},
     )  # fmt: skip
-    images, splits, *_ = read_source(own)
+    images, splits, *_ = read_source(config)
     assert images == str(folder)
     assert [splits[s][0].cells for s in ("train", "val", "test")] == [(0,), (2,), (0,)]
 
@@ -283,24 +283,24 @@ def many(n: int) -> tuple[list[Scene], list[str]]:
 def test_hashed_feature_codes_are_those_of_drawn_scenes(folder: Path) -> None:
     rule = {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1], "salt": "b"}
     scenes, bits = many(200)
-    found = assign(dataset(folder, split=rule), scenes, bits)
+    assigned = assign(dataset(folder, split=rule), scenes, bits)
     groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
     drawn = Dataset.model_validate(
         dataset(folder, split=rule).model_dump(exclude={"source"})
         | {"space": {"kind": "uniform", "groups": groups, "max_objects": 4}}
     )
-    for split, mine in found.items():
+    for split, mine in assigned.items():
         allowed = {"".join(map(str, row)) for row in feature_codes(drawn, split).tolist()}
         assert {bits[i] for i in mine} == allowed
-    assert sorted(i for mine in found.values() for i in mine) == list(range(200))
+    assert sorted(i for mine in assigned.values() for i in mine) == list(range(200))
 
 
 def test_hashed_images_do_not_move_when_scenes_are_added(folder: Path) -> None:
     rule = {"rule": "hashed_images"}
     scenes, bits = many(300)
-    own = dataset(folder, split=rule)
-    few = assign(own, scenes[:200], bits[:200])
-    all_of_them = assign(own, scenes, bits)
+    config = dataset(folder, split=rule)
+    few = assign(config, scenes[:200], bits[:200])
+    all_of_them = assign(config, scenes, bits)
     for split, mine in few.items():
         assert mine == [i for i in all_of_them[split] if i < 200]
     assert 120 < len(few["train"]) < 160
@@ -309,8 +309,8 @@ def test_hashed_images_do_not_move_when_scenes_are_added(folder: Path) -> None:
 def test_index_keeps_the_order_and_says_how_many_there_are(folder: Path) -> None:
     scenes, bits = many(10)
     sizes = {"train": 5, "val": 2, "test": 3}
-    found = assign(dataset(folder, split={"rule": "index", "sizes": sizes}), scenes, bits)
-    assert found == {"train": [0, 1, 2, 3, 4], "val": [5, 6], "test": [7, 8, 9]}
+    assigned = assign(dataset(folder, split={"rule": "index", "sizes": sizes}), scenes, bits)
+    assert assigned == {"train": [0, 1, 2, 3, 4], "val": [5, 6], "test": [7, 8, 9]}
     with pytest.raises(ConfigError, match=r"ask for 11 scenes, the source has 10"):
         assign(
             dataset(folder, split={"rule": "index", "sizes": {**sizes, "test": 4}}), scenes, bits
@@ -423,7 +423,7 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {
@@ -450,8 +450,8 @@ def test_a_bad_image_is_named_and_nothing_is_left(damage: str, folder: Path) -> 
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    change: dict[str, Any], said: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match="1 validation error") as error:
         dataset(tmp_path, **change)
-    assert said in str(error.value)
+    assert message in str(error.value)

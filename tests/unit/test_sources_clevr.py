@@ -78,7 +78,7 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
 def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> None:
     write_clevr(tmp_path / "clevr")
     archive = zipped(tmp_path / "clevr", tmp_path / "CLEVR_v1.0.zip")
-    found = {}
+    images = {}
     for path in (tmp_path / "clevr", archive):
         config = Config.model_validate(
             {
@@ -97,16 +97,16 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
             }
         )  # fmt: skip
         graph = build(config)
-        (records,) = graph.of("records")
+        (records,) = graph.select("records")
         script("records").main(job_by_hand(records, tmp_path))
-        shard = next(p for p in graph.of("record_scenes") if p.wildcards["split"] == "train")
+        shard = next(p for p in graph.select("record_scenes") if p.wildcards["split"] == "train")
         script("record_scenes").main(job_by_hand(shard, tmp_path))
-        found[path] = open_store(tmp_path / shard.path()).read("images")
-        assert not graph.of("counted_priors", "download")
-    assert found[archive].shape == (4, 16, 16, 3)
+        images[path] = open_store(tmp_path / shard.path()).read("images")
+        assert not graph.select("counted_priors", "download")
+    assert images[archive].shape == (4, 16, 16, 3)
     # Scenes 0, 1, 3, 4 of train: the third of every three has five objects.
-    assert found[archive][:, 0, 0].tolist() == [[i * 20, 100, 100] for i in (0, 1, 3, 4)]
-    assert (found[archive] == found[tmp_path / "clevr"]).all()
+    assert images[archive][:, 0, 0].tolist() == [[i * 20, 100, 100] for i in (0, 1, 3, 4)]
+    assert (images[archive] == images[tmp_path / "clevr"]).all()
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_planning_reads_the_scene_files_and_no_image(tmp_path: Path) -> None:
 
 
 def test_groups_must_be_clevrs(tmp_path: Path) -> None:
-    for groups, said in (
+    for groups, message in (
         ([{"name": "hue", "size": 8}], "CLEVR has no feature 'hue'"),
         ([{"name": "color", "size": 7}], "CLEVR's 'color' has 8 values, but the group's size is 7"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             Dataset.model_validate(
                 dataset(tmp_path).model_dump(mode="json")
                 | {"space": {"kind": "draws", "groups": groups, "n_objects": 6}}
@@ -178,7 +178,7 @@ class Server:
     ranges: bool = True
     missing: bool = False
     cut_after: list[int] = field(default_factory=list)  # bytes per answer, then all
-    asked: list[str | None] = field(default_factory=list)
+    requests: list[str | None] = field(default_factory=list)
     url: str = ""
 
 
@@ -190,9 +190,13 @@ def server() -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Answer with the file, or the part of it that is asked for."""
-            asked = self.headers.get("Range")
-            state.asked.append(asked)
-            start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and state.ranges else 0
+            requested = self.headers.get("Range")
+            state.requests.append(requested)
+            start = (
+                int(requested.removeprefix("bytes=").rstrip("-"))
+                if requested and state.ranges
+                else 0
+            )
             if state.missing or start >= len(state.content):
                 self.send_error(404 if state.missing else 416)
                 return
@@ -224,7 +228,7 @@ def test_a_download_is_checked_and_not_repeated(server: Server, tmp_path: Path) 
     assert about["bytes"] == len(server.content)
     assert "CC BY 4.0" in about["licence"]
     assert fetch(server.url, digest(server.content), tmp_path) == about
-    assert server.asked == [None]
+    assert server.requests == [None]
     Path(about["path"]).write_bytes(b"something else")
     with pytest.raises(InputError, match=r"(?s)its SHA-256 is .*delete .*CLEVR_v1\.0\.zip and run"):
         fetch(server.url, digest(server.content), tmp_path)
@@ -233,7 +237,7 @@ def test_a_download_is_checked_and_not_repeated(server: Server, tmp_path: Path) 
 def test_a_partial_file_is_completed(server: Server, tmp_path: Path) -> None:
     (tmp_path / "CLEVR_v1.0.zip.part").write_bytes(server.content[:150_000])
     about = fetch(server.url, digest(server.content), tmp_path)
-    assert server.asked == ["bytes=150000-"]
+    assert server.requests == ["bytes=150000-"]
     assert Path(about["path"]).read_bytes() == server.content
     assert not list(tmp_path.glob("*.part"))
 
@@ -241,7 +245,7 @@ def test_a_partial_file_is_completed(server: Server, tmp_path: Path) -> None:
 def test_a_connection_that_ends_early_is_taken_up_again(server: Server, tmp_path: Path) -> None:
     server.cut_after = [50_000, 60_000]
     about = fetch(server.url, digest(server.content), tmp_path, wait_s=0)
-    assert server.asked == [None, "bytes=50000-", "bytes=110000-"]
+    assert server.requests == [None, "bytes=50000-", "bytes=110000-"]
     assert Path(about["path"]).read_bytes() == server.content
 
 
@@ -252,7 +256,7 @@ def test_what_has_come_is_kept_when_the_server_gives_up(server: Server, tmp_path
     assert "run again" in error.value.remedy
     assert not (tmp_path / "CLEVR_v1.0.zip").exists()
     fetch(server.url, digest(server.content), tmp_path)
-    assert server.asked[-1] == "bytes=40000-"
+    assert server.requests[-1] == "bytes=40000-"
 
 
 def test_a_server_that_cannot_resume_starts_over(server: Server, tmp_path: Path) -> None:
@@ -278,7 +282,7 @@ def test_an_address_without_a_file_is_not_asked_again(server: Server, tmp_path: 
     server.missing = True
     with pytest.raises(InputError, match="the server says 404"):
         fetch(server.url, "0" * 64, tmp_path, wait_s=0)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     with pytest.raises(InputError, match="the download failed"):
         fetch("http://127.0.0.1:9/CLEVR_v1.0.zip", "0" * 64, tmp_path / "other", wait_s=0)
 
@@ -303,7 +307,7 @@ def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
     }  # fmt: skip
     graph = build(Config.model_validate(config))
     for rule in ("download", "records"):
-        (product,) = graph.of(rule)
+        (product,) = graph.select(rule)
         script(rule).main(job_by_hand(product, tmp_path))
     records = read_records(tmp_path / product.path(), "train")
     assert records.images == str(tmp_path / "downloads" / "CLEVR_v1.0.zip")

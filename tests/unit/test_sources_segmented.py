@@ -102,13 +102,13 @@ def test_coco_comes_back_pixel_by_pixel(panoptic: Path) -> None:
     for record, photo in zip(records_of(coco(panoptic)), COCO, strict=True):
         assert record.segments is not None
         assert max(record.segments.ids) > 65535
-        left = [j for j in range(1, len(photo.classes) + 1) if j not in photo.crowds]
+        countable = [j for j in range(1, len(photo.classes) + 1) if j not in photo.crowds]
         renumbered = np.zeros(len(photo.classes) + 1, int)
-        renumbered[left] = range(1, len(left) + 1)
+        renumbered[countable] = range(1, len(countable) + 1)
         assert (read_mask(files, record.segments, "here") == renumbered[photo.instances]).all()
         order = [category["id"] for category in COCO_CATEGORIES]
-        assert record.cells == tuple(order.index(photo.classes[j - 1]) for j in left)
-        assert record.segments.stuff == tuple(photo.classes[j - 1] > 100 for j in left)
+        assert record.cells == tuple(order.index(photo.classes[j - 1]) for j in countable)
+        assert record.segments.stuff == tuple(photo.classes[j - 1] > 100 for j in countable)
 
 
 def test_more_than_255_objects_take_wider_masks(tmp_path: Path) -> None:
@@ -137,22 +137,23 @@ def test_the_names_of_the_index_become_the_150_classes(release: Path) -> None:
     benchmark = ade20k.read_benchmark(SourceFiles(release), "objectInfo150.csv")
     names = [NAMES.get(code, f"thing {code}") for code in range(1, N_NAMES + 1)]
     source = Ade20kSource(kind="ade20k", path=".")
-    found = ade20k.classes_of(names, benchmark, source)
-    assert len(found.names) == 151
-    numbers = {code: found.of_code[code] + 1 for code in NAMES}
+    classes = ade20k.classes_of(names, benchmark, source)
+    assert len(classes.names) == 151
+    numbers = {code: classes.of_code[code] + 1 for code in NAMES}
     assert numbers == {
         1: 151, WALL: 1, BUILDING: 2, CAR: 21, 774: 15, 783: 15, ZITHER: 151, 1023: 142, 1024: 90,
     }  # fmt: skip
-    assert [code for code in NAMES if found.stuff[code]] == [WALL, BUILDING]
-    assert found.names[20] == BENCHMARK[21][1]
+    assert [code for code in NAMES if classes.stuff[code]] == [WALL, BUILDING]
+    assert classes.names[20] == BENCHMARK[21][1]
 
-    ignored = ade20k.classes_of(names, benchmark, source.model_copy(update={"other": "ignore"}))
+    ignoring = source.model_copy(update={"other_objects": "ignore"})
+    ignored = ade20k.classes_of(names, benchmark, ignoring)
     assert len(ignored.names) == 150
     assert (ignored.of_code[ZITHER], ignored.of_code[CAR]) == (-1, 20)
     every = ade20k.classes_of(names, benchmark, source.model_copy(update={"classes": "all"}))
     assert every.names == tuple(names)
     assert every.of_code[1:] == tuple(range(N_NAMES))
-    assert every.stuff == found.stuff
+    assert every.stuff == classes.stuff
 
 
 def test_objects_of_other_classes_are_kept_or_unlabelled(release: Path) -> None:
@@ -160,10 +161,10 @@ def test_objects_of_other_classes_are_kept_or_unlabelled(release: Path) -> None:
         return records_of(ade(release, size, source=source))[1]
 
     assert second(151).cells == (1, 150)
-    assert second(150, other="ignore").cells == (1,)
+    assert second(150, other_objects="ignore").cells == (1,)
     assert second(N_NAMES, classes="all").cells == (BUILDING - 1, ZITHER - 1)
-    said = rf"has size 150, .* has {N_NAMES} values .*and {N_NAMES - 12} more"
-    with pytest.raises(ConfigError, match=said):
+    message = rf"has size 150, .* has {N_NAMES} values .*and {N_NAMES - 12} more"
+    with pytest.raises(ConfigError, match=message):
         second(150, classes="all")
 
 
@@ -309,31 +310,31 @@ def test_patches_of_photos_can_be_sampled(
         write_samples(
             [tmp_path / "s.json"], "train", len(records), (6, 6), groups, PatchSampling(), writer
         )
-    found = open_store(path)
-    patches = found.read("patches")
-    skipped = {entry["image"] for entry in found.attributes["skipped"]}
+    store = open_store(path)
+    patches = store.read("patches")
+    skipped = {entry["image"] for entry in store.attributes["skipped"]}
     assert {i for i, row in enumerate(patches) if (row < 0).all()} == skipped
     assert len(skipped) < len(records)
     for i, k in np.argwhere(patches >= 0):
         row, column = divmod(int(patches[i, k]), 6)
-        shown = arrays["masks"][i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        number = int(np.bincount(shown.ravel()).argmax())
-        assert found.read("instances")[i, k] == number > 0
+        square = arrays["masks"][i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+        number = int(np.bincount(square.ravel()).argmax())
+        assert store.read("instances")[i, k] == number > 0
         for name in ("classes", "stuff"):
-            assert found.read(name)[i, k] == arrays[name][i, number - 1]
+            assert store.read(name)[i, k] == arrays[name][i, number - 1]
 
 
 # --- configuration and keys -----------------------------------------------------------------------
 
 
 def test_groups_must_be_the_releases_classes() -> None:
-    for groups, said in (
+    for groups, message in (
         ([{"name": "kind", "size": 151}], "the only group of this source is `class`"),
         ([{"name": "class", "size": 150}], "the source makes 150 values of it and one for other"),
     ):
         content = ade(Path()).model_dump(mode="json")
         content["space"]["groups"] = groups
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             Dataset.model_validate(content)
 
 

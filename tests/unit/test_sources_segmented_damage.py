@@ -51,7 +51,7 @@ def recode(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "said"),
+    ("name", "damage", "message"),
     [
         (MASK, Path.unlink, r"ADE_train_1_seg\.png .*there is no such mask(.|\n)*source\.skip"),
         (MASK, cut, r"ADE_train_1_seg\.png .*does not decode as a mask(.|\n)*source\.skip"),
@@ -71,10 +71,10 @@ def recode(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_damaged_ade20k_is_named(
-    name: str, damage: Callable[[Path], object], said: str, release: Path
+    name: str, damage: Callable[[Path], object], message: str, release: Path
 ) -> None:
     damage(release / name)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         records_of(ade(release))
     assert error.value.remedy
 
@@ -115,7 +115,7 @@ def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (cut, r"panoptic_train2017\.json"),
         (Path.unlink, r"panoptic_train2017\.json: cannot be read"),
@@ -133,13 +133,13 @@ def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
     ],
 )  # fmt: skip
 def test_damaged_annotations_of_coco_are_named(
-    damage: Callable[[Path], object], said: str, panoptic: Path
+    damage: Callable[[Path], object], message: str, panoptic: Path
 ) -> None:
     damage(panoptic / "annotations" / "panoptic_train2017.json")
     source = coco(panoptic)
-    if "category" in said:  # a vocabulary of three is what the damaged file says
+    if "category" in message:  # a vocabulary of three is what the damaged file says
         source = dataset("coco_panoptic", panoptic, 3)
-    with pytest.raises(BindscopeError, match=said) as error:
+    with pytest.raises(BindscopeError, match=message) as error:
         records_of(source)
     assert error.value.remedy
 
@@ -152,23 +152,23 @@ def test_a_mask_without_one_of_its_segments_is_named(panoptic: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("segments", "said"),
+    ("segments", "message"),
     [
         (Segments("m.png", "green", (1, 2), (False, False)), "channels 'green' are none of blue"),
         (Segments("m.png", "blue", (1,), (False,)), "1 numbers and 1 marks of stuff for 2 objects"),
         (Segments("m.png", "blue", (4, 4), (False, False)), "4 is the number of two objects"),
     ],
 )
-def test_segments_must_fit_the_objects(segments: Segments, said: str) -> None:
+def test_segments_must_fit_the_objects(segments: Segments, message: str) -> None:
     assert tuple(NUMBERS) == CHANNELS
     scene = Scene("a.jpg", ({"class": "car"},) * 2, "row 1", segments=segments)
     assert scene.segments is not None
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         check_segments(scene.segments, len(scene.objects), scene.where)
 
 
 def test_masks_are_for_all_images_of_a_shard_or_for_none(release: Path, tmp_path: Path) -> None:
-    one, two, *_ = records_of(ade(release))
+    first, two, *_ = records_of(ade(release))
     bare = Record(two.image, two.where, two.cells, None)
     with pytest.raises(InputError, match="has no mask, and other images of its shard do"):
-        stored(tmp_path, release, [one, bare], size_px=48)
+        stored(tmp_path, release, [first, bare], size_px=48)

@@ -56,8 +56,8 @@ def test_columns_of_slots_say_what_stands_where(tmp_path: Path) -> None:
     images, splits, values, _ = read_source(dataset)
     path = tmp_path / "records.parquet"
     write_records(path, images, splits, values, {})
-    found = [slots_in(read_records(path, s).scenes, 2).tolist() for s in ("train", "val", "test")]
-    assert found == [[[0, 3], [-1, 1]], [[2, 2]], [[3, -1]]]
+    slots = [slots_in(read_records(path, s).scenes, 2).tolist() for s in ("train", "val", "test")]
+    assert slots == [[[0, 3], [-1, 1]], [[2, 2]], [[3, -1]]]
     objects = objects_of(read_records(path, "train").scenes, 4)
     assert objects.tolist() == [[1, 0, 0, 1], [0, 1, 0, 0]]
 
@@ -133,12 +133,12 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
     names, textures = VALUES["character"][:2], VALUES["texture"][:2]
     pairs = list(product(permutations(names), permutations(textures)))
     scenes = [("Desert", *pair, *texture, "", "") for pair, texture in pairs]
-    other = [
+    arena = [
         ("Arena", *names, *textures, "", ""),
         ("Desert", *names, *textures, "top", "bottom"),
         ("Desert", names[0], "blank", textures[0], "", "", ""),
     ]
-    write_spare(tmp_path, [*other, *scenes])
+    write_spare(tmp_path, [*arena, *scenes])
     dataset = spare(tmp_path, HALF)
     images, splits, values, skipped = read_source(dataset)
     assert [(s.image, s.reason) for s in skipped] == [
@@ -148,12 +148,12 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
     records = [record for split in ("train", "val", "test") for record in splits[split]]
     assert [record.image for record in records] == [f"Desert/{i:07d}.png" for i in range(3, 7)]
     slots = slots_in(records, 2)
-    wanted = [
+    expected = [
         [8 * VALUES["character"].index(n) + VALUES["texture"].index(t)
          for n, t in zip(pair, texture, strict=True)]
         for pair, texture in pairs
     ]  # fmt: skip
-    np.testing.assert_array_equal(slots, wanted)
+    np.testing.assert_array_equal(slots, expected)
     assert values == VALUES
     groups = [(g["name"], g["values"]) for g in value_names(dataset)]
     assert [name for name, _ in groups] == ["character", "texture"]

@@ -168,12 +168,12 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_bad_image_stops_or_is_left_out_and_counted(damage: str, folder: Path) -> None:
-    spoil, said = DAMAGE[damage]
+    spoil, message = DAMAGE[damage]
     Image.new("RGB", SIZE).save(folder / "d.jpg")
     Image.fromarray(NUMBERS).save(folder / "d.png")
     rows = [*ROWS, "d.jpg,d.png,1,red,0,0,4,8"]
     spoil(folder)
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message) as error:
         read(folder, rows)
     assert error.value.remedy
     *_, skipped = read(folder, rows, bad_images="skip")
@@ -202,11 +202,11 @@ def test_all_problems_are_one_message(folder: Path) -> None:
     cut(folder / "c.jpg")
     with pytest.raises(InputError) as error:
         read(folder, rows)
-    for said in ("row 3, column 'color': is empty", "row 4, column 'h': 'x' is no number",
+    for text in ("row 3, column 'color': is empty", "row 4, column 'h': 'x' is no number",
                  "row 5, column 'mask': gives b.jpg 'c.png', row 4 'b.png'", "row 7: has not the 8",
                  "'rde' is not in the vocabulary; did you mean 'red'?", "there is no image",
                  "c.jpg (", "does not decode"):  # fmt: skip
-        assert said in str(error.value)
+        assert text in str(error.value)
     assert str(error.value).count("fill it in") == 1
 
 

@@ -94,8 +94,8 @@ def coverage(draw, truth, repetitions=300, samples=300):
 
 def test_coverage_for_skewed_losses():
     # Exponential losses of mean 2: the sampling error of a coverage of 0.95 is 0.011.
-    found = coverage(lambda r: (r.exponential(2.0, 300), None), 2.0)
-    assert 0.91 <= found <= 0.98
+    covered = coverage(lambda r: (r.exponential(2.0, 300), None), 2.0)
+    assert 0.91 <= covered <= 0.98
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -135,15 +135,15 @@ def test_means_are_those_of_all_resamples_of_clusters():
         np.concatenate([groups[c] for c in drawn]).mean() for drawn in product(range(3), repeat=3)
     ]
     means = resampled_means(values[:, None], 40_000, 0, clusters)[:, 0]
-    found, times = np.unique(np.round(means, 9), return_counts=True)
+    distinct, times = np.unique(np.round(means, 9), return_counts=True)
     expected, ways = np.unique(np.round(every, 9), return_counts=True)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(distinct, expected)
     np.testing.assert_allclose(times / 40_000, ways / 27, atol=0.01)
 
 
 def test_several_statistics_share_the_resamples():
     values = rng(0).gamma(2.0, 3.0, (200, 2))
-    found = bootstrap(
+    intervals = bootstrap(
         values,
         {
             "first": lambda m: m[:, 0],
@@ -154,29 +154,29 @@ def test_several_statistics_share_the_resamples():
         n_samples=500,
         seed=3,
     )
-    assert found["first"].value == pytest.approx(values[:, 0].mean())
-    assert np.subtract(found["more"], found["first"]) == pytest.approx([7, 7, 7])
-    assert found["same"] == Interval(1.0, 1.0, 1.0)
-    assert found["ratio"].low < found["ratio"].value < found["ratio"].high
+    assert intervals["first"].value == pytest.approx(values[:, 0].mean())
+    assert np.subtract(intervals["more"], intervals["first"]) == pytest.approx([7, 7, 7])
+    assert intervals["same"] == Interval(1.0, 1.0, 1.0)
+    assert intervals["ratio"].low < intervals["ratio"].value < intervals["ratio"].high
     samples = resampled_means(values, 500, 3)
-    assert found["ratio"][1:] == interval(samples[:, 0] / samples[:, 1])
+    assert intervals["ratio"][1:] == interval(samples[:, 0] / samples[:, 1])
 
 
 def correlated(r, n, correlation=0.9):
     """Pairs with standard deviation 2, whose difference has variance 2 (1 - correlation) 4."""
     common = np.sqrt(correlation) * r.normal(size=n)
-    own = np.sqrt(1 - correlation) * r.normal(size=(2, n))
-    return 10 + 2 * (common + own)
+    independent = np.sqrt(1 - correlation) * r.normal(size=(2, n))
+    return 10 + 2 * (common + independent)
 
 
 def test_a_paired_interval_has_the_width_of_the_difference():
     first, second = correlated(rng(1), 2000)
-    found = paired_difference(first, second, 4000)
-    assert found.value == pytest.approx(first.mean() - second.mean())
+    difference = paired_difference(first, second, 4000)
+    assert difference.value == pytest.approx(first.mean() - second.mean())
     deviation = np.sqrt(2 * (1 - 0.9)) * 2 / np.sqrt(2000)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.08)
+    assert difference.high - difference.low == pytest.approx(2 * 1.96 * deviation, rel=0.08)
     alone = [np.diff(interval(resampled_means(x[:, None], 4000, 0)[:, 0])) for x in (first, second)]
-    assert found.high - found.low < 0.4 * np.hypot(*alone)  # sqrt(1 - correlation) = 0.32
+    assert difference.high - difference.low < 0.4 * np.hypot(*alone)  # sqrt(1 - correlation) = 0.32
 
 
 def test_a_constant_difference_is_certain():
@@ -194,6 +194,6 @@ def test_coverage_of_paired_differences_over_clusters():
     for i in range(300):
         r, clusters = rng(6, i), np.repeat(np.arange(60), 5)
         first, second = correlated(r, 300) + r.normal(size=(2, 60))[:, clusters]
-        found = paired_difference(first + 0.5, second, 300, i, clusters)
-        hits += found.low <= 0.5 <= found.high
+        difference = paired_difference(first + 0.5, second, 300, i, clusters)
+        hits += difference.low <= 0.5 <= difference.high
     assert 0.91 <= hits / 300 <= 0.98

@@ -15,19 +15,19 @@ def law(a, b, c):
 @pytest.mark.parametrize(("a", "b", "c"), [(9.0, 1.0, 0.5), (3.0, 0.2, 1.0), (-1.0, 2.0, 2.5)])
 def test_a_power_law_is_found(a, b, c):
     curve = law(a, b, c)
-    found = fit_power_laws(N, curve[None])
+    fits = fit_power_laws(N, curve[None])
     close = 0.005 * np.ptp(curve)
-    assert found.ends.all()
-    assert found.exponent[0] == pytest.approx(c, rel=0.01)
-    assert found.asymptote[0] == pytest.approx(a, abs=close)
-    assert found.factor[0] == pytest.approx(b, abs=close)
-    assert found.residual[0] < close
+    assert fits.ends.all()
+    assert fits.exponent[0] == pytest.approx(c, rel=0.01)
+    assert fits.asymptote[0] == pytest.approx(a, abs=close)
+    assert fits.factor[0] == pytest.approx(b, abs=close)
+    assert fits.residual[0] < close
 
 
 def test_what_does_not_end_says_so():
-    found = fit_power_laws(N, np.array([np.log2(N), N / 1000.0]))
-    assert not found.ends.any()
-    np.testing.assert_array_equal(found.exponent, EXPONENTS[0])
+    fits = fit_power_laws(N, np.array([np.log2(N), N / 1000.0]))
+    assert not fits.ends.any()
+    np.testing.assert_array_equal(fits.exponent, EXPONENTS[0])
 
 
 def test_a_slow_curve_with_little_left_ends_nevertheless():
@@ -38,9 +38,9 @@ def test_a_slow_curve_with_little_left_ends_nevertheless():
 
 @pytest.mark.parametrize("curve", [[5.0, 5.0, 5.0, 5.0], [4.0, 3.0, 2.0, 1.0]])
 def test_a_curve_that_does_not_rise_ends_at_its_mean(curve):
-    found = fit_power_laws(N, np.array([curve]))
-    assert found.factor[0] == 0
-    assert found.asymptote[0] == np.mean(curve)
+    fits = fit_power_laws(N, np.array([curve]))
+    assert fits.factor[0] == 0
+    assert fits.asymptote[0] == np.mean(curve)
 
 
 def test_an_end_is_not_above_what_there_is():

@@ -10,18 +10,20 @@ from bindscope.statistics.means import half_width, mean_interval, welch_interval
 @pytest.mark.parametrize("n", [2, 3, 7])
 def test_the_mean_has_students_interval(n):
     values = np.random.default_rng(n).normal(3.0, 2.0, n)
-    found = mean_interval(values, level=0.9)
-    wanted = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
-    np.testing.assert_allclose(found, (values.mean(), wanted.low, wanted.high), rtol=1e-12)
+    computed = mean_interval(values, level=0.9)
+    expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
+    np.testing.assert_allclose(computed, (values.mean(), expected.low, expected.high), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 3), (3, 9)])
 def test_the_difference_has_welchs_interval(n, m):
     rng = np.random.default_rng(n * m)
     x, y = rng.normal(1.0, 0.1, n), rng.normal(0.0, 3.0, m)
-    wanted = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
-    found = welch_interval(x, y)
-    np.testing.assert_allclose(found, (x.mean() - y.mean(), wanted.low, wanted.high), rtol=1e-12)
+    expected = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.95)
+    computed = welch_interval(x, y)
+    np.testing.assert_allclose(
+        computed, (x.mean() - y.mean(), expected.low, expected.high), rtol=1e-12
+    )
 
 
 def test_three_seeds_of_unequal_spread_are_covered():

@@ -19,12 +19,12 @@ def test_one_test_stays_and_nothing_exceeds_one():
 
 def rejected_step_by_step(p, alpha):
     """Holm (1979): reject the smallest while it is at most alpha over the number that are left."""
-    left, rejected = list(range(len(p))), set()
-    while left:
-        best = min(left, key=lambda i: p[i])
-        if p[best] > alpha / len(left):
+    remaining, rejected = list(range(len(p))), set()
+    while remaining:
+        best = min(remaining, key=lambda i: p[i])
+        if p[best] > alpha / len(remaining):
             break
-        left.remove(best)
+        remaining.remove(best)
         rejected.add(best)
     return rejected
 

@@ -42,8 +42,8 @@ def test_coverage_by_enumeration():
     """Averaged over p it is close to nominal (Agresti and Coull 1998: 0.95 at n = 50)."""
     k, shares = np.arange(51), np.linspace(0.01, 0.99, 99)
     low, high = wilson_interval(k, 50)
-    held = (low <= shares[:, None]) & (shares[:, None] <= high)
-    coverage = (binom.pmf(k, 50, shares[:, None]) * held).sum(axis=1)
+    covered = (low <= shares[:, None]) & (shares[:, None] <= high)
+    coverage = (binom.pmf(k, 50, shares[:, None]) * covered).sum(axis=1)
     assert coverage.mean() == pytest.approx(0.95, abs=0.005)
     assert coverage.min() > 0.83
 

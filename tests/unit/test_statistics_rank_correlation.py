@@ -25,11 +25,11 @@ def test_ranks_and_correlations_are_those_of_scipy():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 4, (2, 50, 6))  # with many ties
     np.testing.assert_array_equal(average_ranks(x), rankdata(x, axis=-1))
-    for a, b, found in zip(x, y, spearman(x, y), strict=True):
+    for a, b, correlation in zip(x, y, spearman(x, y), strict=True):
         if len(set(a)) > 1 and len(set(b)) > 1:
-            assert found == pytest.approx(oracle(a, b).statistic)
+            assert correlation == pytest.approx(oracle(a, b).statistic)
         else:
-            assert np.isnan(found)
+            assert np.isnan(correlation)
 
 
 def test_a_known_value():
@@ -39,13 +39,13 @@ def test_a_known_value():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_groups_in_perfect_order_have_no_doubt_left(sign):
-    found = rank_correlation(groups_of([(i, sign * i**3) for i in range(6)]))
-    assert found == pytest.approx((sign, sign, sign))
+    correlation = rank_correlation(groups_of([(i, sign * i**3) for i in range(6)]))
+    assert correlation == pytest.approx((sign, sign, sign))
 
 
 def test_the_interval_holds_0_where_the_order_is_any():
-    found = rank_correlation(groups_of([(0, 2), (1, 0), (2, 3), (3, 1), (4, 2.5), (5, 0.5)]))
-    assert found.low < 0 < found.high
+    correlation = rank_correlation(groups_of([(0, 2), (1, 0), (2, 3), (3, 1), (4, 2.5), (5, 0.5)]))
+    assert correlation.low < 0 < correlation.high
 
 
 def test_members_that_scatter_more_than_the_groups_differ_widen_it():
@@ -64,9 +64,9 @@ def test_members_count_once():
 
 
 def test_too_few_groups_have_a_value_and_no_interval():
-    found = rank_correlation(groups_of([(i, i) for i in range(FEWEST_GROUPS - 1)]))
-    assert found.value == 1
-    assert np.isnan(found.low)
+    correlation = rank_correlation(groups_of([(i, i) for i in range(FEWEST_GROUPS - 1)]))
+    assert correlation.value == 1
+    assert np.isnan(correlation.low)
     assert np.isnan(rank_correlation(groups_of([(0, 0)])).value)
     same = rank_correlation(groups_of([(1, i) for i in range(6)]))
     assert np.isnan(same.value)
@@ -82,5 +82,5 @@ def test_the_interval_covers_no_correlation_as_often_as_it_says():
     """Of independent properties of 7 groups, 0 is inside in about 95 of 100 cases, or more."""
     rng = np.random.default_rng(3)
     cases = [rank_correlation(list(rng.normal(size=(7, 3, 2))), 400, i) for i in range(150)]
-    inside = np.mean([found.low <= 0 <= found.high for found in cases])
+    inside = np.mean([correlation.low <= 0 <= correlation.high for correlation in cases])
     assert inside >= 0.9

@@ -38,21 +38,21 @@ def fail() -> None:
 
 
 def test_an_error_reaches_the_caller_and_nothing_later_is_begun():
-    done, given = [], 0
+    done, submitted = [], 0
 
     def give() -> None:
-        nonlocal given
+        nonlocal submitted
         with Background(2, "test") as background:
             background.submit(lambda: done.append("before"))
             background.submit(fail)
             for _ in range(100):
                 background.submit(lambda: done.append("after"))
-                given += 1
+                submitted += 1
 
     with pytest.raises(OSError, match="disk full"):
         give()
     assert done == ["before"]
-    assert given <= 2  # within the depth, not at the end
+    assert submitted <= 2  # within the depth, not at the end
 
 
 def test_an_error_of_the_last_piece_is_raised_by_the_exit():

@@ -73,8 +73,8 @@ def test_all_is_forced_to_the_disk_before_the_manifest_is_there(tmp_path, monkey
     write(tmp_path, "float16", (4, 3), np.ones((4, 3)))
     temporary = temporary_path(tmp_path / "x.zarr")
     inside = {path for path, there in forced if "x.json" not in there}
-    wanted = {"", "zarr.json", "a", "a/zarr.json", "a/c.0.0"}
-    assert {temporary / name for name in wanted} <= inside
+    expected = {"", "zarr.json", "a", "a/zarr.json", "a/c.0.0"}
+    assert {temporary / name for name in expected} <= inside
     after = [path for path, there in forced if "x.zarr" in there]
     assert after[0] == after[-1] == tmp_path  # the rename of the folder, then the manifest's
 
@@ -82,13 +82,13 @@ def test_all_is_forced_to_the_disk_before_the_manifest_is_there(tmp_path, monkey
 def test_the_same_content_gives_the_same_bytes(tmp_path):
     rng = np.random.default_rng(0)
     floats, bytes_ = rng.standard_normal((50, 7)), rng.integers(0, 255, (50, 9), dtype=np.uint8)
-    found = []
+    files_written = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         arrays = {"f": floats, "b": bytes_}
         write_arrays(folder / "x.zarr", folder / "x.json", arrays, spec=SPEC, code="c")
-        found.append({p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*.*"))
-                      if p.is_file()})  # fmt: skip
-    assert found[0] == found[1]
+        files = [path for path in sorted(folder.rglob("*.*")) if path.is_file()]
+        files_written.append({path.relative_to(folder): path.read_bytes() for path in files})
+    assert files_written[0] == files_written[1]
 
 
 def test_chunks_are_megabytes_along_the_scenes():
@@ -113,8 +113,8 @@ def test_small_layers_share_a_file(tmp_path):
     write(tmp_path, "float16", values.shape, values, axis=1, layers=layers)
     assert len(list(tmp_path.glob("x.zarr/a/c.*"))) == 2
     for number, layer in enumerate(layers):
-        found = open_store(tmp_path / "x.json").read("a", layer=layer)
-        np.testing.assert_array_equal(found, values[number])
+        values_read = open_store(tmp_path / "x.json").read("a", layer=layer)
+        np.testing.assert_array_equal(values_read, values[number])
 
 
 def test_no_layout_without_scenes():
@@ -199,23 +199,27 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path, monkeypatch):
     dead.wait()
     alive = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 
-    def left(name, process, host=HOST, kind="tmp"):
+    def name_leftover(name, process, host=HOST, kind="tmp"):
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(os, "getpid", lambda: process.pid)
             elsewhere.setattr(socket, "gethostname", lambda: host)
             return temporary_path(tmp_path / name, kind).name
 
-    gone = {left("x.zarr", dead), left("x.zarr", dead, kind="tmp-old")}
-    kept = {left("x.zarr", alive), left("y.zarr", dead), left("x.zarr", dead, host="node17"),
-            f"x.zarr.tmp-{dead.pid}"}  # fmt: skip
+    gone = {name_leftover("x.zarr", dead), name_leftover("x.zarr", dead, kind="tmp-old")}
+    surviving = {
+        name_leftover("x.zarr", alive),
+        name_leftover("y.zarr", dead),
+        name_leftover("x.zarr", dead, host="node17"),
+        f"x.zarr.tmp-{dead.pid}",
+    }
     try:
-        for name in gone | kept:
+        for name in gone | surviving:
             (tmp_path / name / "deep").mkdir(parents=True)
-        (tmp_path / left("x.json", dead)).write_text("half")
+        (tmp_path / name_leftover("x.json", dead)).write_text("half")
         with writer(tmp_path) as w:
             w.create("a", (2,), "float32")
             w.write("a", np.zeros(2))
-        assert names(tmp_path) == {"x.zarr", "x.json"} | kept
+        assert names(tmp_path) == {"x.zarr", "x.json"} | surviving
     finally:
         alive.kill()
         alive.wait()
@@ -299,9 +303,9 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     monkeypatch.undo()
     assert str(tmp_path / "x.zarr") in caught.value.where
     assert "free space" in caught.value.remedy
-    kept = {"x.zarr", "x.json"} if earlier and moment not in ("rename", "manifest") else set()
-    assert names(tmp_path) == kept
-    assert all(verify(tmp_path / name) == [] for name in kept if name == "x.json")
+    surviving = {"x.zarr", "x.json"} if earlier and moment not in ("rename", "manifest") else set()
+    assert names(tmp_path) == surviving
+    assert all(verify(tmp_path / name) == [] for name in surviving if name == "x.json")
 
 
 def test_a_real_full_disk(tmp_path):

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sample_tables import KEYS, complete, given, known_rows, make_row, priors_table
+from sample_tables import KEYS, complete, known_rows, make_row, priors_table, to_input
 
 from bindscope.core.errors import StoreError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS
@@ -30,7 +30,7 @@ class Products:
         self.given = {"fits": [], "nulls": [], "truths": [], "assignments": []}
         # Rows of priors as a job writes them: without the columns that other products fill.
         rows = priors_table().dropna(axis="columns").to_dict("records")
-        self.given["priors"] = [given(self.json("priors.json", rows))]
+        self.given["priors"] = [to_input(self.json("priors.json", rows))]
 
     def lines(self, name, rows):
         """Write a file of rows."""
@@ -46,9 +46,9 @@ class Products:
 
     def fit(self, name, rows, role="fits", **names):
         """Write the rows of a fit, without what the table joins."""
-        left = [{k: v for k, v in complete(row).items() if k not in JOINED} for row in rows]
+        unjoined = [{k: v for k, v in complete(row).items() if k not in JOINED} for row in rows]
         names = {"seeds": "_".join(str(row["seed"]) for row in rows)} | names
-        self.given[role].append(given(self.lines(name, left), names))
+        self.given[role].append(to_input(self.lines(name, unjoined), names))
         return self.folder / name
 
     def null(self, name, **fields):
@@ -59,12 +59,12 @@ class Products:
         """Write a truth."""
         row = {"dataset": "known", "model": model, "tokens": "cls", "truth_bits": bits}
         row |= {"truth_conditional_bits": conditional} | KEYS
-        self.given["truths"].append(given(self.json(f"{model}.json", row), {"model": model}))
+        self.given["truths"].append(to_input(self.json(f"{model}.json", row), {"model": model}))
 
     def expect(self, role, i=0, **names):
         """Let the graph expect something else of a product."""
-        other = self.given[role][i]
-        self.given[role][i] = Given({**other.names, **names}, other.files)
+        entry = self.given[role][i]
+        self.given[role][i] = ProductFiles({**entry.names, **names}, entry.files)
 
     @property
     def inputs(self):
@@ -79,12 +79,12 @@ class Products:
 
 @pytest.fixture
 def products(tmp_path):
-    made = Products(tmp_path)
-    made.fit("a.jsonl", [make_row(seed=seed) for seed in (0, 1, 2)], dataset="colorshape")
-    made.fit("b.jsonl", [make_row(layer="10", n_layers=12)])
-    made.fit("d.jsonl", [make_row(layer="2", n_layers=12)])
-    made.fit("c.jsonl", [make_row(layer="final", n_layers=12)])
-    return made
+    filled = Products(tmp_path)
+    filled.fit("a.jsonl", [make_row(seed=seed) for seed in (0, 1, 2)], dataset="colorshape")
+    filled.fit("b.jsonl", [make_row(layer="10", n_layers=12)])
+    filled.fit("d.jsonl", [make_row(layer="2", n_layers=12)])
+    filled.fit("c.jsonl", [make_row(layer="final", n_layers=12)])
+    return filled
 
 
 def test_rows_are_ordered_with_layers_by_number(products):
@@ -172,11 +172,11 @@ def test_a_row_of_other_keys_is_refused(products, role, field, value, words):
 def test_rows_without_keys_or_expectations_are_refused(tmp_path):
     (tmp_path / "a.json").write_text('{"dataset": "d"}')
     with pytest.raises(StoreError, match="spec_key is None, expected"):
-        read_rows(given(tmp_path / "a.json"))
+        read_rows(to_input(tmp_path / "a.json"))
     (tmp_path / "a.json").write_text(json.dumps(KEYS))
-    assert read_rows(given(tmp_path / "a.json", {"seeds": "0_1"})) == [KEYS]
+    assert read_rows(to_input(tmp_path / "a.json", {"seeds": "0_1"})) == [KEYS]
     with pytest.raises(StoreError, match="expected None"):
-        read_rows(Given({}, {"": str(tmp_path / "a.json")}))
+        read_rows(ProductFiles({}, {"": str(tmp_path / "a.json")}))
 
 
 def test_missing_seeds_are_noticed(products):
@@ -252,9 +252,9 @@ def test_the_schema_stands_in_the_file(products, tmp_path):
         read_table(path, BINDING_SCHEMA)
     assert name_of(path) == "priors"
     pd.testing.assert_frame_equal(read_table(path), table, check_dtype=False)
-    other = path.rename(tmp_path / "scene_statistics.parquet")
+    moved = path.rename(tmp_path / "scene_statistics.parquet")
     with pytest.raises(StoreError, match="holds priors/3, not scene_statistics"):
-        read_table(other)
+        read_table(moved)
     path.write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):
         read_table(path)
@@ -281,7 +281,7 @@ def test_assignments_join_the_priors_of_their_dataset_and_split(products):
     row = {"dataset": "colorshape", "split": "test", "n_scenes": 9, "assignment_bits": 3.0,
            "multiset_bits": 2.0, "code_bits": 2.0, **KEYS}  # fmt: skip
     path = products.json("assignments.json", [row])
-    products.given["assignments"].append(given(path))
+    products.given["assignments"].append(to_input(path))
     table = PRIORS.build(products.inputs)
     assert list(table["split"]) == ["train", "val", "test"] * 2
     joined = table[table["assignment_bits"].notna()]

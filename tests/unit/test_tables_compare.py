@@ -78,8 +78,8 @@ def test_labels_missing_rows_and_missing_numbers_fail(reference):
     assert "is undefined, not ok" in words
     assert "is 3.0, not nan" in words
     assert "is nan, not" in words
-    other = make_table([make_row("new")])
-    assert "not in the reference" in " ".join(compare(other, reference).problems)
+    foreign = make_table([make_row("new")])
+    assert "not in the reference" in " ".join(compare(foreign, reference).problems)
 
 
 def test_measured_numbers_of_trained_models_are_left_out_and_named(reference):
@@ -91,8 +91,8 @@ def test_measured_numbers_of_trained_models_are_left_out_and_named(reference):
     assert result.passed
     assert result.not_compared == {model: int((table["model"] == model).sum())}
     assert f"NOT COMPARED: measured numbers of {model}" in result.text()
-    other = table.index[table["model"] != model][0]
-    table.loc[other, "loss_object_bits"] += 2.0
+    untrained_row = table.index[table["model"] != model][0]
+    table.loc[untrained_row, "loss_object_bits"] += 2.0
     assert not compare(table, reference, trained=[model]).passed
     table = default_table().drop(index=3)
     assert not compare(table, reference, trained=[model]).passed
@@ -180,10 +180,10 @@ def test_published_numbers_stand_beside_the_same_setting_only():
     assert loss["ours"] == pytest.approx(21.7)
     assert loss["n_seeds"] == 3
     assert not len(beside(default_table(), numbers))
-    other = paper_table()
-    other[["h_object_bits", "h_feature_bits"]] += 0.2
-    assert not len(beside(other, numbers))
-    assert "another H(O)" in why_not(other, numbers)[0]
+    shifted = paper_table()
+    shifted[["h_object_bits", "h_feature_bits"]] += 0.2
+    assert not len(beside(shifted, numbers))
+    assert "another H(O)" in why_not(shifted, numbers)[0]
     assert "no dataset of that name" in why_not(default_table(), numbers)[0]
     assert "1 of 22" in " ".join(why_not(paper_table(), numbers))
     assert slug("openai/clip-vit-large-patch14-336") == "clip-vit-large-patch14-336"

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 import yaml
 from drawing import reason
-from sample_tables import KEYS, given, words
+from sample_tables import KEYS, to_input, words
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
@@ -45,7 +45,7 @@ def bits(model, value, layer="4", tokens="cls", flags="", probe="best", seed=0, 
     }  # fmt: skip
 
 
-def told(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
+def pair_row(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
     """A row of study two, `lead` ahead of positions."""
     accuracy = POSITION + lead
     return {
@@ -60,23 +60,23 @@ def told(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
 def rival(model, lead, layer="3"):
     """A probe of class and position that a quadratic one is `lead` ahead of."""
     leads = {"quadratic_lead": lead, "quadratic_lead_low": lead, "quadratic_lead_high": lead}
-    return told(model, 0.0, layer, family="class_position") | leads
+    return pair_row(model, 0.0, layer, family="class_position") | leads
 
 
 def positions():
     """What reads positions alone."""
     nothing = dict.fromkeys(f"position_lead{end}" for end in ("", "_low", "_high"))
-    return told("none", 0.0, "none", family="position") | nothing
+    return pair_row("none", 0.0, "none", family="position") | nothing
 
 
 @pytest.fixture
 def joined(tmp_path):
     """Joins rows of both studies into the table."""
 
-    def join(one, two, models):
+    def join(bits_rows, pair_rows, models):
         """`models`: model -> its group."""
         inputs = {}
-        for schema, rows in ((BINDING_SCHEMA, one), (SAME_OBJECT_SCHEMA, two)):
+        for schema, rows in ((BINDING_SCHEMA, bits_rows), (SAME_OBJECT_SCHEMA, pair_rows)):
             stamp = {"bindscope.schema": schema.stamp}
             counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
             frame = frame_of([counts | row for row in rows], schema)
@@ -84,7 +84,7 @@ def joined(tmp_path):
             path = tmp_path / f"{schema.name}.parquet"
             parquet.write_table(frame.replace_schema_metadata(stamp), path)
             path.write_bytes(seal(path.read_bytes()))
-            inputs[schema.name] = [given(path)]
+            inputs[schema.name] = [to_input(path)]
         about = [
             {"model": name, "group": group, "training_seed": i if group == "ours" else None}
             for i, (name, group) in enumerate(models.items())
@@ -106,8 +106,8 @@ def small(joined):
             bits("alone", 3.0),
         ],
         [
-            positions(), told("good", 0.02, "1", 0.2), told("good", 0.03), rival("good", -0.01),
-            told("bad", 0.01), told("other", 0.01),
+            positions(), pair_row("good", 0.02, "1", 0.2), pair_row("good", 0.03),
+            rival("good", -0.01), pair_row("bad", 0.01), pair_row("other", 0.01),
         ],
         {"good": "ours", "bad": "ours", "alone": "alone", "other": "other"},
     )  # fmt: skip
@@ -119,22 +119,22 @@ def test_rows_are_joined_by_dataset_model_and_layer(small):
         ("bad", "2"), ("bad", "3"), ("bad", "4"),
         ("good", "1"), ("good", "2"), ("good", "3"), ("good", "4"),
     ]  # fmt: skip
-    last, told_at = rows.loc[("good", "4")], rows.loc[("good", "3")]
+    last, layer_3 = rows.loc[("good", "4")], rows.loc[("good", "3")]
     assert last["cls_pairing_bits"] == pytest.approx(8.5)  # a mean over seeds of the probe
     assert last["cls_pairing_bits_high"] == pytest.approx(8.6)
     assert last["cls_pairing_ratio"] == pytest.approx(8.5 / ENTROPY)
     assert last["patches_pairing_bits"] == pytest.approx(9.4)
     assert np.isnan(last["position_lead"])
-    assert told_at["position_lead"] == pytest.approx(0.03)
-    assert told_at["same_object_accuracy"] == pytest.approx(POSITION + 0.03)
-    assert told_at["class_position_lead"] == pytest.approx(-0.01)
-    assert told_at["same_object_status"] == MEASURED
+    assert layer_3["position_lead"] == pytest.approx(0.03)
+    assert layer_3["same_object_accuracy"] == pytest.approx(POSITION + 0.03)
+    assert layer_3["class_position_lead"] == pytest.approx(-0.01)
+    assert layer_3["same_object_status"] == MEASURED
     assert set(small["group"]) == {"ours"}
     assert list(rows.loc["bad"]["training_seed"]) == [1, 1, 1]
 
 
 def test_keys_are_those_of_all_rows_that_were_joined(joined):
-    rows = [bits("a", 5.0), bits("a", 6.0, seed=1)], [positions(), told("a", 0.01, "4")]
+    rows = [bits("a", 5.0), bits("a", 6.0, seed=1)], [positions(), pair_row("a", 0.01, "4")]
     (before,) = joined(*rows, {"a": "a"})["spec_key"]
     for i in (0, 1):
         rows[i][1]["spec_key"] = "cd" * 32
@@ -151,7 +151,9 @@ def test_a_flagged_number_is_not_repeated(small):
 
 
 def test_a_flagged_quadratic_probe_has_no_score(joined):
-    table = joined([bits("a", 5.0)], [positions(), told("a", 0.01, flags="diverged")], {"a": "a"})
+    table = joined(
+        [bits("a", 5.0)], [positions(), pair_row("a", 0.01, flags="diverged")], {"a": "a"}
+    )
     assert list(table["same_object_status"].dropna()) == ["diverged"]
     assert table["same_object_accuracy"].isna().all()
     assert not len(points(table))
@@ -159,13 +161,16 @@ def test_a_flagged_quadratic_probe_has_no_score(joined):
 
 
 def test_a_number_that_the_other_table_lacks_comes_with_its_reason(joined):
-    one = bits("a", np.nan, pairing_ratio=None, reason="counts are not told apart")
-    table = joined([one], [positions(), told("a", 0.01)], {"a": "a"})
+    unmeasured = bits("a", np.nan, pairing_ratio=None, reason="counts are not told apart")
+    table = joined([unmeasured], [positions(), pair_row("a", 0.01)], {"a": "a"})
     assert left_out(table) == [("scenes", "a", "counts are not told apart")]
 
 
 def test_of_several_quadratic_probes_validation_chooses_and_no_lead_is_guessed(joined):
-    two = [told("a", 0.03, loss=0.2, probe="first"), told("a", 0.02, probe="second")]
+    two = [
+        pair_row("a", 0.03, loss=0.2, probe="first"),
+        pair_row("a", 0.02, probe="second"),
+    ]
     table = joined([bits("a", 5.0)], [positions(), *two, rival("a", 0.5)], {"a": "a"})
     row = table[table["layer"] == "3"].iloc[0]
     assert row["position_lead"] == pytest.approx(0.02)
@@ -183,19 +188,22 @@ def test_a_point_has_the_last_cls_and_the_patches_that_validation_prefers(small)
 def seeds(joined, pairs, n=3):
     """Groups of `n` models around (bits, lead), a little apart."""
     models = {f"{name}-{i}": name for name in pairs for i in range(n)}
-    one = [bits(model, pairs[group][0] + 0.1 * int(model[-1])) for model, group in models.items()]
-    two = [
-        told(model, pairs[group][1] + 0.0005 * int(model[-1])) for model, group in models.items()
+    bits_rows = [
+        bits(model, pairs[group][0] + 0.1 * int(model[-1])) for model, group in models.items()
     ]
-    return joined(one, [positions(), *two], models)
+    pair_rows = [
+        pair_row(model, pairs[group][1] + 0.0005 * int(model[-1]))
+        for model, group in models.items()
+    ]
+    return joined(bits_rows, [positions(), *pair_rows], models)
 
 
 def test_groups_have_means_with_intervals_over_their_models(joined):
-    shown = over_groups(points(seeds(joined, {"a": (5, 0.01), "b": (6, 0.02)}))).set_index("group")
-    wanted = mean_interval([5.0, 5.1, 5.2])
-    found = shown.loc["a", [f"cls_pairing_bits{end}" for end in ("", "_low", "_high")]]
-    assert tuple(found) == pytest.approx(wanted)
-    assert shown.loc["b", "n_models"] == 3
+    means = over_groups(points(seeds(joined, {"a": (5, 0.01), "b": (6, 0.02)}))).set_index("group")
+    expected = mean_interval([5.0, 5.1, 5.2])
+    row = means.loc["a", [f"cls_pairing_bits{end}" for end in ("", "_low", "_high")]]
+    assert tuple(row) == pytest.approx(expected)
+    assert means.loc["b", "n_models"] == 3
     apart = seeds(joined, {"a": (1, 0.01)})
     apart["cls_pairing_bits"] *= np.arange(1, len(apart) + 1)
     apart["pairing_entropy_bits"] = apart["cls_pairing_bits"].max()
@@ -206,7 +214,7 @@ def test_groups_have_means_with_intervals_over_their_models(joined):
 
 
 @pytest.mark.parametrize(
-    ("leads", "said"),
+    ("leads", "verdict"),
     [
         ([0.0, 0.005, 0.01, 0.015, 0.02, 0.025], "holds"),
         ([0.025, 0.02, 0.015, 0.01, 0.005, 0.0], "does not hold"),
@@ -214,11 +222,11 @@ def test_groups_have_means_with_intervals_over_their_models(joined):
         ([0.0, 0.005, 0.01, 0.015, 0.02], "not testable"),  # five groups have no interval
     ],
 )
-def test_the_verdict_follows_the_order_of_the_groups(joined, leads, said):
+def test_the_verdict_follows_the_order_of_the_groups(joined, leads, verdict):
     pairs = {f"g{i}": (float(i + 1), lead) for i, lead in enumerate(leads)}
-    (found,) = judged(points(seeds(joined, pairs)), 500, 0)
-    assert (found.judgment.verdict, found.n_models, found.n_groups) == (
-        said,
+    (correlation,) = judged(points(seeds(joined, pairs)), 500, 0)
+    assert (correlation.judgment.verdict, correlation.n_models, correlation.n_groups) == (
+        verdict,
         3 * len(leads),
         len(leads),
     )
@@ -226,13 +234,13 @@ def test_the_verdict_follows_the_order_of_the_groups(joined, leads, said):
 
 def test_networks_of_different_depth_are_compared_at_equal_depth(joined):
     pairs = {f"g{i}": (float(i + 1) / 2, 0.003 * i) for i in range(12)}
-    shown = points(seeds(joined, pairs, 1))
-    (plain,) = judged(shown, 200, 0)
+    table = points(seeds(joined, pairs, 1))
+    (plain,) = judged(table, 200, 0)
     assert plain.judgment.effect.value == pytest.approx(1)
-    shown["cls_layer"] = [str(4 + int(name[1:])) for name in shown["group"]]  # depth says it all
-    (partial,) = judged(shown, 200, 0)
+    table["cls_layer"] = [str(4 + int(name[1:])) for name in table["group"]]  # depth says it all
+    (partial,) = judged(table, 200, 0)
     assert np.isnan(partial.judgment.effect.value)
-    (few,) = judged(shown[:8], 200, 0)
+    (few,) = judged(table[:8], 200, 0)
     assert few.judgment.reason == "fewer than 12 groups"
 
 
@@ -252,7 +260,9 @@ def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
 
 
 def test_without_a_point_the_figure_says_so(joined):
-    table = joined([bits("a", 1.0, flags="collapsed")], [positions(), told("a", 0.0)], {"a": "a"})
+    table = joined(
+        [bits("a", 1.0, flags="collapsed")], [positions(), pair_row("a", 0.0)], {"a": "a"}
+    )
     assert "No model" in reason(figure, table)
 
 
@@ -281,7 +291,7 @@ def config(**section):
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         ({"datasets": ["tiny", "tny"]}, "datasets: 'tny' is not defined"),
         ({"models": ["vit", "identity"]},
@@ -290,11 +300,11 @@ def config(**section):
          "groups.0.models: 'identity' is not defined"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named(section, said):
+def test_a_mistake_is_named(section, message):
     assert load_config(config(), "c").studies.together.models == ("vit",)
     with pytest.raises(ConfigError) as caught:
         load_config(config(**section), "c")
-    assert f"studies.together.{said}" in str(caught.value)
+    assert f"studies.together.{message}" in str(caught.value)
 
 
 def test_a_dataset_that_one_study_does_not_measure_is_named():

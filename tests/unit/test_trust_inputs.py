@@ -85,7 +85,7 @@ def aliases(depth: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"a: 1\nb: caf\xe9\n", "line 2: is not UTF-8"),
         (b"a: &a [*a]", r"line 1, column 8: \*a refers to a part that it is in"),
@@ -97,12 +97,12 @@ def aliases(depth: int) -> str:
         (b"a: " + b"9" * 5000, "a value that cannot be read"),
     ],
 )
-def test_yaml_that_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
+def test_yaml_that_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"x\.yaml: (?s:.)*{said}"):
+    with pytest.raises(ConfigError, match=rf"x\.yaml: (?s:.)*{message}"):
         read_yaml(path)
-    with pytest.raises(ConfigError, match=said):  # and where Snakemake has read it
+    with pytest.raises(ConfigError, match=message):  # and where Snakemake has read it
         load_config({"a": 1}, str(path))
 
 

@@ -75,17 +75,17 @@ def test_an_error_of_the_hub_without_text(tmp_path: Path, monkeypatch: pytest.Mo
 def test_remote_code_needs_a_word_and_a_commit(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, object] = {}
+    passed: dict[str, object] = {}
     monkeypatch.setattr(
-        transformers.AutoModel, "from_pretrained", lambda *_, **options: given.update(options)
+        transformers.AutoModel, "from_pretrained", lambda *_, **options: passed.update(options)
     )
-    for options, said in (
+    for options, message in (
         ({"revision": "0" * 40}, "set `options: {trust_remote_code: true}`"),
         ({"revision": "0" * 40, "trust_remote_code": "yes"}, "runs the repository's Python"),
         ({"revision": "main", "trust_remote_code": True}, "'main' pins no commit"),
     ):
-        with pytest.raises(ModelError, match=said):
+        with pytest.raises(ModelError, match=message):
             remote_code.load(str(folder), **options)
-    assert not given
+    assert not passed
     remote_code.load(str(folder), "0" * 40, trust_remote_code=True)
-    assert given["revision"] == given["code_revision"] == "0" * 40
+    assert passed["revision"] == passed["code_revision"] == "0" * 40

@@ -14,7 +14,7 @@ from sample_tables import priors_table
 from bindscope.config import zoo
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import BindscopeError, StoreError
-from bindscope.core.interfaces import Given
+from bindscope.core.interfaces import ProductFiles
 from bindscope.core.store.listing import read_listing
 from bindscope.core.store.manifest import read_manifest
 from bindscope.core.store.verify import verify_listing
@@ -72,7 +72,7 @@ def test_json_that_nobody_wrote(content: bytes, tmp_path: Path) -> None:
     for read in (
         lambda: read_manifest(path),
         lambda: read_listing(path, "listing", ("a",)),
-        lambda: read_rows(Given({}, {"": str(path)})),
+        lambda: read_rows(ProductFiles({}, {"": str(path)})),
         lambda: resolve(Pretrained(name="a", source="timm:a", n_layers=1), path),
         lambda: zoo._read(path),
     ):

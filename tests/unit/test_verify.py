@@ -38,7 +38,7 @@ class Products:
         }  # fmt: skip
         self.products["index"].inputs = {"stores": [self.products[rule]]}
 
-    def of(self, *rules):
+    def select(self, *rules):
         """Return the products of some rules."""
         return [product for name, product in self.products.items() if name in rules]
 
@@ -52,15 +52,15 @@ class Products:
 
 @pytest.fixture(params=["patches", "patches_temporary", "sampled_temporary"])
 def products(request, tmp_path):
-    made = Products(request.param, tmp_path)
-    made.store(0)
+    filled = Products(request.param, tmp_path)
+    filled.store(0)
     listed = entry(read_manifest(tmp_path / "x.json"), tmp_path)
     write_json(tmp_path / "i.json", {"splits": {"train": {"shards": [listed]}}})
     write_digests([str(tmp_path / "i.json")])
     (tmp_path / "f.jsonl").write_text("{}\n")
     (tmp_path / "f.details.safetensors").write_bytes(bytes(20))
     write_digests([str(tmp_path / "f.jsonl"), str(tmp_path / "f.details.safetensors")])
-    return made
+    return filled
 
 
 def test_sound(products, capsys):

@@ -21,13 +21,18 @@ def test_no_file_has_more_than_was_committed() -> None:
 
 @pytest.mark.parametrize(
     "source", ["found = 1", "def of(x): ...", "def f(told): ...", "class Told: ...",
-               "for one in x: ...", "def _given(): ...", "with a as kept: ..."],
+               "for one in x: ...", "def _given(): ...", "with a as kept: ...",
+               "left, n = 1, right"],
 )  # fmt: skip
 def test_banned_names_are_seen(source: str) -> None:
     assert len(list(words.names(source))) == 1
 
 
-@pytest.mark.parametrize("source", ["matches = found", "x.own = 1", "def fit(data): ..."])
+@pytest.mark.parametrize(
+    "source",
+    ["matches = found", "x.own = 1", "def fit(data): ...", "left, top, w, h = box",
+     "def cut(left, right): ...", "class Grid:\n    left: int\n    bottom: int"],
+)  # fmt: skip
 def test_uses_and_good_names_are_not(source: str) -> None:
     assert list(words.names(source)) == []
 

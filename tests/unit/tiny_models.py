@@ -28,7 +28,7 @@ HF = {
 }  # fmt: skip
 
 
-def own(precision: str = "float32") -> FrozenViT:
+def make_vit(precision: str = "float32") -> FrozenViT:
     """Return our own transformer with random weights."""
     state = build(SMALL, 32, torch.Generator().manual_seed(0)).state_dict()
     return frozen(

@@ -146,8 +146,10 @@ def template(scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:
                 spans[group, role] = (len(context) + 1, len(context) + len(words))
                 context += words
             context += " ."
-        asked = [f" Which item is in the {question.texts()[row]} ? item" for question in questions]
-        prompts.append(Prompt(context, tuple(asked), spans))
+        endings = [
+            f" Which item is in the {question.texts()[row]} ? item" for question in questions
+        ]
+        prompts.append(Prompt(context, tuple(endings), spans))
     return prompts
 
 

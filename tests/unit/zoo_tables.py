@@ -40,17 +40,17 @@ SHARES = {
 ENDS = ("", "_low", "_high")
 
 
-def parts_row(dataset, model, layer="4", tokens="cls", probe="best", found=(5.0, 0.0, 3.0),
+def parts_row(dataset, model, layer="4", tokens="cls", probe="best", decoded=(5.0, 0.0, 3.0),
               h=None, truth=(None, None, None), counted=True, width=0.1, **changes):  # fmt: skip
-    """Return a row with the three parts: bounds `found`, entropies `h`, in bits."""
+    """Return a row with the three parts: bounds `decoded`, entropies `h`, in bits."""
     h = h or ENTROPIES[dataset]
-    what, how_many, pairing = found
-    total, whole = sum(found), sum(h)
-    given = h[1] + h[2] - how_many - pairing
+    what, how_many, pairing = decoded
+    total, whole = sum(decoded), sum(h)
+    remainder = h[1] + h[2] - how_many - pairing
     family = FAMILIES.get(probe, "linear" if tokens == "cls" else "set")
     row = make_row(
         model, layer, tokens, "linear", loss_object=whole - total + 1.5,
-        loss_feature=h[0] - what + 0.2, loss_given=given, dataset=dataset, h=(whole, h[0]),
+        loss_feature=h[0] - what + 0.2, loss_given=remainder, dataset=dataset, h=(whole, h[0]),
         width=width,
     )  # fmt: skip
     row |= {
@@ -87,13 +87,13 @@ def zoo_rows(families=("linear",), seed=0):
                     for layer in range(1, 5):
                         rise = (layer / 4) ** 0.7 if tokens == "cls" else 1 - 0.04 * (4 - layer)
                         shares = np.array(last) * rise + rng.normal(0, 0.012, 3)
-                        found = [float(min(s, 0.9999) * e) for s, e in zip(shares, h, strict=True)]
+                        bounds = [float(min(s, 0.9999) * e) for s, e in zip(shares, h, strict=True)]
                         probes = families if tokens == "cls" else ("set",)
                         for probe in ("best", *probes):
                             less = 0.0 if probe == "best" else 0.01
                             rows.append(parts_row(
                                 dataset, f"{objective}-{model_seed}", str(layer), tokens, probe,
-                                [value - less * (value > 0) for value in found],
+                                [value - less * (value > 0) for value in bounds],
                                 model_seed=model_seed,
                             ))  # fmt: skip
     return rows

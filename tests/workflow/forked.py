@@ -83,17 +83,17 @@ class Names(dict[str, Any]):
 def run(product: Product) -> None:
     """Run a product's script, as Snakemake does."""
     script = Path("workflow/scripts", product.step.script or f"{product.rule}.py").absolute()
-    made = {name: product.path(name) for name in product.step.outputs}
-    for path in made.values():
+    outputs = {name: product.path(name) for name in product.step.outputs}
+    for path in outputs.values():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     log = f"results/logs/{stem(product.rule).format(**product.wildcards)}.log"
     snakemake = SimpleNamespace(
-        rule=product.rule, input=Names(product.files()), output=Names(made), log=[log],
+        rule=product.rule, input=Names(product.files()), output=Names(outputs), log=[log],
         params=SimpleNamespace(spec=product.spec, code=product.code), scriptdir=script.parent,
         wildcards=Names(product.wildcards),
     )  # fmt: skip
     runpy.run_path(str(script), {"snakemake": snakemake})
-    missing = [path for path in made.values() if not Path(path).exists()]
+    missing = [path for path in outputs.values() if not Path(path).exists()]
     assert not missing, missing
 
 

@@ -159,12 +159,12 @@ class Clone:
     def product(self, rule: str, **wildcards: str) -> Product:
         """Look up the one product of a rule with these wildcards."""
         config = Config.model_validate(yaml.safe_load((self.path / self.configfile).read_text()))
-        (found,) = (
+        (selected,) = (
             product
-            for product in build(config).of(rule)
+            for product in build(config).select(rule)
             if wildcards.items() <= product.wildcards.items()
         )
-        return found
+        return selected
 
     def results(self) -> dict[str, str]:
         """Hash every product, by path; logs, benchmarks and Snakemake's time stamps left out."""
@@ -198,7 +198,7 @@ def flip_a_byte(path: Path) -> None:
 
 def forget() -> None:
     """Forget what was computed of modules: the next key reads them again."""
-    functions = (keys.parse_module, keys.module_file, keys.closure, keys.own_code, keys._used_by,
+    functions = (keys.parse_module, keys.module_file, keys.closure, keys.hash_step, keys._used_by,
                  keys._file)  # fmt: skip
     for function in functions:
         function.cache_clear()

@@ -76,14 +76,14 @@ def quick(config: Config) -> dict[str, Any]:
                 for key in ("datasets", "models"):
                     entry[key] = [stand_in[kinds[entry[key][0]]]]
     content["models"] = [
-        _short_training(given, model)
-        for given, model in zip(content.get("models", ()), config.models, strict=True)
+        _short_training(listed, model)
+        for listed, model in zip(content.get("models", ()), config.models, strict=True)
         if not used or model.name in used  # a zoo, whose models no study reads
     ]
-    used |= {given["training"]["dataset"] for given in content["models"] if "training" in given}
+    used |= {listed["training"]["dataset"] for listed in content["models"] if "training" in listed}
     content["datasets"] = [
-        _few_scenes(given, dataset)
-        for given, dataset in zip(content["datasets"], config.datasets, strict=True)
+        _few_scenes(listed, dataset)
+        for listed, dataset in zip(content["datasets"], config.datasets, strict=True)
         if dataset.name in used
     ]
     return content
@@ -134,7 +134,7 @@ def without_embeddings(config: Config) -> Config:
     if section is None or not section.analyses:
         return config
     first = section.dual_encoders[0]
-    kept = {
+    changes = {
         "planted": (), "dual_encoders": (first,),
         "analyses": tuple(
             entry.model_copy(update={
@@ -143,7 +143,7 @@ def without_embeddings(config: Config) -> Config:
             for entry in section.analyses if entry.dual_encoders
         ),
     }  # fmt: skip
-    studies = config.studies.model_copy(update={"concepts": section.model_copy(update=kept)})
+    studies = config.studies.model_copy(update={"concepts": section.model_copy(update=changes)})
     return config.model_copy(update={"studies": studies, "datasets": (), "models": ()})
 
 
@@ -216,18 +216,18 @@ def _each_once(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             return
 
 
-def _short_training(given: Mapping[str, Any], model: object) -> dict[str, Any]:
+def _short_training(entry: Mapping[str, Any], model: object) -> dict[str, Any]:
     if not isinstance(model, Controlled):
-        return dict(given)
+        return dict(entry)
     steps, batch = min(model.training.steps, TRAINING_STEPS), min(model.training.batch_size, BATCH)
-    return {**given, "training": {**given["training"], "steps": steps, "batch_size": batch}}
+    return {**entry, "training": {**entry["training"], "steps": steps, "batch_size": batch}}
 
 
-def _few_scenes(given: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
+def _few_scenes(entry: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     few = {split: min(getattr(dataset.n_scenes, split), SCENES[split]) for split in SPLITS}
-    smaller = {**given, "n_scenes": few, "shard_size": dict(few)}
+    smaller = {**entry, "n_scenes": few, "shard_size": dict(few)}
     if isinstance(dataset.source, GenomeSource) and (release := dataset.source.synthetic):
         n_images = min(release.n_images, DRAWN_IMAGES)
-        drawing = {**given["source"]["synthetic"], "n_images": n_images}
-        smaller["source"] = {**given["source"], "synthetic": drawing}
+        drawing = {**entry["source"]["synthetic"], "n_images": n_images}
+        smaller["source"] = {**entry["source"], "synthetic": drawing}
     return smaller

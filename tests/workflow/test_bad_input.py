@@ -103,13 +103,13 @@ def test_a_dry_run_says_it_once_and_nothing_else(mistake: str, source: Clone) ->
     clone = source.with_configfile(f"config/{mistake.replace(' ', '-')}.yaml")
     clone.edit(change)
     done = clone.snakemake("--dry-run", check=False)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     assert done.returncode == 1
-    assert said.count(problem) == 1
-    assert said.count("remedy: ") == 1
-    assert f"{clone.configfile}: {problem}" in said
+    assert output.count(problem) == 1
+    assert output.count("remedy: ") == 1
+    assert f"{clone.configfile}: {problem}" in output
     for noise in ("Traceback", 'File "', "Error"):
-        assert noise not in said
+        assert noise not in output
     assert not (clone.path / "results").exists()
 
 
@@ -157,7 +157,7 @@ class Run:
     clone: Clone
     cases: dict[str, Case]
     returncode: int
-    said: str
+    output: str
 
 
 CASES = (
@@ -169,9 +169,9 @@ CASES = (
 def damage(clone: Clone) -> dict[str, Case]:
     """Damage the clone's products; say which job finds it, and in which words."""
     again = f"snakemake --cores all --forcerun {{}} --configfile {clone.configfile}"
-    one = clone.product
+    product = clone.product
 
-    train, val, test = (one("codes", split=split) for split in ("train", "val", "test"))
+    train, val, test = (product("codes", split=split) for split in ("train", "val", "test"))
     flipped = Path(train.path("store"), "objects", "c.0.0")
     flip_a_byte(clone.path / flipped)
     missing = Path(val.path("store"), "objects", "c.0.0")
@@ -179,13 +179,13 @@ def damage(clone: Clone) -> dict[str, Case]:
     truncated = clone.path / test.path()
     truncated.write_text(truncated.read_text()[:100])
 
-    other, foreign = (one("encoded", part=part) for part in ("first", "train-00001"))
-    (clone.path / foreign.path()).write_bytes((clone.path / other.path()).read_bytes())
+    first_part, foreign = (product("encoded", part=part) for part in ("first", "train-00001"))
+    (clone.path / foreign.path()).write_bytes((clone.path / first_part.path()).read_bytes())
 
-    anchors = {split: one("anchors", split=split) for split in ("train", "val", "test")}
-    weights = one("weights", model="hub")
-    priors = one("priors")
-    pooled = one("pooled", model="vit", part="first")
+    anchors = {split: product("anchors", split=split) for split in ("train", "val", "test")}
+    weights = product("weights", model="hub")
+    priors = product("priors")
+    pooled = product("pooled", model="vit", part="first")
     return {
         "flipped byte": Case(
             anchors["train"], f"{flipped}: the chunk is damaged (its checksum differs)",
@@ -199,7 +199,7 @@ def damage(clone: Clone) -> dict[str, Case]:
             again.format(test.path()),
         ),
         "another configuration": Case(
-            one("index", array="encoded"),
+            product("index", array="encoded"),
             f"{foreign.path()}: {CHANGED}",
             again.format(foreign.path()),
         ),
@@ -209,7 +209,7 @@ def damage(clone: Clone) -> dict[str, Case]:
             f"--configfile {clone.configfile}`",
         ),
         "wrong image size": Case(
-            one("pooled", model="odd", part="first"),
+            product("pooled", model="odd", part="first"),
             "model odd (timm:vit_tiny_patch16_224): an input of 100 px is not a whole number of "
             "patches of 16 px",
             "set `input_px: 96` or `input_px: 112`",
@@ -243,8 +243,8 @@ def failed(finished: Clone, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_job_says_once_what_is_wrong_and_what_to_do(name: str, failed: Run) -> None:
     case = failed.cases[name]
     assert failed.returncode == 1
-    assert failed.said.count(case.message) == 1
-    remedy = failed.said.partition(case.message)[2].splitlines()[1]
+    assert failed.output.count(case.message) == 1
+    remedy = failed.output.partition(case.message)[2].splitlines()[1]
     assert remedy.startswith("  remedy: ")
     assert case.remedy in remedy
     for output in case.outputs():
@@ -252,8 +252,8 @@ def test_a_job_says_once_what_is_wrong_and_what_to_do(name: str, failed: Run) ->
 
 
 def test_no_traceback_is_shown_and_nothing_half_written_is_left(failed: Run) -> None:
-    assert "Traceback" not in failed.said
-    assert failed.said.count("remedy: ") == len(CASES)
+    assert "Traceback" not in failed.output
+    assert failed.output.count("remedy: ") == len(CASES)
     assert not list(failed.clone.path.glob("results/**/*.tmp-*"))
 
 
@@ -262,7 +262,7 @@ def test_after_the_remedies_everything_is_as_in_an_undisturbed_run(
 ) -> None:
     """The commands of the messages, restricted to the jobs that failed, mend all that can be."""
     clone = Clone(failed.clone.path)  # with the configuration that has no bad models
-    bad = re.findall(r"remedy: .*--forcerun (\S+)", failed.said)
+    bad = re.findall(r"remedy: .*--forcerun (\S+)", failed.output)
     assert len(bad) == 4
     models = ("hub", "odd")
     jobs = [case.job for case in failed.cases.values()]

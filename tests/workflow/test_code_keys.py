@@ -50,14 +50,14 @@ def label(product: Product) -> str:
 @cache
 def holders() -> dict[str, set[str]]:
     """Module -> products whose own code it is part of."""
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     source = keys.SOURCE / "bindscope"  # this clone's, or a copy
     for product in ci_products():
         code = keys.closure(roots(json.loads(product.spec)))
         for path in code.files.values():
             if path.is_relative_to(source):
-                found.setdefault(str(path.relative_to(source)), set()).add(label(product))
-    return found
+                labels.setdefault(str(path.relative_to(source)), set()).add(label(product))
+    return labels
 
 
 def test_what_only_plans_is_in_no_code() -> None:
@@ -85,7 +85,7 @@ def test_studies_are_in_the_code_of_their_own_products_alone() -> None:
 def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
     from bindscope.core.registries import studies
 
-    of_study = {entry.name: {f"figure {one.name}" for one in study.figures}
+    of_study = {entry.name: {f"figure {figure.name}" for figure in study.figures}
                 for study in studies().values() for entry in study.figures}  # fmt: skip
     for product in ci_products():
         if product.rule == "figure":
@@ -98,20 +98,20 @@ def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
 def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
     """Editing attention must not fit linear probes again; the others hold the linear one."""
     families = {"attention", "convex", "dnn", "linear", "multilinear", "quadratic"}
-    wanted = {
+    expected = {
         "linear": {"linear", "convex"},
         "quadratic": {"linear", "convex", "quadratic"},
         "attention_quadratic": {"linear", "convex", "attention"},
     }
-    seen = set()
+    covered = set()
     for product in ci_products():
         if product.rule == "fit":
             spec = json.loads(product.spec)
             code = keys.closure(roots(spec))
             modules = {path.stem for path in code.files.values() if path.parent.name == "probes"}
-            assert modules & families == wanted[spec["probe"]["family"]]
-            seen.add(spec["probe"]["family"])
-    assert seen == set(wanted)
+            assert modules & families == expected[spec["probe"]["family"]]
+            covered.add(spec["probe"]["family"])
+    assert covered == set(expected)
 
 
 Codes = dict[str, tuple[set[str], set[str]]]
@@ -120,11 +120,11 @@ Codes = dict[str, tuple[set[str], set[str]]]
 def codes() -> Codes:
     """Return own and chained codes of each label's products."""
     forget()
-    found: Codes = {label(p): (set(), set()) for p in ci_products()}
+    by_product: Codes = {label(p): (set(), set()) for p in ci_products()}
     for product in ci_products():
-        for seen, code in zip(found[label(product)], product.code.split(":"), strict=True):
-            seen.add(code)
-    return found
+        for parts, code in zip(by_product[label(product)], product.code.split(":"), strict=True):
+            parts.add(code)
+    return by_product
 
 
 def changed(after: Codes, before: Codes, i: int) -> set[str]:
@@ -133,12 +133,12 @@ def changed(after: Codes, before: Codes, i: int) -> set[str]:
 
 def above(products: list[Product], labels: set[str]) -> set[str]:
     """Return labels of products that are made of some, these included."""
-    found = set(labels)
+    reached = set(labels)
     for product in products:  # inputs come before what is made of them
-        inputs = {label(given) for several in product.inputs.values() for given in several}
-        if inputs & found:
-            found.add(label(product))
-    return found
+        inputs = {label(entry) for several in product.inputs.values() for entry in several}
+        if inputs & reached:
+            reached.add(label(product))
+    return reached
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,9 @@ def test_help_is_short_and_has_an_example(capsys: pytest.CaptureFixture[str]) ->
     for name in ("new", "plan", "path", "show", "verify", "gc", "zoo", "impostors"):
         with pytest.raises(SystemExit):
             main([name, "--help"])
-        shown = capsys.readouterr().out
-        assert f"example: bindscope {name}" in shown
-        assert len(shown.splitlines()) < 25
+        text = capsys.readouterr().out
+        assert f"example: bindscope {name}" in text
+        assert len(text.splitlines()) < 25
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"bindscope {bindscope.__version__}\n"
@@ -148,23 +148,23 @@ def test_plan_in_a_folder_without_a_snakefile(
 
 
 def test_plan_names_the_changed_key_the_new_entity_and_a_mistake(clone: Clone) -> None:
-    other = clone.with_configfile("config/other.yaml")
-    other.edit({
+    changed = clone.with_configfile("config/other.yaml")
+    changed.edit({
         f"{STUDY}.probes.1.rank": 3,
         f"{STUDY}.probes.3": {"name": "dnn", "family": "dnn"},
         f"{STUDY}.fits.0.probes": ["linear", "quadratic", "dnn"],
     })  # fmt: skip
-    plan = other.bindscope("plan").stdout
+    plan = changed.bindscope("plan").stdout
     assert re.search(r"^ +2 +fit +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
     assert re.search(r"^ +2 +fit +new$", plan, re.MULTILINE)
     assert re.search(r"^ +1 +null +changed: probe\.rank 2 -> 3$", plan, re.MULTILINE)
     assert re.search(r"^ +1 +table +", plan, re.MULTILINE)
     assert "pooled" not in plan
-    other.edit({f"{STUDY}.probes.3.hiden": 4})
-    failed = other.bindscope("plan", check=False)
+    changed.edit({f"{STUDY}.probes.3.hiden": 4})
+    failed = changed.bindscope("plan", check=False)
     assert failed.returncode == 1
     assert (
-        f"{other.configfile}: {STUDY}.probes.3.hiden: unknown key; did you mean 'hidden'?"
+        f"{changed.configfile}: {STUDY}.probes.3.hiden: unknown key; did you mean 'hidden'?"
         in failed.stderr
     )
     assert "Traceback" not in failed.stderr
@@ -196,13 +196,13 @@ def test_verify_finds_a_flipped_byte_and_deleted_stores_and_repairs_them(
         (clone.path / digests_path(product.path())).unlink()
         shutil.rmtree(clone.path / product.path("store"))
     code, printed, complaints = command("verify", clone=clone)
-    assert (code, printed) == (1, checked(clone, 3, made=-2))
-    *found, remedy = complaints.splitlines()
-    assert f"{chunk}: the chunk is damaged (its checksum differs)" in found
+    assert (code, printed) == (1, checked(clone, 3, extra=-2))
+    *lines, remedy = complaints.splitlines()
+    assert f"{chunk}: the chunk is damaged (its checksum differs)" in lines
     for product in deleted:
-        (line,) = (line for line in found if line.startswith(product.path()))
+        (line,) = (line for line in lines if line.startswith(product.path()))
         assert ": is missing, and results/" in line
-    assert len(found) == 3
+    assert len(lines) == 3
     again = re.fullmatch(
         rf"make them again: snakemake --cores all --forcerun (.+) --configfile {clone.configfile}",
         remedy,
@@ -218,12 +218,12 @@ def test_verify_finds_a_flipped_byte_and_deleted_stores_and_repairs_them(
     assert {path: mended[path] for path in same} == {path: sound[path] for path in same}
 
 
-def checked(clone: Clone, bad: int, made: int = 0) -> str:
-    """Return what `verify` prints; `made` more products than are configured are there."""
+def checked(clone: Clone, bad: int, extra: int = 0) -> str:
+    """Return what `verify` prints; `extra` more products than are configured are there."""
     config = yaml.safe_load((clone.path / clone.configfile).read_text())
     products = build(Config.model_validate(config)).products.values()
     stores = sum("store" in product.step.outputs for product in products)
-    return f"{len(products) + made} products checked, {stores + made} of them stores; {bad} bad\n"
+    return f"{len(products) + extra} products checked, {stores + extra} of them stores; {bad} bad\n"
 
 
 # --- gc ------------------------------------------------------------------------------------------
@@ -233,12 +233,12 @@ def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
     finished: Clone, tmp_path: Path, command: Command
 ) -> None:
     clone = finished.copy(tmp_path / "clone")
-    left = clone.path / "results/codes/tiny/test-00000000.zarr.tmp-1"
-    left.mkdir()
+    stray = clone.path / "results/codes/tiny/test-00000000.zarr.tmp-1"
+    stray.mkdir()
     release = clone.path / "results/synthetic_release/00000000"  # a folder of files, and a manifest
     release.mkdir(parents=True)
     release.with_suffix(".json").touch()
-    strays = (left, release, release.with_suffix(".json"))
+    strays = (stray, release, release.with_suffix(".json"))
     assert (
         command("gc", clone=finished)[1] == "0 products, 0.0 MB not needed (delete with --delete)\n"
     )
@@ -260,7 +260,7 @@ def test_gc_lists_and_deletes_only_what_no_configuration_asks_for(
         unneeded |= {f"{path}.checkpoint"} if path in unneeded else set()
 
     both = command("gc", "--configfile", clone.configfile, clone=smaller)[1]
-    assert both.splitlines()[0].split()[-1] == str(left.relative_to(clone.path))
+    assert both.splitlines()[0].split()[-1] == str(stray.relative_to(clone.path))
     assert both.splitlines()[-1].startswith("3 products, ")
 
     before = clone.results()
@@ -333,9 +333,9 @@ def test_open_of_what_is_not_there(
     names: dict[str, object], expected: str, finished: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(finished.path)
-    wanted = {"dataset": "tiny", "model": "vit", "layer": 1, "configfile": finished.configfile}
+    query = {"dataset": "tiny", "model": "vit", "layer": 1, "configfile": finished.configfile}
     with pytest.raises(StoreError) as caught:
-        bindscope.open(**(wanted | names))
+        bindscope.open(**(query | names))
     assert expected in str(caught.value)
 
 

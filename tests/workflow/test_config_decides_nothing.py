@@ -136,18 +136,18 @@ def is_configuration(module: str) -> bool:
 def test_code_takes_nothing_but_types_from_the_configuration() -> None:
     modules = hashed_modules()
     assert len(modules) > 100
-    taken = set()
+    imported = set()
     for path in modules:
         for statement in runtime_imports(ast.parse(path.read_text())):
             module = statement.module or ""
             if is_configuration(module):
                 room = importlib.import_module(module)
-                taken |= {
+                imported |= {
                     (path.relative_to(ROOT).as_posix(), alias.name)
                     for alias in statement.names
                     if not is_type(getattr(room, alias.name))
                 }
-    assert taken <= HARMLESS
+    assert imported <= HARMLESS
 
 
 def subclasses(model: type[Model]) -> Iterator[type[Model]]:
@@ -242,7 +242,7 @@ def built_by_a_job(product: Product) -> dict[str, Any]:
     spec = json.loads(product.spec)
     wildcards = SimpleNamespace(get=lambda name, default=None: product.wildcards.get(name, default))
     job = Job(product.rule, spec, product.spec, product.code, None, None, wildcards)
-    found = {}
+    entities = {}
     read = {
         "dataset": dataset_of,
         "model": model_of,
@@ -252,8 +252,8 @@ def built_by_a_job(product: Product) -> dict[str, Any]:
         content = spec.get(name)
         # A download's spec has the source alone, and the job reads no more.
         if isinstance(content, dict) and product.rule not in ("weights", "report"):
-            found[name] = read_entity(job)
-    return found
+            entities[name] = read_entity(job)
+    return entities
 
 
 def test_a_job_fills_in_no_default_that_it_uses() -> None:
@@ -264,11 +264,11 @@ def test_a_job_fills_in_no_default_that_it_uses() -> None:
     assert {rule: names for rule, names in filled.items() if names} == NOT_READ
 
 
-def own_codes(preset: str, *rules: str) -> dict[str, str]:
+def step_codes(preset: str, *rules: str) -> dict[str, str]:
     """Code keys of a preset's products of some rules, by path."""
     forget()
     graph = build(load_file(ROOT / "config/presets" / preset))
-    return {p.path(): p.code.partition(":")[0] for p in graph.of(*rules)}
+    return {p.path(): p.code.partition(":")[0] for p in graph.select(*rules)}
 
 
 def swap(path: Path, first: str, second: str) -> None:
@@ -284,10 +284,10 @@ def swap(path: Path, first: str, second: str) -> None:
 def test_the_order_of_values_is_in_the_keys_of_what_it_decides(
     copied: Path, preset: str, rules: tuple[str, ...]
 ) -> None:
-    before = own_codes(preset, *rules)
+    before = step_codes(preset, *rules)
     assert before
     swap(copied / "scenes/solids/values.py", '"cube"', '"sphere"')
-    after = own_codes(preset, *rules)
+    after = step_codes(preset, *rules)
     assert after.keys() == before.keys()
     assert all(after[path] != code for path, code in before.items())
 

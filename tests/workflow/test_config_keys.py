@@ -62,8 +62,8 @@ def study_of(path: str) -> str:
 def test_every_key_changes_what_is_made(study: str) -> None:
     raw = example()
     if study:
-        kept = {study} | NEEDED.get(study, set())
-        raw["studies"] = {name: raw["studies"][name] for name in kept if name in raw["studies"]}
+        selected = {study} | NEEDED.get(study, set())
+        raw["studies"] = {name: raw["studies"][name] for name in selected if name in raw["studies"]}
     tried = [
         (section, key)
         for name, (path, section, key) in KEYS.items()
@@ -90,14 +90,15 @@ def test_models_that_are_trained_alike_share_one_training() -> None:
     config["models"].append({**config["models"][0], "name": "larger", "input_px": 64})
     config["studies"]["binding_information"]["fits"][0]["models"].append("larger")
     graph = build(Config.model_validate(config))
-    trainings = {p.wildcards["model"]: p for p in graph.of("training")}
+    trainings = {p.wildcards["model"]: p for p in graph.select("training")}
     assert "vit" in trainings
     assert "larger" not in trainings
     weights = {
-        p.wildcards["model"]: [w.path() for w in p.inputs["weights"]] for p in graph.of("pooled")
+        p.wildcards["model"]: [w.path() for w in p.inputs["weights"]]
+        for p in graph.select("pooled")
     }
     assert weights["vit"] == weights["larger"] == [trainings["vit"].path()]
-    found = {p.key for p in graph.of("index") if p.wildcards["model"] in ("vit", "larger")}
-    assert len(found) > 1
+    index_keys = {p.key for p in graph.select("index") if p.wildcards["model"] in ("vit", "larger")}
+    assert len(index_keys) > 1
     config["models"][-1]["seed"] = 1
-    assert len(build(Config.model_validate(config)).of("training")) == len(trainings) + 1
+    assert len(build(Config.model_validate(config)).select("training")) == len(trainings) + 1

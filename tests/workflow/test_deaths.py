@@ -56,7 +56,7 @@ def change(clone: Clone, sources: Sources) -> None:
         "datasets.0.n_scenes": {"train": 64, "val": 32, "test": 32},
         "datasets.0.shard_size": {"train": 64, "val": 32, "test": 32},
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
-        **{f"datasets.{i + 1}": given for i, given in enumerate(read(sources))},
+        **{f"datasets.{i + 1}": dataset for i, dataset in enumerate(read(sources))},
         "studies.binding_information.fits.0": {
             "name": "layers", "datasets": ["own"], "models": ["vit"], "layers": "last",
             "probes": ["linear"],
@@ -108,8 +108,8 @@ def pairs_of_patches() -> dict[str, Any]:
         {"name": "kept", "models": ["kept"], "layers": [0, 1], "probes": ["quadratic"]}
     )
     section["effects"] |= {"models": ["vit", "kept"]}
-    shown = (section[part] for part in ("maps", "geometry", "effects"))
-    for entry in (*section["fits"], *shown):
+    parts = (section[part] for part in ("maps", "geometry", "effects"))
+    for entry in (*section["fits"], *parts):
         entry["datasets"] = ["pairs"]
     return section
 
@@ -118,12 +118,12 @@ def read(sources: Sources) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
     half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
     clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
-    own = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
+    ours = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
     archive = sources.folder / "CLEVR.zip"
     return [
         {"name": "own", "split": {"rule": "index", "sizes": half},
-         "space": {**COUNTED, "groups": own},
+         "space": {**COUNTED, "groups": ours},
          "source": {"kind": "table", "path": str(sources.folder / "own/objects.csv"),
                     "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]}},
          "n_scenes": half, "shard_size": half, "render": {"kind": "photos", "size_px": 32}},
@@ -205,9 +205,9 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
 ) -> None:
     """It is killed while scenes are written, on the way to a fit to activations of them."""
     clone = Clone.make(tmp_path / "clone")
-    wanted = clone.product("fit", tokens="patches")
+    target = clone.product("fit", tokens="patches")
     run = subprocess.Popen(
-        clone.command("--", wanted.path()), cwd=clone.path, start_new_session=True,
+        clone.command("--", target.path()), cwd=clone.path, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 120
@@ -222,16 +222,16 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
         time.sleep(0.1)
 
     clone.snakemake("--unlock")
-    clone.snakemake("--", wanted.path())
-    assert clone.would_run("--", wanted.path()).total() == 0
+    clone.snakemake("--", target.path())
+    assert clone.would_run("--", target.path()).total() == 0
     completed = clone.results()
-    assert {path.removeprefix("results/") for path in made_from(wanted)} <= set(completed)
+    assert {path.removeprefix("results/") for path in made_from(target)} <= set(completed)
     assert completed.items() <= finished.results().items()
 
 
 def made_from(product: Product) -> set[str]:
     """Return the paths of a product and of all that it is made from."""
-    inputs = (given for products in product.inputs.values() for given in products)
+    inputs = (source for products in product.inputs.values() for source in products)
     return {product.path()}.union(*map(made_from, inputs))
 
 
@@ -276,20 +276,20 @@ def test_every_script_dies_once_after_a_change(
 
     assert attempts(clone, lose_at=RECORDS_LOST) > RECORDS_LOST
     assert {path.name for path in records.iterdir()} == scripts
-    made = clone.results()
-    assert [path for path in undisturbed if made.get(path) != undisturbed[path]] == []
+    results = clone.results()
+    assert [path for path in undisturbed if results.get(path) != undisturbed[path]] == []
     assert not list(clone.path.glob("results/**/*.tmp-*"))
     assert clone.would_run().total() == 0
 
 
 def jobs_of(clone: Clone) -> list[int]:
     """Processes that run a script of this clone."""
-    found = []
+    numbers = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             here = (entry / "cwd").readlink().is_relative_to(clone.path)
             if here and b".snakemake/scripts" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+                numbers.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return numbers

@@ -36,12 +36,12 @@ def size_of(product: Product) -> int:
 
 def test_disk_is_that_of_the_files(finished: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(finished, monkeypatch)
-    for product in graph.of(*ARRAYS):
+    for product in graph.select(*ARRAYS):
         n_stores = len(product.step.outputs) * OVERHEAD
         assert product.work.bytes_disk == pytest.approx(size_of(product), rel=0.1, abs=n_stores)
-    known = [made for made in graph.products.values() if made.rule not in ("figure", "report")]
-    forecast, taken = sum(made.work.bytes_disk for made in known), sum(map(size_of, known))
-    assert 0.5 < forecast / taken < 2  # of a megabyte, most of it overhead
+    known = [each for each in graph.products.values() if each.rule not in ("figure", "report")]
+    forecast, actual = sum(each.work.bytes_disk for each in known), sum(map(size_of, known))
+    assert 0.5 < forecast / actual < 2  # of a megabyte, most of it overhead
 
 
 def test_as_many_jobs_as_snakemake_plans(
@@ -50,12 +50,12 @@ def test_as_many_jobs_as_snakemake_plans(
     assert would_run(graph_of(finished, monkeypatch)) == []
     clone = finished.copy(tmp_path / "clone")
     clone.edit({"studies.binding_information.probes.1.rank": 3})
-    planned = Counter(made.rule for made in would_run(graph_of(clone, monkeypatch)))
+    planned = Counter(each.rule for each in would_run(graph_of(clone, monkeypatch)))
     assert planned == clone.would_run()
     assert planned["fit"] > 0
     next((clone.path / "results/scenes").rglob("*.json")).unlink()
     clone.edit({"datasets.0.n_scenes.train": 192})
-    planned = Counter(made.rule for made in would_run(graph_of(clone, monkeypatch)))
+    planned = Counter(each.rule for each in would_run(graph_of(clone, monkeypatch)))
     assert planned == clone.would_run()
     assert planned["scenes"] > 0
 
@@ -80,7 +80,7 @@ def test_rules_ask_for_the_memory_of_their_jobs(
     clone = finished.copy(tmp_path / "clone")
     clone.edit({"studies.binding_information.probes.1.rank": 3})
     text = clone.snakemake("--dry-run", "--verbose").stdout
-    fits = {made.path(): made.work.memory_mb for made in graph_of(clone, monkeypatch).of("fit")}
-    asked = re.findall(r"output: (results/fits\S+?),.*?mem_mb=(\d+)", text, re.DOTALL)
-    assert asked
-    assert all(fits[path] == int(mem_mb) for path, mem_mb in asked)
+    fits = {each.path(): each.work.memory_mb for each in graph_of(clone, monkeypatch).select("fit")}
+    requested = re.findall(r"output: (results/fits\S+?),.*?mem_mb=(\d+)", text, re.DOTALL)
+    assert requested
+    assert all(fits[path] == int(mem_mb) for path, mem_mb in requested)

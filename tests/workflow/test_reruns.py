@@ -60,14 +60,14 @@ def test_going_back_to_a_configuration_makes_only_what_is_not_keyed(
     clone = finished.copy(tmp_path / "clone")
     clone.edit({"studies.binding_information.probes.0.steps": 41})
     clone.snakemake("--", TABLE)
-    made = {path for path in clone.results() if path not in finished.results()}
-    assert any(path.startswith("fits/") for path in made)
+    added = {path for path in clone.results() if path not in finished.results()}
+    assert any(path.startswith("fits/") for path in added)
     shutil.copy2(finished.path / finished.configfile, clone.path / clone.configfile)
     again = clone.would_run()
     assert again.keys() <= {"table", "figure", "report"}
     clone.snakemake("--", TABLE)
-    kept = {path: digest for path, digest in clone.results().items() if path not in made}
-    assert kept == finished.results()
+    rest = {path: digest for path, digest in clone.results().items() if path not in added}
+    assert rest == finished.results()
 
 
 def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(

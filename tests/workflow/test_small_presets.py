@@ -42,19 +42,19 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
     clone.configfile = "config/quick.yaml"
     content = quick(load_file(preset))
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
-    made = build(Config.model_validate(content))
+    graph = build(Config.model_validate(content))
     # Less than the graph holds: of some data sets only a part is asked for.
-    assert clone.would_run() <= Counter(product.rule for product in made.products.values())
+    assert clone.would_run() <= Counter(product.rule for product in graph.products.values())
     clone.run_jobs()
 
     figures = {path.stem: path for path in (clone.path / "results/figures").glob("*.png")}
-    assert set(figures) == {product.wildcards["figure"] for product in made.of("figure")}
+    assert set(figures) == {product.wildcards["figure"] for product in graph.select("figure")}
     for name, path in figures.items():
         with Image.open(path) as image:
             low, high = image.convert("L").getextrema()
         assert low < high, f"nothing is drawn: {name}"
-    assert made.of("table")
-    for product in made.of("table"):
+    assert graph.select("table")
+    for product in graph.select("table"):
         name = product.wildcards["table"]
         table = read_table(clone.path / product.path("parquet"), declared()[name])  # checks it
         assert not table.empty, name
@@ -76,7 +76,7 @@ def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
     clone = Clone.make(tmp_path / "clone")
     clone.configfile = "config/quick.yaml"
     content = quick(load_file(ROOT / "config/presets/zoo.yaml"))
-    content["models"] = [given for given in content["models"] if given["seed"] == 0]
+    content["models"] = [model for model in content["models"] if model["seed"] == 0]
     content["studies"]["binding_id"] = None
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     shutil.rmtree(clone.path / "resources/zoo")
@@ -85,7 +85,7 @@ def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
     assert "counting-objects-0               not trained yet" in unfinished.stdout
     clone.snakemake("--cores", "1")
     written = clone.bindscope("zoo").stdout.splitlines()
-    names = [given["name"] for given in content["models"]]
+    names = [model["name"] for model in content["models"]]
     assert [line.split()[0] for line in written[:-1]] == names
     for name in names:
         manifest = json.loads((clone.path / f"resources/zoo/{name}.json").read_text())
@@ -113,19 +113,19 @@ def test_a_quick_preset_has_every_kind_of_thing_that_the_preset_has(preset: Path
 
 def sections(config: Config) -> dict[str, Any]:
     """Return the sections of the studies that take part, by study."""
-    given = {name: getattr(config.studies, name) for name in type(config.studies).model_fields}
-    return {name: section for name, section in given.items() if section is not None}
+    by_study = {name: getattr(config.studies, name) for name in type(config.studies).model_fields}
+    return {name: section for name, section in by_study.items() if section is not None}
 
 
 def kinds(config: Config) -> dict[str, set[object]]:
     """Return what an experiment has, told apart by kind: not every seed, size and layer."""
     graph = build(config)
     products = graph.products.values()
-    fits = graph.of("fit", "same_object_fit", "same_object_baseline")
-    found: dict[str, set[object]] = {
+    fits = graph.select("fit", "same_object_fit", "same_object_baseline")
+    covered: dict[str, set[object]] = {
         "rules": {product.rule for product in products},
-        "tables": {product.wildcards["table"] for product in graph.of("table")},
-        "figures": {product.wildcards["figure"] for product in graph.of("figure")},
+        "tables": {product.wildcards["table"] for product in graph.select("table")},
+        "figures": {product.wildcards["figure"] for product in graph.select("figure")},
         # Objectives; whether the input's size is the model's own. Encoders of vectors are one kind,
         # files of the zoo another: the default run has them.
         "models": {
@@ -141,19 +141,19 @@ def kinds(config: Config) -> dict[str, set[object]]:
         },
     }
     for part in ("probe", "tokens", "control"):
-        found[part] = {fit.wildcards.get(part) for fit in fits}
+        covered[part] = {fit.wildcards.get(part) for fit in fits}
     blocks = [fit.wildcards.get("layers", fit.wildcards.get("layer", "")) for fit in fits]
     layers = [int(layer) for block in blocks for layer in block.split("-") if layer]
-    found["layers"] = {min(layers), max(layers)} if layers else set()
+    covered["layers"] = {min(layers), max(layers)} if layers else set()
     for name, section in sections(config).items():
-        found[name] = {key for key in type(section).model_fields if getattr(section, key)}
-    return found
+        covered[name] = {key for key in type(section).model_fields if getattr(section, key)}
+    return covered
 
 
 def test_draws_that_differ_in_the_seed_alone_are_one_in_a_quick_preset() -> None:
     def datasets(name: str) -> list[str]:
         content = quick(load_file(ROOT / f"config/presets/{name}.yaml"))
-        return [given["name"] for given in content["datasets"]]
+        return [dataset["name"] for dataset in content["datasets"]]
 
     assert datasets("calibration_small") == ["grid-02"]
     # a seed of its own, but cameras of its own too

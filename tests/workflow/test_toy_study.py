@@ -46,8 +46,8 @@ def test_a_study_touches_one_line_and_an_edit_of_it_reruns_its_products_alone(
     page = (clone.path / "results/report.html").read_text()
     assert "How long tokens are" in page
     assert clone.would_run() == {}
-    kept = {path: of for path, of in finished.results().items() if not path.startswith("report.")}
-    assert kept.items() <= clone.results().items()
+    rest = {path: of for path, of in finished.results().items() if not path.startswith("report.")}
+    assert rest.items() <= clone.results().items()
 
     edits = {
         "work.py": {"lengths": 2, "table": 1, "figure": 1, "report": 1},

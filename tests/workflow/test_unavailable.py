@@ -56,11 +56,11 @@ def test_a_model_that_cannot_be_had_leaves_the_results_of_the_others(tmp_path: P
     (clone.path / "config/gated.yaml").write_text(yaml.safe_dump(CONFIG))
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        own = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": "src"}
+        offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PYTHONPATH": "src"}
         command = [warm_python(), "-m", "bindscope.commands.run", "--cores", "2", *arguments]
         return subprocess.run(
             [*command, "--configfile", "config/gated.yaml"], cwd=clone.path, text=True,
-            env={**os.environ, **own}, capture_output=True, timeout=600,
+            env={**os.environ, **offline}, capture_output=True, timeout=600,
         )  # fmt: skip
 
     planned = run("--dry-run")

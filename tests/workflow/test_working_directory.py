@@ -58,9 +58,9 @@ def test_a_run_elsewhere_with_a_configuration_and_data_of_its_own(
     clone: Clone, tmp_path: Path
 ) -> None:
     """Figures and the report read captions, a template and published numbers of the clone."""
-    own = tmp_path / "config" / "config.yaml"
-    own.parent.mkdir()
-    own.write_text(yaml.safe_dump(CONFIG))
+    config = tmp_path / "config" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(yaml.safe_dump(CONFIG))
     (tmp_path / "mine").mkdir()
     shutil.copy2(ROOT / "tests/fixtures/own_images/objects.csv", tmp_path / "mine")
     for name in "abc":
@@ -79,5 +79,5 @@ def test_a_run_elsewhere_with_a_configuration_and_data_of_its_own(
     assert list((tmp_path / "results/records/own").glob("records-*.parquet"))
     assert not (clone.path / "results").exists()
     assert "Nothing to be done" in snakemake("--dry-run")
-    own.unlink()
+    config.unlink()
     assert "dual_encoder " in snakemake("--dry-run")  # of the clone's default

@@ -94,7 +94,7 @@ def from_spec(rule_name, value):
 
     Snakemake asks a function for every job, and several times.
     """
-    found = {p.key: value(json.loads(p.spec)) for p in graph.of(rule_name)}
+    found = {p.key: value(json.loads(p.spec)) for p in graph.select(rule_name)}
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return lambda wildcards: found[product(rule_name, wildcards).key]
@@ -113,7 +113,7 @@ def gpus_of(rule_name):
 def all_of(rule_name):
     """All products of a rule of the same dataset, for a job that is to wait for them."""
     return lambda wildcards: ancient(
-        [made.path() for made in graph.of(rule_name, dataset=wildcards.dataset)]
+        [product.path() for product in graph.select(rule_name, dataset=wildcards.dataset)]
     )
 
 
@@ -122,7 +122,7 @@ def one_after_another(rule_name):
 
     Temporary stores are to be read and removed before Snakemake begins the next ones.
     """
-    products = graph.of(rule_name)
+    products = graph.select(rule_name)
     ranks = {
         product.key: 1 - i / len(products) for i, product in enumerate(products, 1)
     }

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.concepts.approximators import rows_of_runs
@@ -22,7 +22,7 @@ def main(job: "Job") -> None:
     about = {**names, "analysis_kind": "approximators", "variant": job.wildcards["approximator"]}
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.rows}.checkpoint"), " ".join(job.keys.values()))
-    with hold_device(job.spec["device"]) as device, made_current(device):
+    with hold_device(job.spec["device"]) as device, make_current(device):
         if names["vectors"] == "dual":
             runs = read_dual(job.input.weights_weights[0], job.spec, device)
         else:

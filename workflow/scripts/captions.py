@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write a row per text: scenes of each split, then the queries."""
     groups = named_groups(job.spec["groups"])
-    templates = [CaptionTemplate.model_validate(given) for given in job.spec["templates"]]
+    templates = [CaptionTemplate.model_validate(content) for content in job.spec["templates"]]
     captions = list(queries(groups, templates))
     for split in SPLITS:
         slots = open_store(job.input[split][0]).read("slots")

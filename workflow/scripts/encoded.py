@@ -22,7 +22,7 @@ def main(job: "Job") -> None:
     """Write the encoder's arrays as layer 0."""
     dataset, model, part = dataset_of(job), model_of(job), job.spec["part"]
     pieces = []
-    for split, start, stop in ((held["split"], held["start"], held["stop"]) for held in part):
+    for split, start, stop in ((piece["split"], piece["start"], piece["stop"]) for piece in part):
         objects = sample_codes(dataset, split, start, stop)
         pieces.append(encode(model, dataset, split, start, objects))
     arrays = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}

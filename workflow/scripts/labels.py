@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write what fits read."""
-    given, path = job.input, Path(job.output.labels)
-    labels = build_labels(given.codes, given.anchors, given.priors[0], path.parent)
+    inputs, path = job.input, Path(job.output.labels)
+    labels = build_labels(inputs.codes, inputs.anchors, inputs.priors[0], path.parent)
     write_json(path, {**labels, "spec": job.spec_text, "code": job.code})
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import model_of
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.effects.job import measured
@@ -21,7 +21,7 @@ def main(job: "Job") -> None:
         "dataset": job.wildcards["dataset"], "model": job.wildcards["model"],
         "layer": str(job.spec["layer"]), "probe": job.wildcards["probe"], **job.keys,
     }  # fmt: skip
-    with hold_device(job.spec["device"]) as device, made_current(device):
+    with hold_device(job.spec["device"]) as device, make_current(device):
         checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
         rows = measured(model_of(job), job.input, job.spec, device, checkpoints)
     lines = [canonical_json({**row, **names}) + "\n" for row in rows]

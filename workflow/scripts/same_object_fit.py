@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.config.entities import entity
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.fit import fit_layers, write_results
@@ -27,7 +27,7 @@ def main(job: "Job") -> None:
         "dataset": wildcards["dataset"], "model": wildcards.get("model", NO_MODEL),
         "probe": wildcards["probe"], **job.keys,
     }  # fmt: skip
-    with hold_device(probe.device) as device, made_current(device):
+    with hold_device(probe.device) as device, make_current(device):
         checkpoints = Checkpoints(job.output.weights, " ".join(job.keys.values()))
         results = fit_layers(probe, job.input.samples, tokens, spec, names, checkpoints)
         write_results(job.output, results)

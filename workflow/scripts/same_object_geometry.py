@@ -8,7 +8,7 @@ import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.studies.same_object.geometry import Measured, measured_rows
+from bindscope.studies.same_object.geometry import GeometryInputs, measured_rows
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -21,7 +21,7 @@ def main(job: "Job") -> None:
     names = {name: job.wildcards[name] for name in ("dataset", "model", "probe")}
     tokens: dict[str, list[str]] = {split: job.input[split] for split in SPLITS}
     fit = load_file(job.input.fit_weights[0])
-    data = Measured.open(job.input.samples, tokens, fit, job.spec)
+    data = GeometryInputs.open(job.input.samples, tokens, fit, job.spec)
     checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
     rows = measured_rows(data, job.spec, checkpoints)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)

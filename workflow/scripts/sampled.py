@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def main(job: "Job") -> None:
     """Write `patches` (layer, n, M, dim) of the part's scenes that are used."""
     config, part = model_of(job), job.spec["part"]
-    used = [slice(held["start"], held["stop"]) for held in part]
+    used = [slice(piece["start"], piece["stop"]) for piece in part]
     images = JoinedImages(
         [
             StoreImages(open_store(path), rows.stop - rows.start)

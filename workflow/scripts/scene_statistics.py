@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a JSON list, a row per split."""
-    given = dict(job.input.items())
-    rows = scene_statistics({split: given[split] for split in SPLITS if split in given})
+    inputs = dict(job.input.items())
+    rows = scene_statistics({split: inputs[split] for split in SPLITS if split in inputs})
     about = {"dataset": job.wildcards.dataset, **job.spec["about"]}
     write_json(job.output.rows, [{**about, **row, **job.keys} for row in rows])
 

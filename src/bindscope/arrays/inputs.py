@@ -297,14 +297,14 @@ def _scene_rows(frame: pd.DataFrame, n_scenes: int, where: str, name: str) -> In
 
 def read_split(split: Any, n_scenes: int, words: Sequence[str], where: str) -> dict[str, Integers]:
     """Return the scenes of each part of a ready-made split: a word per scene."""
-    given_words = np.asarray(split).astype(str)
-    if given_words.shape != (n_scenes,):
+    split_words = np.asarray(split).astype(str)
+    if split_words.shape != (n_scenes,):
         raise InputError(
-            where, f"`split` is {given_words.shape}, and there are {n_scenes} scenes",
+            where, f"`split` is {split_words.shape}, and there are {n_scenes} scenes",
             f"give a word per scene: {', '.join(words)}",
         )  # fmt: skip
-    parts = {word: np.flatnonzero(given_words == word) for word in words}
-    unknown = sorted({*np.unique(given_words).tolist()} - {*words})
+    parts = {word: np.flatnonzero(split_words == word) for word in words}
+    unknown = sorted({*np.unique(split_words).tolist()} - {*words})
     if unknown or not all(map(len, parts.values())):
         counts = ", ".join(f"{word}: {len(rows)}" for word, rows in parts.items())
         raise InputError(

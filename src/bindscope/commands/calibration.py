@@ -23,20 +23,20 @@ _IMPORTED = {"plain": "bindscope.core.store.writer", "torch": "bindscope.activat
 
 def this_machine() -> Machine:
     """Return this machine's rates; they are measured where no earlier call has left them."""
-    if (found := stored()) is None:
-        found = measure()
+    if (machine := stored()) is None:
+        machine = measure()
         RECORD.parent.mkdir(exist_ok=True)
-        write_json(RECORD, asdict(found))
-    return found
+        write_json(RECORD, asdict(machine))
+    return machine
 
 
 def stored() -> Machine | None:
     """Return what was measured on this machine before; None: nothing."""
     try:
-        found = Machine(**json.loads(RECORD.read_text()))
+        machine = Machine(**json.loads(RECORD.read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return found if found.name == socket.gethostname() else None
+    return machine if machine.name == socket.gethostname() else None
 
 
 def measure() -> Machine:

@@ -25,17 +25,17 @@ def would_run(graph: Graph) -> list[Product]:
     such products, and what they read that is missing. Times of files are not looked at.
     """
     products = list(graph.products.values())
-    made = {id(one) for one in products if _is_old(one)}
+    remade = {id(each) for each in products if _is_old(each)}
     n = -1
-    while len(made) > n:
-        n = len(made)
+    while len(remade) > n:
+        n = len(remade)
         for product in products:  # inputs come before what is made from them
-            if any(id(one) in made for one in _inputs(product)):
-                made.add(id(product))
+            if any(id(each) in remade for each in _inputs(product)):
+                remade.add(id(product))
         for product in reversed(products):
-            if id(product) in made:
-                made |= {id(one) for one in _inputs(product) if not Path(one.path()).exists()}
-    return [product for product in products if id(product) in made]
+            if id(product) in remade:
+                remade |= {id(each) for each in _inputs(product) if not Path(each.path()).exists()}
+    return [product for product in products if id(product) in remade]
 
 
 def refuse_too_large(
@@ -56,7 +56,7 @@ def refuse_too_large(
         The same of a GPU; None: that of this machine's largest one, if it has any.
     """
     limit = float(os.environ.get(MEMORY_MB, given_mb or 0))
-    works = [made.work for made in graph.products.values()]
+    works = [product.work for product in graph.products.values()]
     uses_gpu = any(work.device_mb for work in works)
     of_gpu = (given_gpu_mb or gpu_memory_mb()) if uses_gpu else 0.0
     fits = not limit or all(work.memory_mb <= limit for work in works)
@@ -76,7 +76,7 @@ def gpu_memory_mb() -> float:
 
 
 def _inputs(product: Product) -> Iterable[Product]:
-    return (made for given in product.inputs.values() for made in given)
+    return (source for sources in product.inputs.values() for source in sources)
 
 
 def _is_old(product: Product) -> bool:
@@ -93,8 +93,8 @@ def _is_old(product: Product) -> bool:
 def summary(products: Sequence[Product], machine: Machine) -> str:
     """Say in a line what products take."""
     cpu, gpu, wall = _hours(products, machine)
-    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
-    largest = max((made.work.memory_mb for made in products), default=0)
+    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
+    largest = max((product.work.memory_mb for product in products), default=0)
     on_gpu = f", {_time(gpu)} of a GPU" if gpu else ""
     return (
         f"{len(products):,} jobs, {_time(cpu)} of CPU{on_gpu} ({_time(wall)} on "
@@ -109,15 +109,15 @@ def table(products: Sequence[Product], machine: Machine) -> str:
         return "nothing to be done"
     owner = {step.name: study.name for study in studies().values() for step in study.steps}
     by_study: dict[str, list[Product]] = {}
-    for made in products:
-        by_study.setdefault(owner.get(made.rule, SHARED), []).append(made)
+    for product in products:
+        by_study.setdefault(owner.get(product.rule, SHARED), []).append(product)
     lines = [
         f"{'':22s} {'jobs':>6s} {'passes':>9s} {'CPU':>9s} {'GPU':>9s} {'memory':>9s} {'disk':>9s}"
     ]
-    lines += [_line(name, own, machine) for name, own in by_study.items()]
+    lines += [_line(name, members, machine) for name, members in by_study.items()]
     lines.append(_line("all", products, machine))
-    largest = max(products, key=lambda made: made.work.memory_mb)
-    slowest = max(products, key=lambda made: machine.seconds(made.work))
+    largest = max(products, key=lambda product: product.work.memory_mb)
+    slowest = max(products, key=lambda product: machine.seconds(product.work))
     lines += [
         "",
         f"largest job   {_size(largest.work.memory_mb * 2**20)}  {largest.path()}",
@@ -132,16 +132,16 @@ def table(products: Sequence[Product], machine: Machine) -> str:
 
 def _on_gpu(products: Sequence[Product]) -> list[str]:
     """Return the line about the most memory of a GPU, where one is used."""
-    most = max(products, key=lambda made: made.work.device_mb)
+    most = max(products, key=lambda product: product.work.device_mb)
     size = most.work.device_mb * 2**20
     return [f"GPU memory    {_size(size)}  {most.path()}"] if size else []
 
 
 def _line(name: str, products: Sequence[Product], machine: Machine) -> str:
     cpu, gpu, _ = _hours(products, machine)
-    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
-    passes = sum(made.work.passes for made in products)
-    memory = max(made.work.memory_mb for made in products) * 2**20
+    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
+    passes = sum(product.work.passes for product in products)
+    memory = max(product.work.memory_mb for product in products) * 2**20
     return (
         f"{name:22s} {len(products):6,d} {passes:9,.0f} {_time(cpu):>9s} "
         f"{_time(gpu) if gpu else '':>9s} {_size(memory):>9s} {_size(disk):>9s}"
@@ -151,12 +151,12 @@ def _line(name: str, products: Sequence[Product], machine: Machine) -> str:
 def _hours(products: Sequence[Product], machine: Machine) -> tuple[float, float, float]:
     """Return seconds of CPU threads and of GPUs, and those that pass where all cores work."""
     cpu = gpu = longest = 0.0
-    for made in products:
-        seconds = machine.seconds(made.work)
+    for product in products:
+        seconds = machine.seconds(product.work)
         longest = max(longest, seconds)
-        if made.work.device == "cuda":
+        if product.work.device == "cuda":
             gpu += seconds
-        cpu += seconds * made.work.threads
+        cpu += seconds * product.work.threads
     return cpu, gpu, max(cpu / (os.cpu_count() or 1), gpu, longest)
 
 
@@ -164,11 +164,11 @@ def _by_kind(products: Sequence[Product]) -> str:
     kinds: dict[str, float] = {}
     # A cache has a file once, whatever the number of data sets that read it.
     cached = {(entry.rule, entry.key): entry for entry in products if entry.work.elsewhere}
-    for made in [*(each for each in products if not each.work.elsewhere), *cached.values()]:
-        kind = made.step.makes or made.rule
-        kind += " (until they are read)" * made.work.temporary
-        kind += " (in the hub's cache)" * made.work.elsewhere
-        kinds[kind] = kinds.get(kind, 0.0) + made.work.bytes_disk
+    for product in [*(each for each in products if not each.work.elsewhere), *cached.values()]:
+        kind = product.step.makes or product.rule
+        kind += " (until they are read)" * product.work.temporary
+        kind += " (in the hub's cache)" * product.work.elsewhere
+        kinds[kind] = kinds.get(kind, 0.0) + product.work.bytes_disk
     ordered = sorted(kinds.items(), key=lambda kind: -kind[1])
     named = [f"{kind} {_size(size)}" for kind, size in ordered[:_MOST_KINDS]]
     if rest := sum(size for _, size in ordered[_MOST_KINDS:]):
@@ -179,10 +179,10 @@ def _by_kind(products: Sequence[Product]) -> str:
 def _notes(products: Sequence[Product]) -> list[str]:
     """Return what is not counted, and a disk that is too small."""
     notes = []
-    if unknown := sorted({made.work.unknown for made in products if made.work.unknown}):
+    if unknown := sorted({product.work.unknown for product in products if product.work.unknown}):
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         notes.append(f"not known here: {', '.join(unknown[:3])}{more}; the numbers leave it out")
-    disk = sum(made.work.bytes_disk for made in products if not made.work.elsewhere)
+    disk = sum(product.work.bytes_disk for product in products if not product.work.elsewhere)
     if (free := shutil.disk_usage(".").free) < disk:
         notes.append(f"the disk has {_size(free)} free, and {_size(disk)} would be written")
     return notes

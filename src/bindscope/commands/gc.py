@@ -31,14 +31,14 @@ def _size(path: Path) -> int:
 
 def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
     """List keyed products below `root` that none of the graphs has."""
-    wanted = {
+    needed = {
         Path(product.path(output))
         for graph in graphs
         for product in graph.products.values()
         for output in product.step.outputs
     }
-    wanted |= {digests_path(output) for output in wanted} | {
-        path for output in wanted for path in output.parents
+    needed |= {digests_path(output) for output in needed} | {
+        path for output in needed for path in output.parents
     }
     folders = {
         path.split("/")[1]
@@ -50,7 +50,7 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         path
         for folder in sorted(folders)
         for path in _on_disk(root / folder)
-        if _product(path) not in wanted
+        if _product(path) not in needed
     ]
 
 
@@ -61,14 +61,14 @@ def _product(path: Path) -> Path:
 
 def collect(graphs: Sequence[Graph], delete: bool) -> int:
     """Print unused products with their sizes, and delete them where asked."""
-    found = unused(graphs)
+    paths = unused(graphs)
     total = 0
-    for path in found:
+    for path in paths:
         size = _size(path)
         total += size
         print(f"{size / 1e6:10.1f} MB  {path}")
         if delete:
             remove(path)
     verb = "deleted" if delete else "not needed (delete with --delete)"
-    print(f"{len(found)} products, {total / 1e6:.1f} MB {verb}")
+    print(f"{len(paths)} products, {total / 1e6:.1f} MB {verb}")
     return 0

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from bindscope.core.errors import BindscopeError
 from bindscope.core.registries import resolve, studies
-from bindscope.statistics.claims import Case, Claim, held
+from bindscope.statistics.claims import Case, Claim, judge_case
 from bindscope.statistics.proportions import wilson_interval
 
 REFERENCE = Path("resources/reference/claims.csv")
@@ -31,8 +31,8 @@ SEEDS_A_TASK = 5
 
 def battery(study: str) -> tuple[Sequence[Claim], Sequence[Case]]:
     """Return the claims of a study and the planted cases that test them."""
-    found = studies()[study]
-    return resolve(found.claims), resolve(found.planted)
+    entry = studies()[study]
+    return resolve(entry.claims), resolve(entry.planted)
 
 
 def studies_with_claims() -> list[str]:
@@ -96,7 +96,7 @@ def _rows_of(study: str, case_index: int, seeds: Sequence[int]) -> list[tuple[ob
     return [
         (study, name, case.name, GENUINE if name in case.genuine else IMPOSTOR, int(holds), 1)
         for seed in seeds
-        for name, holds in held(case, claims, seed).items()
+        for name, holds in judge_case(case, claims, seed).items()
     ]
 
 
@@ -190,10 +190,10 @@ def run_battery(
     rates.to_parquet(table, index=False)
     style.save(draw(rates), figure.with_suffix(".png"), figure.with_suffix(".svg"))
     if write:
-        kept = pd.read_csv(REFERENCE)
-        again = kept["study"].isin(chosen) & (kept["case"].isin(only) if only else True)
-        kept = kept[~again]
-        both = pd.concat([kept, rates[COLUMNS]]).sort_values(COLUMNS[:4])
+        reference = pd.read_csv(REFERENCE)
+        again = reference["study"].isin(chosen) & (reference["case"].isin(only) if only else True)
+        reference = reference[~again]
+        both = pd.concat([reference, rates[COLUMNS]]).sort_values(COLUMNS[:4])
         both.to_csv(REFERENCE, index=False)
     lines = failures(rates)
     for line in lines:

@@ -31,12 +31,12 @@ def phase_of_rules() -> dict[str, str]:
         for study in studies().values()
         for step in study.steps
     }
-    found = {
+    phases = {
         rule: by_product.get(step.makes or rule) or by_study[rule]
         for rule, step in all_steps().items()
     }
     order = [*_FIRST, *dict.fromkeys(by_study.values()), *_LAST]
-    return dict(sorted(found.items(), key=lambda item: order.index(item[1])))
+    return dict(sorted(phases.items(), key=lambda item: order.index(item[1])))
 
 
 def forecast_of_rules(graph: Graph) -> dict[str, float]:
@@ -45,7 +45,7 @@ def forecast_of_rules(graph: Graph) -> dict[str, float]:
     seconds: dict[str, list[float]] = {}
     for product in graph.products.values():
         seconds.setdefault(product.rule, []).append(machine.seconds(product.work))
-    return {rule: sum(given) / len(given) for rule, given in seconds.items()}
+    return {rule: sum(times) / len(times) for rule, times in seconds.items()}
 
 
 def show_run(handlers: Iterable[Any], graph: Graph) -> None:

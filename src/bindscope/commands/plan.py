@@ -70,8 +70,12 @@ def _new_or_changed(product: Product) -> str:
     for sibling in reversed(siblings):
         if (old := recorded(sibling)) and old.spec:
             changes = list(_differences(old.spec, product.content))
-            own = [change for change in changes if not change.startswith("inputs")]
-            return "changed: " + "; ".join(own[:3]) if own else "made from something that changed"
+            direct = [change for change in changes if not change.startswith("inputs")]
+            return (
+                "changed: " + "; ".join(direct[:3])
+                if direct
+                else "made from something that changed"
+            )
     return "new"
 
 
@@ -96,15 +100,15 @@ def recorded(path: Path) -> Record | None:
         params = json.loads((Path(".snakemake/metadata") / name).read_text()).get("params", [])
     except (OSError, ValueError):
         return None
-    found = Record(None, [_unquoted(text) for text in params])
-    for text in found.texts:
+    record = Record(None, [_unquoted(text) for text in params])
+    for text in record.texts:
         try:
             spec = json.loads(text)
         except ValueError:
             continue
         if isinstance(spec, dict):
-            return found._replace(spec=spec)
-    return found
+            return record._replace(spec=spec)
+    return record
 
 
 def _differences(old: Any, new: Any, where: str = "") -> Any:

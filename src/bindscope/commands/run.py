@@ -43,13 +43,15 @@ DRY = {"-n", "--dry-run", "--dryrun"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pipeline of the current folder; returns Snakemake's exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = sys.argv[1:] if arguments is None else list(arguments)
     try:
         refuse_second(Path.cwd())
-        if given == ["--check"]:
+        if options == ["--check"]:
             return 0
-        read_configuration(*configfiles(given))  # Snakemake's message about no YAML is a traceback
-        return run(Path.cwd(), given)
+        read_configuration(
+            *configfiles(options)
+        )  # Snakemake's message about no YAML is a traceback
+        return run(Path.cwd(), options)
     except BindscopeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -114,13 +116,15 @@ def download(
     if DRY & set(arguments) or "--config" in arguments or not _downloads(arguments):
         return 0, []
     graph = read_graph(_configuration(arguments), join_names(configfiles(arguments)) or DEFAULT)
-    absent = [made for made in graph.of(*DOWNLOADS) if not (root / made.path()).exists()]
+    absent = [
+        product for product in graph.select(*DOWNLOADS) if not (root / product.path()).exists()
+    ]
     if not absent:
         return 0, []
     first = [*command[:3], "--until", *DOWNLOADS, "--keep-going", *command[3:]]
     code = subprocess.run(first, cwd=root, check=False).returncode
-    absent = [made for made in absent if not (root / made.path()).exists()]
-    without = bool(absent) and all(made.rule == "weights" for made in absent)
+    absent = [product for product in absent if not (root / product.path()).exists()]
+    without = bool(absent) and all(product.rule == "weights" for product in absent)
     return (0, absent) if code and without else (code, [])
 
 
@@ -248,8 +252,8 @@ def live_runs(root: Path) -> list[Live]:
 
     In a locked folder, one of another user whose working directory cannot be read counts too.
     """
-    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found = {}
+    ancestors = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    runs = {}
     for process in psutil.process_iter(["cmdline", "cwd", "username"]):
         words = process.info["cmdline"] or [""]  # of processes that ended
         python = Path(words[0]).name.startswith(("python", "snakemake"))
@@ -260,11 +264,11 @@ def live_runs(root: Path) -> list[Live]:
         if python and ours and here:
             where = ", in a folder that you may not read" if folder is None else ""
             text = f"process {process.pid} of {process.info['username']}{where}"
-            found[process.pid] = Live(text, is_job)
+            runs[process.pid] = Live(text, is_job)
     starter = Starter.read(root)
     if starter and starter.host == socket.gethostname() and starter.lives():
-        found[starter.pid] = Live(f"process {starter.pid} of {starter.user}")
-    return [found[number] for number in sorted(found.keys() - own)]
+        runs[starter.pid] = Live(f"process {starter.pid} of {starter.user}")
+    return [runs[number] for number in sorted(runs.keys() - ancestors)]
 
 
 def refuse_second(root: Path, patience_s: float = 3.0, jobs_patience_s: float = 60.0) -> None:

@@ -46,17 +46,17 @@ def verify_products(graph: Graph, repair: bool) -> int:
     if repair:
         refuse_second(Path.cwd())
     products = {product.path(): product for product in graph.products.values()}
-    made = [path for path, product in products.items() if any(map(Path.exists, _files(product)))]
-    problems = {path: product_problems(products[path]) for path in made}
-    for listing in (product.path() for product in graph.of(*LISTINGS)):
+    present = [path for path, product in products.items() if any(map(Path.exists, _files(product)))]
+    problems = {path: product_problems(products[path]) for path in present}
+    for listing in (product.path() for product in graph.select(*LISTINGS)):
         if problems.get(listing) == []:
             problems[listing] = verify_listing(listing)
-    problems |= missing_inputs({path: products[path] for path in made})
+    problems |= missing_inputs({path: products[path] for path in present})
     bad = [path for path in products if problems.get(path)]
     for line in (line for path in bad for line in problems[path]):
         print(line, file=sys.stderr)
-    stores = sum("store" in products[path].step.outputs for path in made)
-    print(f"{len(made)} products checked, {stores} of them stores; {len(bad)} bad")
+    stores = sum("store" in products[path].step.outputs for path in present)
+    print(f"{len(present)} products checked, {stores} of them stores; {len(bad)} bad")
     if not bad:
         return 0
     command = snakemake_command(f"--forcerun {' '.join(bad)}")

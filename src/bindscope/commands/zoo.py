@@ -31,7 +31,7 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     missing = 0
-    for product in (one for one in graph.products.values() if one.step.zoo):
+    for product in (each for each in graph.products.values() if each.step.zoo):
         name = next(value for key, value in product.wildcards.items() if key != "key")
         training = Path(product.path("manifest"))
         if not training.is_file():
@@ -48,10 +48,10 @@ def write_zoo(graph: Graph, folder: Path = ZOO) -> int:
             lock=hash_file(CLONE / "requirements.lock"),
             cpu_seconds=_cpu_seconds(product),
         )
-        made = json.loads(manifest.read_text())
-        loss, used = made["val_loss_bits"], made["cpu_seconds"]
-        said = "untrained" if loss is None else f"{loss:.4f} bits on validation, {used} CPU-s"
-        print(f"{name:32} {said}")
+        content = json.loads(manifest.read_text())
+        loss, used = content["val_loss_bits"], content["cpu_seconds"]
+        text = "untrained" if loss is None else f"{loss:.4f} bits on validation, {used} CPU-s"
+        print(f"{name:32} {text}")
     size = sum(file.stat().st_size for file in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB; not trained yet: {missing}")
     return int(missing > 0)

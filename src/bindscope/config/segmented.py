@@ -28,7 +28,7 @@ class Ade20kSource(ImageSource):
         description="`benchmark`: the 150 classes of objectInfo150.csv; `all`: every name of the "
         "index.",
     )
-    other: Literal["keep", "ignore"] = Field(
+    other_objects: Literal["keep", "ignore"] = Field(
         "keep",
         description="Objects of none of the 150 classes: a class of their own, the last; or "
         "unlabelled.",
@@ -60,8 +60,8 @@ def segmented_problem(source: SegmentedSource, groups: tuple[Group, ...]) -> str
     if [group.name for group in groups] != ["class"]:
         return "the only group of this source is `class`"
     if isinstance(source, Ade20kSource) and source.classes == "benchmark":
-        n_classes = 151 if source.other == "keep" else 150
+        n_classes = 151 if source.other_objects == "keep" else 150
         if groups[0].size != n_classes:
-            more = " and one for other objects" if source.other == "keep" else ""
+            more = " and one for other objects" if source.other_objects == "keep" else ""
             return f"class has size {groups[0].size}, but the source makes 150 values of it{more}"
     return None

@@ -34,7 +34,7 @@ def visible_devices() -> list[str]:
     ]
 
 
-def made_current(device: str) -> contextlib.AbstractContextManager[Any]:
+def make_current(device: str) -> contextlib.AbstractContextManager[Any]:
     """Let "cuda" mean a device that `hold_device` gave, in a ``with`` statement."""
     if device == "cpu":
         return contextlib.nullcontext()

@@ -12,8 +12,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bindscope.core.errors import ConfigError
 from bindscope.core.files import canonical_json
-from bindscope.core.interfaces import Given, Inputs, Request, Step
-from bindscope.core.keys import CLONE, chained_code, own_code, spec_key
+from bindscope.core.interfaces import Inputs, ProductFiles, Request, Step
+from bindscope.core.keys import CLONE, chained_code, hash_step, spec_key
 from bindscope.core.registries import resolve
 from bindscope.core.work import Work
 
@@ -155,7 +155,7 @@ class Graph:
         identity = (rule, tuple(sorted(values.items())))
         if identity not in self.products:
             code = chained_code(
-                own_code(roots(content)),
+                hash_step(roots(content)),
                 (product.code for products in lists.values() for product in products),
             )
             named = _named(resources)
@@ -176,7 +176,7 @@ class Graph:
             )
         return self.products[identity]
 
-    def of(self, *rules: str, **wildcards: str) -> list[Product]:
+    def select(self, *rules: str, **wildcards: str) -> list[Product]:
         """All products of some rules with these wildcards, in the order they were added."""
         candidates = self._by_rule.get(rules[0], []) if len(rules) == 1 else self.products.values()
         return [
@@ -225,7 +225,9 @@ def read_inputs(spec: Mapping[str, Any], files: Mapping[str, Sequence[str]]) -> 
     """
     products = {
         role: [
-            Given(names, {output: paths[i] for output, paths in _outputs(role, files).items()})
+            ProductFiles(
+                names, {output: paths[i] for output, paths in _outputs(role, files).items()}
+            )
             for i, names in enumerate(listed)
         ]
         for role, listed in spec["given"].items()

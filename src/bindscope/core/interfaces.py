@@ -66,7 +66,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Given:
+class ProductFiles:
     """A product that a table, a figure or the report is made from.
 
     Attributes
@@ -101,17 +101,17 @@ class Inputs:
         their folder before it (``studies/x/introduction.html`` is `x_introduction`).
     """
 
-    products: Mapping[str, Sequence[Given]] = field(default_factory=dict)
+    products: Mapping[str, Sequence[ProductFiles]] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, role: str) -> Sequence[Given]:
+    def get(self, role: str) -> Sequence[ProductFiles]:
         """Return the products of a role, none where the role was not given."""
         return self.products.get(role, ())
 
     def paths(self, role: str) -> list[str]:
         """Return the files that stand for the products of a role."""
-        return [product.path for product in self.of(role)]
+        return [product.path for product in self.get(role)]
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class FigureEntry:
     resources: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def build(
         cls, study: str, reference: str, title: str, caption: str, request: Any, *resources: str
     ) -> FigureEntry:
         """Return the entry of ``"module:figure"`` in a study, under the figure's own name."""
@@ -489,5 +489,5 @@ class Objective(Protocol):
         ...
 
     def visible_tokens(self, pixels: Tensor, generator: Any) -> Any:
-        """Return what tokens `loss_bits` makes of a batch (`models.objectives.base.Shown`)."""
+        """Return the `models.objectives.base.TokenSources` of a batch in `loss_bits`."""
         ...

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bindscope.core.digests import check_file, forget_digests, write_digests
 from bindscope.core.errors import BindscopeError
 from bindscope.core.graph import read_inputs, roots
-from bindscope.core.keys import SOURCE, own_code, spec_key
+from bindscope.core.keys import SOURCE, hash_step, spec_key
 
 if TYPE_CHECKING:
     from bindscope.core.interfaces import Inputs
@@ -255,7 +255,7 @@ def _refuse_other_copy(scripts: Path) -> None:
 
 
 def _refuse_other_code(rule: str, spec: Mapping[str, Any], code: str) -> None:
-    current_code = own_code(roots(spec))
+    current_code = hash_step(roots(spec))
     if current_code != code.partition(":")[0]:
         raise BindscopeError(
             str(SOURCE),

@@ -197,7 +197,7 @@ def _targets(module: str, name: str, rest: str, packages: frozenset[str]) -> lis
 
 
 @cache
-def own_code(roots: tuple[str, ...]) -> str:
+def hash_step(roots: tuple[str, ...]) -> str:
     """Hash the definitions and numeric library versions behind one step; see `closure`."""
     code = closure(roots)
     definitions = {}

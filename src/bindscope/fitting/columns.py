@@ -128,7 +128,9 @@ def measure(column: Rows) -> Standardiser:
     """Measure a column of the train split in pieces, each read while the last one is measured."""
     n, dim = column.shape[0], column.shape[-1]
     step = max(1, READ_BYTES // max(row_bytes(column), 1))
-    return Standardiser.of((content[0] for content, _ in buffers([column], in_order(n, step))), dim)
+    return Standardiser.measure(
+        (content[0] for content, _ in buffers([column], in_order(n, step))), dim
+    )
 
 
 def _at_a_time(columns: Sequence[Column]) -> int:

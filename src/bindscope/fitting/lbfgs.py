@@ -236,14 +236,14 @@ def descend(
         columns = torch.arange(start.shape[1], device=start.device)
     fit = _Minimiser(objective, start[:, columns], columns)
     w, decrement = start.clone(), fit.gradient.new_zeros(start.shape[1])
-    eps, first, kept_s = torch.finfo(w.dtype).eps, 0, monotonic()
+    eps, first, saved_s = torch.finfo(w.dtype).eps, 0, monotonic()
     if checkpoint and (state := checkpoint.read()) is not None:
         first = state[1]["step"]
         w, decrement = _resume(fit, state)
     for iteration in range(first, iterations + 1):
-        if checkpoint and iteration > first and checkpoint.is_due(monotonic() - kept_s):
+        if checkpoint and iteration > first and checkpoint.is_due(monotonic() - saved_s):
             checkpoint.write(*_state(fit, w, decrement, iteration))
-            kept_s = monotonic()
+            saved_s = monotonic()
         decrement[fit.live] = expected_decrease = fit.aim()
         fit.keep(expected_decrease > (eps * fit.loss).clamp_min(tolerance))
         if not len(fit.live) or iteration == iterations:

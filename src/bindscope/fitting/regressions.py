@@ -48,7 +48,7 @@ class Regressions:
     penalised: Tensor
 
     @property
-    def held(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether all scenes are in memory."""
         return not callable(self.data)
 
@@ -64,7 +64,7 @@ class Regressions:
 
     def objective(self, l2: float, columns: Tensor) -> Objective:
         """Return what `descend` minimises for a ridge, of weights that are 0 where `mask` is."""
-        return (_HeldMargins if self.held else _Streamed)(self, l2, columns)
+        return (_HeldMargins if self.in_memory else _Streamed)(self, l2, columns)
 
     def blocks(self) -> Iterable[Block]:
         """Start a pass over the scenes."""

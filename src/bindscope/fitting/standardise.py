@@ -33,7 +33,7 @@ class Standardiser:
         return cls(np.zeros(dim, np.float32), np.ones(dim, np.float32))
 
     @classmethod
-    def of(cls, blocks: Iterable[Array], dim: int) -> Standardiser:
+    def measure(cls, blocks: Iterable[Array], dim: int) -> Standardiser:
         """Measure the columns of blocks (.., d), pooled in float64 (Chan et al. 1983)."""
         count, mean, squares = 0, np.zeros(dim), np.zeros(dim)
         buffer = np.empty((0, dim), np.float32)

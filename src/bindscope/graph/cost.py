@@ -119,17 +119,17 @@ def counted_priors(product: Product) -> Work:
 
 def n_of(products: Any) -> int:
     """Return how many scenes codes are of."""
-    return sum(int(made.content["n_scenes"]) for made in products)
+    return sum(int(product.content["n_scenes"]) for product in products)
 
 
 def anchors(product: Product) -> Work:
     """Count prior log-odds: three or five of every bit."""
-    (made,) = product.inputs["codes"]
-    space, n = product.content["dataset"]["space"], made.content["n_scenes"]
+    (coded,) = product.inputs["codes"]
+    space, n = product.content["dataset"]["space"], coded.content["n_scenes"]
     return _anchors(groups_of(space), n_counts(space), n, n)
 
 
-def _anchors(shape: tuple[int, int], counts: int, n: int, held: int) -> Work:
+def _anchors(shape: tuple[int, int], counts: int, n: int, loaded: int) -> Work:
     (cells, values), more = shape, int(counts > 0)
     numbers = (2 + more) * cells + values + counts
     floats = stored(
@@ -140,7 +140,7 @@ def _anchors(shape: tuple[int, int], counts: int, n: int, held: int) -> Work:
     )
     return Work(
         bytes_disk=floats + _OBJECTS * n * counts,
-        bytes_peak=24 * held * numbers,
+        bytes_peak=24 * loaded * numbers,
         elements=_ANCHOR_ELEMENTS * n * numbers,
         python=5e6,
     )
@@ -148,10 +148,10 @@ def _anchors(shape: tuple[int, int], counts: int, n: int, held: int) -> Work:
 
 def counted_anchors(product: Product) -> Work:
     """Count prior log-odds that are estimated from the scenes of train."""
-    made = {one.wildcards["split"]: one for one in product.inputs["codes"]}
-    n = made[product.content["split"]].content["n_scenes"]
+    by_split = {entry.wildcards["split"]: entry for entry in product.inputs["codes"]}
+    n = by_split[product.content["split"]].content["n_scenes"]
     shape = groups_of(product.content["space"])
-    return _anchors(shape, 0, n, max(n, made["train"].content["n_scenes"]))
+    return _anchors(shape, 0, n, max(n, by_split["train"].content["n_scenes"]))
 
 
 def labels(product: Product) -> Work:
@@ -191,8 +191,8 @@ def scenes(product: Product) -> Work:
 def record_scenes(product: Product) -> Work:
     """Count the reading of a shard's photographs."""
     work = _drawn(product.content, "photos", side_of(product.content["render"]), 1)
-    held = work.bytes_peak + _PHOTO * _PHOTO_PIXEL
-    return replace(work, libraries="pandas", bytes_peak=held)
+    peak = work.bytes_peak + _PHOTO * _PHOTO_PIXEL
+    return replace(work, libraries="pandas", bytes_peak=peak)
 
 
 def side_of(render: Content) -> int:
@@ -253,25 +253,25 @@ def training(product: Product) -> Work:
 
 def trained(content: Content, model: Content, render: Content, name: str) -> Work:
     """Count a training of a model: three passes' worth a step, evaluations, and drawn scenes."""
-    given = model["training"]
+    recipe = model["training"]
     side = side_of(render)
     shape = tower_of(model, side)
     objective = model["source"].partition(":")[2]
     if objective == "none":
         return Work("torch", bytes_disk=4 * shape.weights, python=1e7)
     views = 4 if objective == "self_distillation" else 1
-    n = given["steps"] * given["batch_size"] * views
-    evaluated = (1 + min(_EVALUATIONS, given["steps"])) * _VAL_SCENES * views
+    n = recipe["steps"] * recipe["batch_size"] * views
+    evaluated = (1 + min(_EVALUATIONS, recipe["steps"])) * _VAL_SCENES * views
     drawn = _DRAWN[render["kind"]] * (n / views + _VAL_SCENES) * side**2
     return Work(
         "torch",
         passes=n + evaluated,
         flops=(3 * n + evaluated) * shape.flops() / _VIT,
         elements=drawn + 40 * (n + evaluated) * shape.width,
-        python=8000 * given["steps"],
+        python=8000 * recipe["steps"],
         threads=content["threads"],
         device=content["device"],
-        bytes_peak=16 * shape.weights + 3 * shape.batch_bytes(given["batch_size"] * views) + 1e8,
+        bytes_peak=16 * shape.weights + 3 * shape.batch_bytes(recipe["batch_size"] * views) + 1e8,
         bytes_disk=4.4 * shape.weights * _KEPT.get(objective, 1),
         key=f"models[{name}].training.batch_size",
     )
@@ -300,7 +300,7 @@ def encoded(product: Product) -> Work:
 
 
 def _n_part(content: Content) -> int:
-    return sum(int(held["stop"]) - int(held["start"]) for held in content["part"])
+    return sum(int(piece["stop"]) - int(piece["start"]) for piece in content["part"])
 
 
 def truth(product: Product) -> Work:
@@ -337,7 +337,7 @@ def image_side(scenes: Product) -> int:
     return side_of(scenes.content.get("render") or scenes.content["dataset"]["render"])
 
 
-def extraction(product: Product, deepest: int | str, written: int, held: float) -> Work:
+def extraction(product: Product, deepest: int | str, written: int, memory: float) -> Work:
     """Count a frozen model over the scenes of a part.
 
     Parameters
@@ -348,7 +348,7 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
         Layer where the forward pass stops.
     written
         Bytes of its store.
-    held
+    memory
         Bytes of a batch's results before they are written.
     """
     content = product.content
@@ -369,11 +369,11 @@ def extraction(product: Product, deepest: int | str, written: int, held: float) 
         python=2e5 * (n / batch) + 5e6,
         bytes_disk=written,
         bytes_peak=(shape.weights * 4 if on_gpu else forward)
-        + 3 * held
+        + 3 * memory
         + images
         + min(_CHUNKS, 9 * n * image_px(product) ** 2)
         + _FORWARD,
-        bytes_device=forward + 2 * held if on_gpu else 0,
+        bytes_device=forward + 2 * memory if on_gpu else 0,
         threads=content["threads"],
         device=content["device"],
         unknown=shape.unknown,
@@ -385,8 +385,8 @@ def pooled(product: Product) -> Work:
     """Count pooled tokens of all layers."""
     content = product.content
     shape, n = tower_of(content["model"], image_px(product)), _n_part(content)
-    own = content["model"]["source"].startswith("toy:") or content["model"].get("modules")
-    layers = shape.n_layers + (0 if own else 2)
+    is_custom = content["model"]["source"].startswith("toy:") or content["model"].get("modules")
+    layers = shape.n_layers + (0 if is_custom else 2)
     widths = [shape.width] * (1 + (shape.vectors > 0))
     widths += [(shape.vectors - 1) * shape.width] * (shape.vectors > 1)
     kind = content["model"]["extraction"]["dtype"]
@@ -419,25 +419,25 @@ def index(product: Product) -> Work:
 
 def shape_of(product: Product) -> tuple[Tower | None, int]:
     """Return the model behind an index of activations, and the width of its vectors."""
-    made = next(one for split in SPLITS for one in product.inputs[split])
-    content = made.content
-    if made.rule == "encoded":
+    part = next(entry for split in SPLITS for entry in product.inputs[split])
+    content = part.content
+    if part.rule == "encoded":
         cells, values = groups_of(content["dataset"]["space"])
         return None, known_width(content["model"], cells, values)
-    shape = tower_of(content["model"], image_px(made))
+    shape = tower_of(content["model"], image_px(part))
     return shape, shape.width
 
 
 def captions(product: Product) -> Work:
     """Count captions of all scenes."""
-    n = n_of(one for made in product.inputs.values() for one in made)
+    n = n_of(source for sources in product.inputs.values() for source in sources)
     return Work("pandas", bytes_disk=40 * n + 2e4, bytes_peak=2000 * n, python=600 * n + 1e7)
 
 
 def text_embeddings(product: Product) -> Work:
     """Count the vectors of captions, and of queries for objects and values."""
-    (made,) = product.inputs["captions"]
-    n = n_of(one for given in made.inputs.values() for one in given)
+    (texts,) = product.inputs["captions"]
+    n = n_of(source for sources in texts.inputs.values() for source in sources)
     content = product.content
     shape = tower_of(content["model"], 224)
     width, length = text_width(content["model"]) or shape.width, 77 if shape.network else 24
@@ -458,8 +458,8 @@ def text_embeddings(product: Product) -> Work:
 
 def joint(product: Product) -> Work:
     """Count the projection of pooled tokens into the space of texts."""
-    (made,) = product.inputs["index"]
-    n = sum(made.content["n_scenes"].values())
+    (indexed,) = product.inputs["index"]
+    n = sum(indexed.content["n_scenes"].values())
     model = product.content["model"]
     shape = tower_of(model, 224)
     width = text_width(model) or shape.width

@@ -60,7 +60,7 @@ def check_programs(graph: Graph) -> None:
     ConfigError
         If Mitsuba is missing.
     """
-    for product in graph.of("scenes"):
+    for product in graph.select("scenes"):
         render = json.loads(product.spec)["dataset"]["render"]
         kind = (render.get("backend") or {}).get("kind")
         if kind == "mitsuba" and find_spec(kind) is None and not Path(product.path()).exists():

@@ -17,7 +17,7 @@ _CANVAS, _MARKS, _FULLEST, _ON_PAGE, _PICTURES = 1.2e5, 0.5, 5.5e5, 0.55, 1.1 + 
 # Bytes in memory of pyplot and its fonts, and of a canvas of 5 million pixels, the largest in
 # rehearsals, which is drawn, cropped and written: 15 a pixel.
 _DRAWING = 4e7 + 15 * 5e6
-_SHOWN, _SHOWN_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
+_SHEET_COLUMNS, _SHEET_PX = 6, 160  # `datasets.figures.COLUMNS` and `_LARGEST_PX`
 
 
 def rows_read(product: Product) -> float:
@@ -51,8 +51,8 @@ def figure(product: Product) -> Work:
             side = image_side(item)
             n = item.content["stop"] - item.content["start"]
             # Of a photograph that is made smaller as many pixels go, of contours as long ones.
-            smaller = min(1.0, _SHOWN_PX / side) ** (1 + (item.rule == "record_scenes"))
-            pictures += _PICTURES * min(n, _SHOWN) * smaller * item.work.bytes_disk / n
+            smaller = min(1.0, _SHEET_PX / side) ** (1 + (item.rule == "record_scenes"))
+            pictures += _PICTURES * min(n, _SHEET_COLUMNS) * smaller * item.work.bytes_disk / n
         rows += rows_read(item) if item.rule == "table" else item.work.bytes_rows
     size = min(_CANVAS + _MARKS * rows, _FULLEST) + pictures
     return Work("pandas", bytes_disk=size, bytes_peak=_DRAWING + 6 * rows, python=1.4e7)

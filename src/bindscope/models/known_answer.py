@@ -249,7 +249,7 @@ def tensor_product(config: KnownAnswer, scenes: Scenes) -> Arrays:
 
 def erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
     """Z = [F, O] with the probability given, else [F, 0]."""
-    return {"cls": np.hstack([scenes.features, scenes.objects * shown(config, scenes)])}
+    return {"cls": np.hstack([scenes.features, scenes.objects * select_cells(config, scenes)])}
 
 
 def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
@@ -263,11 +263,11 @@ def cell_erasure(config: KnownAnswer, scenes: Scenes) -> Arrays:
     numbers = outcome_weights(space)
     ways = [comb(space.n_cells, m) * weight for m, weight in enumerate(numbers)]
     mean = sum(m * n for m, n in enumerate(ways)) / sum(ways) / space.n_cells
-    centred = (scenes.objects - mean) * shown(config, scenes)
+    centred = (scenes.objects - mean) * select_cells(config, scenes)
     return {"cls": centred @ _rotation(config, space, max(ERASED_DIM, space.n_cells))}
 
 
-def shown(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
+def select_cells(config: KnownAnswer, scenes: Scenes) -> NDArray[np.bool_]:
     """Which cells of O `erasure`, `cell_erasure` and `half` show, bool (N, K) or (N, 1)."""
     name, k = encoder_name(config), scenes.space.n_cells
     if name == "erasure":

@@ -114,12 +114,12 @@ def entropy_of_noisy(codes: NDArray[np.integer], k: int, p: float) -> float:
 
 def _walsh_hadamard(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Unnormalised Walsh-Hadamard transform, float64 (2^K,), five bits at a time."""
-    bits_left = len(values).bit_length() - 1
-    while bits_left:
-        width = min(5, bits_left)
+    remaining_bits = len(values).bit_length() - 1
+    while remaining_bits:
+        width = min(5, remaining_bits)
         # The lowest bits are transformed and moved to the top, so that all come round once.
         values = (values.reshape(-1, 2**width) @ hadamard(2**width)).T.ravel()
-        bits_left -= width
+        remaining_bits -= width
     return values
 
 

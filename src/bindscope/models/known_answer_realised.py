@@ -27,7 +27,7 @@ from bindscope.models.known_answer import (
     hadamard_directions,
     noise_level,
     scenes_of,
-    shown,
+    select_cells,
 )
 from bindscope.models.known_answer_truth import (
     INJECTIVE,
@@ -153,7 +153,7 @@ def _realised(
     if name == "counts" and pairing is not None:
         return RealisedBits(feature + conditional - pairing, conditional - pairing, zero)
     if name == "erasure":
-        visible = shown(config, scenes)[:, 0]
+        visible = select_cells(config, scenes)[:, 0]
         visible_bits = conditional * visible
         return RealisedBits(
             feature + visible_bits, visible_bits, None if pairing is None else pairing * visible
@@ -163,7 +163,7 @@ def _realised(
         judge = {"swaps": _swaps, "swaps_within_counts": _swaps_within_counts}[name]
         return judge(noise_level(config), scenes, z, surprise)
     if name in ("half", "cell_erasure") and is_exchangeable(dataset):
-        return _cell_erasure(scenes, shown(config, scenes), surprise)
+        return _cell_erasure(scenes, select_cells(config, scenes), surprise)
     return None
 
 
@@ -223,13 +223,13 @@ def _same_features(
     Inclusion-exclusion over the rows and columns in use of which no object is shown.
     """
     visible = code * ~erased
-    n_seen = int(visible.sum())
+    n_visible = int(visible.sum())
     rows, row_signs = _subsets(code.sum(axis=1), visible.sum(axis=1))
     columns, column_signs = _subsets(code.sum(axis=0), visible.sum(axis=0))
     free = rows @ erased.astype(int) @ columns.T
     signs = np.multiply.outer(row_signs, column_signs)
     return sum(
-        sign * ways[cells][n_seen]
+        sign * ways[cells][n_visible]
         for sign, cells in zip(signs.ravel().tolist(), free.ravel().tolist(), strict=True)
     )
 

@@ -201,7 +201,7 @@ def symmetric_channel(n: int, s: float) -> float:
 
 
 def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
-    """H of the first K // 2 cells, as in `information_of_shown`.
+    """H of the first K // 2 cells, as in `visible_information`.
 
     Uniform spaces on a random split only. I(O;Z|F) = I(O;Z) - H(F) + H(F|Z) where there are two
     groups and the cells shown are whole rows; how that divides into counts and pairing has no
@@ -212,7 +212,7 @@ def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
     space = build_space(dataset.space)
     n_visible = space.n_cells // 2
     numbers = range(space.min_objects, space.max_objects + 1)
-    bits = information_of_shown(space, n_visible)
+    bits = visible_information(space, n_visible)
     if len(space.sizes) != 2 or n_visible % space.sizes[1]:
         return Truth(bits, None, None, None, None)
     h = split_entropies(dataset, split)["h_feature_bits"]
@@ -221,7 +221,7 @@ def half(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
 
 
 def cell_erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
-    """Mean of `information_of_shown` over the number of cells that are shown.
+    """Mean of `visible_information` over the number of cells that are shown.
 
     Uniform spaces on a random split only. The parts depend on which cells are erased, not on how
     many, and have no closed form; `known_answer_realised` has them for the cells at hand.
@@ -234,7 +234,7 @@ def cell_erasure(config: KnownAnswer, dataset: SceneDistribution, split: str) ->
         comb(k, n_visible)
         * (1 - p) ** n_visible
         * p ** (k - n_visible)
-        * information_of_shown(space, n_visible)
+        * visible_information(space, n_visible)
         for n_visible in range(k + 1)
     )
     return Truth(bits, None, None, None, None)
@@ -246,7 +246,7 @@ def completions(space: CodeSpace, hidden: int) -> list[int]:
     return [sum(comb(hidden, m - c) for m in numbers if m >= c) for c in range(space.n_cells + 1)]
 
 
-def information_of_shown(space: CodeSpace, n_visible: int) -> float:
+def visible_information(space: CodeSpace, n_visible: int) -> float:
     """H of as many cells in bits: -sum_c P(c) log2(P(c) / C(shown, c)), P hypergeometric.
 
     All codes of the space with an allowed number of objects are equally likely.

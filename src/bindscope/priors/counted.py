@@ -94,14 +94,14 @@ class Contexts:
     """The contexts of each bit of some codes, and its odds before they are corrected.
 
     `bits` uint8 (N, L) are to be predicted from log-odds `base` (N, L), nats, infinite where a bit
-    is certain; all bits share the contexts `common` int (N, L), each has the contexts `own` by
-    itself, the coarsest first.
+    is certain; all bits share the contexts `common` int (N, L), each has the contexts `specific`
+    by itself, the coarsest first.
     """
 
     bits: Bits
     base: Floats
     common: Ints
-    own: tuple[Ints, ...]
+    specific: tuple[Ints, ...]
 
 
 class CountedPrior:
@@ -211,7 +211,7 @@ class _Tables:
         free = np.isfinite(train.base)
         ones, expected = train.bits[free].astype(np.float64), _sigmoid(train.base[free])
         n_bits = train.bits.shape[1]
-        lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.own))
+        lengths = (n_bits, cap * _PARTS, *[n_bits * cap**2] * len(train.specific))
         one_each = np.ones(len(ones))
         self._counts: list[list[Floats]] = [
             [np.bincount(key, w, length).astype(np.float64) for w in (one_each, ones, expected)]
@@ -237,7 +237,7 @@ class _Tables:
         place = np.broadcast_to(np.arange(free.shape[1]), free.shape)[free]
         yield place
         yield contexts.common[free]
-        for context in contexts.own:
+        for context in contexts.specific:
             yield place * self._cap**2 + context[free]
 
 

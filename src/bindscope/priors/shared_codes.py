@@ -67,7 +67,7 @@ def entropy_given_code(
             [_row(lattice, rows[i], log_weights[:, i], columns, False) for i in others],
             np.zeros((len(log_weights), 1)),
         )
-        taken_by_others = sum(rows[i] for i in others)
+        rows_of_others = sum(rows[i] for i in others)
         for sizes in np.unique(groups.sizes[shared], axis=0):
             here = shared & (groups.sizes == sizes).all(axis=1)
             rest = [
@@ -76,7 +76,7 @@ def entropy_given_code(
             ]
             remaining = np.tile(column_sizes, (int(here.sum()), 1))
             remaining[:, columns] -= groups.used[here]
-            totals = lattice.totals(rest, known, taken_by_others)[:, lattice.index(remaining)]
+            totals = lattice.totals(rest, known, rows_of_others)[:, lattice.index(remaining)]
             share = np.exp(groups.log_total[:, here] + totals - log_total[:, None])
             result += (share * groups.entropy[:, here]).sum(axis=1)
     return result

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bindscope import __version__
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.keys import CLONE, numeric_versions
 from bindscope.core.registries import resolve
 from bindscope.figures.colors import EMPTY
@@ -73,10 +73,10 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
         If a table is missing or does not fit its schema.
     """
     schemas = declared()
-    names = {product.names["table"]: product.path for product in inputs.of("tables")}
+    names = {product.names["table"]: product.path for product in inputs.get("tables")}
     tables = {name: read_table(path, schemas[name]) for name, path in names.items()}
     # In the order of the graph; a spec does not keep the order of its keys.
-    drawn = {product.names["figure"]: product for product in inputs.of("figures")}
+    drawn = {product.names["figure"]: product for product in inputs.get("figures")}
     about = Inputs(content=inputs.content["config"], resources=inputs.resources)
     return [
         Part(
@@ -93,10 +93,10 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
     ]
 
 
-def _is_empty(figure: Given) -> bool:
+def _is_empty(figure: ProductFiles) -> bool:
     """Whether a figure is one line that says why there is nothing to draw."""
     return f'id="{EMPTY}"' in Path(figure.files["svg"]).read_text(encoding="utf-8")
 
 
-def _drawing(figure: Given, title: str, caption: str) -> Drawing:
+def _drawing(figure: ProductFiles, title: str, caption: str) -> Drawing:
     return Drawing(figure.names["figure"], title, figure.path, figure.files["svg"], caption)

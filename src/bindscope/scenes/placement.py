@@ -75,7 +75,7 @@ class RandomWords:
     split: SplitName
     start: int
 
-    def at(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
+    def draw(self, stream: tuple[int, ...], first: int, n: int, per_scene: int) -> Words:
         """Return the words of n scenes from ``start + first``, uint64 (n, per_scene).
 
         Streams are independent. `per_scene` is part of the address, so the same for all of a
@@ -96,7 +96,7 @@ class RandomWords:
 
         `shape` is (scenes, pairs); an array `below` broadcasts against the result.
         """
-        words = self.at(stream, first, *shape)
+        words = self.draw(stream, first, *shape)
         halves = np.stack([words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)], axis=-1)
         return ((halves * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int16)
 
@@ -117,7 +117,7 @@ def place(rule: str, canvas: Canvas, words: RandomWords, counts: Ints, where: st
     else:
         places = _uniform(canvas, words, counts, where)
         available = counts
-    keys = words.at((ORDER,), 0, *places.shape[:2]).copy()
+    keys = words.draw((ORDER,), 0, *places.shape[:2]).copy()
     keys[np.arange(places.shape[1]) >= available[:, None]] = np.iinfo(np.uint64).max
     order = np.argsort(keys, axis=1, kind="stable")[:, : canvas.capacity]
     dealt = np.take_along_axis(places, order[:, :, None], axis=1)

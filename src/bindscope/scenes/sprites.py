@@ -64,7 +64,7 @@ def render(
     cells[scene, rank] = cell
     color, shape = np.divmod(np.maximum(cells, 0), dataset.space.groups[1].size)
     words = RandomWords(dataset.seed, split, start)
-    slots = words.at((ORDER,), 0, n, SIDE * SIDE).argsort(axis=1, kind="stable")
+    slots = words.draw((ORDER,), 0, n, SIDE * SIDE).argsort(axis=1, kind="stable")
     sprites = [sprite(name) for name in SHAPES[config.words]]
     faces = [[sprites[shape[row, j]] for j in range(counts[row])] for row in range(n)]
     corners = np.array([in_middle(region, (SLOT_PX - 2 * SHIFT,) * 2) for region in REGIONS])
@@ -81,7 +81,7 @@ def _jittered(
     n, largest = colors.shape[:2]
     if not jitter:
         return np.zeros((n, largest, 2), np.int64), from_srgb(colors)
-    drawn = words.at((JITTER_WORDS,), 0, n, largest * _NUMBERS) >> np.uint64(11)
+    drawn = words.draw((JITTER_WORDS,), 0, n, largest * _NUMBERS) >> np.uint64(11)
     numbers = np.asarray(drawn * 2.0**-53, np.float64)  # uniform from 0 to 1
     numbers = numbers.reshape(n, largest, _NUMBERS)
     signed = 2 * numbers - 1

@@ -184,7 +184,7 @@ def classes_of(
     stuff = (False, *(benchmark.get(name, False) for name in listed))
     if source.classes == "all":
         return Classes(tuple(names), (-1, *range(len(names))), stuff)
-    keeps_others = source.other == "keep"
+    keeps_others = source.other_objects == "keep"
     other_class = len(place) if keeps_others else -1
     class_names = (*place, OTHER) if keeps_others else tuple(place)
     return Classes(class_names, (-1, *(place.get(name, other_class) for name in listed)), stuff)

@@ -55,7 +55,7 @@ def check_tables(
     """
     lines = []
     decoded = [entry["name"] for entry in raw["datasets"] if entry.get("n_scenes") == ALL]
-    for product in graph.of("records"):
+    for product in graph.select("records"):
         dataset = datasets[product.wildcards["dataset"]]
         if isinstance(dataset.source, TableSource) and not Path(product.path()).exists():
             counts, n_skipped = _survey(dataset, decode=dataset.name in decoded)

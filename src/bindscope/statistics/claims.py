@@ -242,7 +242,7 @@ def _p_below(effect: Effect, threshold: float) -> float:
     return _p_above(mirrored, -threshold)
 
 
-def held(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool]:
+def judge_case(case: Case, claims: Sequence[Claim], seed: int) -> dict[str, bool]:
     """Return which of the claims that a case names hold, judged as one chapter.
 
     A claim that is measured in several places holds if it does in any of them.

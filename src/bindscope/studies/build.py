@@ -132,7 +132,7 @@ def build(config: Config, unavailable: Sequence[str] = ()) -> Graph:
         check_split(dataset)
     for study, section in taking_part.values():
         study.products(graph, shared, section)
-    lost = [weights for weights in graph.of("weights") if weights.path() in unavailable]
+    lost = [weights for weights in graph.select("weights") if weights.path() in unavailable]
     graph.drop(lost)
     for study, section in taking_part.values():
         for table in study.tables:
@@ -189,7 +189,7 @@ def _reported(config: Config) -> dict[str, Any]:
 
 def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing: list[str]) -> None:
     """Add the page: a chapter per study that has something to say, with its figures."""
-    figures = graph.of("figure")
+    figures = graph.select("figure")
     drawn = {figure.wildcards["figure"] for figure in figures}
     chapters: list[dict[str, Any]] = [
         {
@@ -208,7 +208,7 @@ def _add_report(graph: Graph, config: Config, taking_part: list[Study], missing:
         {"chapters": chapters, **({"missing": missing} if missing else {})},
         runs=[str(chapter["findings"]) for chapter in chapters],
         request=Request(
-            {"tables": graph.of("table"), "figures": figures},
+            {"tables": graph.select("table"), "figures": figures},
             {"config": _reported(config)},
             {"figures": ("svg",)},
         ),

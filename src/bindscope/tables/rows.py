@@ -9,7 +9,7 @@ from typing import Any
 
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import parse_json
-from bindscope.core.interfaces import Given
+from bindscope.core.interfaces import ProductFiles
 
 Row = dict[str, Any]
 PathLike = str | os.PathLike[str]
@@ -17,7 +17,7 @@ PathLike = str | os.PathLike[str]
 _KEYS = {"spec_key": "configuration", "code_key": "version of the code"}
 
 
-def read_rows(product: Given, output: str = "") -> list[Row]:
+def read_rows(product: ProductFiles, output: str = "") -> list[Row]:
     """Read the rows of a product, and check that they are the ones that were asked for.
 
     Parameters
@@ -48,7 +48,7 @@ def read_rows(product: Given, output: str = "") -> list[Row]:
     return rows
 
 
-def rows_of(products: Sequence[Given], output: str = "") -> list[Row]:
+def rows_of(products: Sequence[ProductFiles], output: str = "") -> list[Row]:
     """Read the rows of several products, one after the other; see `read_rows`."""
     return [row for product in products for row in read_rows(product, output)]
 
@@ -99,7 +99,7 @@ def _load(where: str, text: str, what: str, path: str) -> Any:
         raise StoreError(where, f"is not {what} ({error})", rerun(path)) from error
 
 
-def _check_names(where: str, row: Row, product: Given) -> None:
+def _check_names(where: str, row: Row, product: ProductFiles) -> None:
     expected = {**dict.fromkeys(_KEYS), **product.names}
     for name, value in expected.items():
         if name not in _KEYS and name not in row:

@@ -234,7 +234,7 @@ class RowTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Build the table."""
-        return table_of(rows_of(inputs.of(self.role), self.output), self.schema)
+        return table_of(rows_of(inputs.get(self.role), self.output), self.schema)
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], schema: TableSchema) -> pd.DataFrame:

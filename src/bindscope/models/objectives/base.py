@@ -20,7 +20,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Shown:
+class TokenSources:
     """What the tokens of a batch show, as an objective cuts, hides and moves its scenes.
 
     `scenes`, int64 (R,), are numbers in the batch of the scenes that rows of tokens come from;
@@ -62,25 +62,25 @@ class Objective(nn.Module, ABC):
     def before_step(self) -> None:
         """Do what follows from the step before, such as letting a teacher follow; once a step."""
 
-    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> TokenSources:
         """Return which tokens `loss_bits` makes of a batch, the generator in the same state."""
         every = torch.arange(-1, self.vit.rows**2, device=pixels.device)
         scenes = torch.arange(len(pixels), device=pixels.device)
-        return Shown(scenes, every.expand(len(pixels), -1))
+        return TokenSources(scenes, every.expand(len(pixels), -1))
 
     def saved_tensors(self) -> dict[str, Tensor]:
         """Return all weights: the transformer's under their names in it, others after `BESIDE`."""
-        return {_kept_name(name): value for name, value in self.state_dict().items()}
+        return {_stored_name(name): value for name, value in self.state_dict().items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take weights that `kept` gave; RuntimeError if a name or a shape is another one."""
-        state_names = {_kept_name(name): name for name in self.state_dict()}
+        state_names = {_stored_name(name): name for name in self.state_dict()}
         self.load_state_dict(
             {state_names.get(name, name): value for name, value in tensors.items()}
         )
 
 
-def _kept_name(name: str) -> str:
+def _stored_name(name: str) -> str:
     """Return the name that a weight of an objective is kept under."""
     return name.removeprefix("vit.") if name.startswith("vit.") else BESIDE + name
 

@@ -16,12 +16,12 @@ from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.models.edits import apply_edit, check_edits
 from bindscope.models.images import Transform
-from bindscope.models.objectives.base import Objective, Shown, UInt8
+from bindscope.models.objectives.base import Objective, TokenSources, UInt8
 from bindscope.models.vit import ViT
 
 DRAWS = 4  # the stream of a seed that masks and views of an evaluation come from
 
-Edits = Callable[[Shown], Mapping[int, Edit]]
+Edits = Callable[[TokenSources], Mapping[int, Edit]]
 """From what the tokens of a batch show to edits by layer."""
 
 
@@ -100,7 +100,7 @@ class Evaluation:
         """
         twin = torch.Generator().set_state(generator.get_state())
         inputs = self.objective.visible_tokens(pixels, twin)
-        layer_edits = edits(Shown(inputs.scenes + start, inputs.patches))
+        layer_edits = edits(TokenSources(inputs.scenes + start, inputs.patches))
         check_edits(layer_edits, 0, self.n_layers, self.where)
         with ExitStack() as stack:
             for layer, edit in layer_edits.items():

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, Shown, materialise
+from bindscope.models.objectives.base import Objective, Setting, TokenSources, materialise
 from bindscope.models.vit import Block, ViT
 
 HIDDEN = 0.5  # share of the patches
@@ -41,19 +41,19 @@ class Masked(Objective):
         loss: Tensor = error.square().mean() / (2 * SPREAD**2 * log(2))
         return loss
 
-    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> TokenSources:
         """Return the patches that are not hidden, in the order of their tokens."""
         visible, _ = self._halves(pixels, generator)
         scenes = torch.arange(len(pixels), device=pixels.device)
-        return Shown(scenes, functional.pad(visible, (1, 0), value=-1))
+        return TokenSources(scenes, functional.pad(visible, (1, 0), value=-1))
 
     def _halves(self, pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return the patches of each image that are seen, and those that are hidden."""
         n_patches = self.vit.rows**2
         order = torch.rand(len(pixels), n_patches, generator=generator).argsort(1)
         order = order.to(pixels.device)
-        n_seen = n_patches - round(HIDDEN * n_patches)
-        return order[:, :n_seen], order[:, n_seen:]
+        n_visible = n_patches - round(HIDDEN * n_patches)
+        return order[:, :n_visible], order[:, n_visible:]
 
 
 class _Decoder(nn.Module):

@@ -20,7 +20,7 @@ from torch.nn import functional
 from bindscope.config.training import SameObjectLoss
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
-from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.evaluation import Edits
 from bindscope.models.training_scenes import Masks
 from bindscope.scenes.patch_labels import patch_labels
@@ -58,10 +58,10 @@ class SameObject(nn.Module):
         """
         n_tokens = instances.shape[1]
         first, second = torch.triu_indices(n_tokens, n_tokens, offset=1)
-        left_instance, right_instance = instances[:, first], instances[:, second]
-        takes_part = (left_instance > 0) & (right_instance > 0)
+        first_instance, second_instance = instances[:, first], instances[:, second]
+        takes_part = (first_instance > 0) & (second_instance > 0)
         logits = self(_scaled(tokens, self.weight))[:, first, second]
-        targets = (left_instance == right_instance).to(logits.dtype)
+        targets = (first_instance == second_instance).to(logits.dtype)
         nats = functional.binary_cross_entropy_with_logits(
             logits, targets, takes_part.to(logits.dtype), reduction="sum"
         )
@@ -70,9 +70,9 @@ class SameObject(nn.Module):
     def listener(self, masks: Masks | None, rows: int, where: str) -> Edits:
         """Return edits that change nothing and note the loss of what they see, for `take`.
 
-        Masks are of scenes, in the order of the numbers that `Shown` gives them, each of `rows` x
-        `rows` patches. Scenes without masks are a ModelError, masks that patches do not divide an
-        InputError.
+        Masks are of scenes, in the order of the numbers that `TokenSources` gives them, each of
+        `rows` x `rows` patches. Scenes without masks are a ModelError, masks that patches do not
+        divide an InputError.
         """
         if masks is None:
             raise ModelError(
@@ -82,7 +82,7 @@ class SameObject(nn.Module):
         instances = torch.from_numpy(things(masks, rows, where)).to(self.matrix.device)
         every = functional.pad(instances, (1, 0))  # what shows no patch has number -1
 
-        def edits(inputs: Shown) -> Mapping[int, Edit]:
+        def edits(inputs: TokenSources) -> Mapping[int, Edit]:
             labels = every[inputs.scenes[:, None], inputs.patches + 1]
 
             def listen(tokens: Tensor) -> Tensor:

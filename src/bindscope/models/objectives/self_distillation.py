@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, Shown, materialise
+from bindscope.models.objectives.base import Objective, Setting, TokenSources, materialise
 from bindscope.models.vit import ViT
 
 HIDDEN_WIDTH, BOTTLENECK, ANSWERS = 256, 64, 128
@@ -52,7 +52,7 @@ class SelfDistillation(Objective):
         loss: Tensor = -(swapped_teacher * student).sum(-1).mean() / log(2)
         return loss
 
-    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> Shown:
+    def visible_tokens(self, pixels: Tensor, generator: torch.Generator) -> TokenSources:
         """Return the patches of the scenes under the centres of the two views' patches."""
         rows, views = self.vit.rows, []
         for _ in range(2):
@@ -62,7 +62,7 @@ class SelfDistillation(Objective):
             outside = (torch.minimum(x, y) < 0) | (torch.maximum(x, y) >= rows)
             views.append(functional.pad((y * rows + x).masked_fill(outside, -1), (1, 0), value=-1))
         scenes = torch.arange(len(pixels)).repeat(2)
-        return Shown(scenes.to(pixels.device), torch.cat(views).to(pixels.device))
+        return TokenSources(scenes.to(pixels.device), torch.cat(views).to(pixels.device))
 
 
 class _Head(nn.Module):

@@ -39,7 +39,7 @@ def add_background(
 ) -> Background:
     """Draw the background of scenes with so many things, whose ids come first, int (n,)."""
     n, side = len(n_things), config.size_px
-    keys = words.at((KIND,), 0, n, len(STUFF))
+    keys = words.draw((KIND,), 0, n, len(STUFF))
     kinds = np.argsort(keys, axis=1, kind="stable")[:, : config.stuff]
     known = np.array([(first, second) for _, first, second in STUFF], np.uint8)
     ink = np.zeros((n, side, side), np.uint8)
@@ -57,7 +57,7 @@ def add_background(
 
 def _beyond(words: RandomWords, region: int, n: int, side: int) -> NDArray[np.bool_]:
     """Tell which pixels are beyond a random straight edge, bool (n, side, side)."""
-    numbers = words.at((EDGE, region), 0, n, 2) >> np.uint64(48)  # 16 bits
+    numbers = words.draw((EDGE, region), 0, n, 2) >> np.uint64(48)  # 16 bits
     angle = (numbers[:, 0] % np.uint64(DIRECTIONS)).astype(float) * (2 * np.pi / DIRECTIONS)
     # Integers, so that no rounding of another machine moves an edge.
     slopes = np.rint(1024 * np.stack([np.cos(angle), np.sin(angle)])).astype(np.int32)
@@ -71,7 +71,7 @@ def _beyond(words: RandomWords, region: int, n: int, side: int) -> NDArray[np.bo
 def _bare(config: ClutterRenderer, words: RandomWords, n: int) -> NDArray[np.bool_]:
     """Tell which pixels are in the rectangle without a label, bool (n, side, side)."""
     side = config.size_px
-    draws = words.at((BARE,), 0, n, 1)[:, 0] >> np.uint64(11)
+    draws = words.draw((BARE,), 0, n, 1)[:, 0] >> np.uint64(11)
     unlabelled = draws < np.uint64(round(config.unlabelled * 2**53))
     sizes = side // 4 + words.numbers((WHERE, 0), 0, (n, 1), side // 4 + 1)[:, 0].astype(np.intp)
     free = (side - sizes + 1).astype(np.uint64)

@@ -105,11 +105,11 @@ class Composer:
 
     def _numbers(self, stream: int, n: int, per_scene: int, below: int) -> Ints:
         """Return uniform numbers in 0 .. below - 1, int (n, per_scene)."""
-        return _below(self.words.at((stream,), 0, n, per_scene), below)
+        return _below(self.words.draw((stream,), 0, n, per_scene), below)
 
     def _chance(self, stream: int, n: int, per_scene: int, share: float) -> Bools:
         """Return bools (n, per_scene), each true with probability `share`."""
-        words = self.words.at((stream,), 0, n, per_scene) >> np.uint64(11)
+        words = self.words.draw((stream,), 0, n, per_scene) >> np.uint64(11)
         return np.asarray(words < np.uint64(round(share * 2**53)))
 
     def _looks(self, there: Bools) -> tuple[Ints, Ints]:
@@ -131,7 +131,7 @@ class Composer:
 
         Returns its column, int (n,), and whether one was picked, bool (n,).
         """
-        keys = self.words.at((which,), 0, *among.shape) >> np.uint64(2)
+        keys = self.words.draw((which,), 0, *among.shape) >> np.uint64(2)
         keys = np.where(among, keys | (last.astype(np.uint64) << np.uint64(62)), _NEVER)
         chosen = self._chance(stream, len(among), 1, share)[:, 0]
         return keys.argmin(axis=1), chosen & among.any(axis=1)
@@ -163,7 +163,7 @@ class Composer:
             if not len(pending):
                 break
             first, last = int(pending[0]), int(pending[-1])
-            words = self.words.at((stream, number), first, last - first + 1, 6)
+            words = self.words.draw((stream, number), first, last - first + 1, 6)
             pending = pending[~attempt(pending, words[pending - first])]
         return pending
 
@@ -251,7 +251,7 @@ class Composer:
     ) -> Words:
         """Return keys by which things are drawn, uint64 (n, T); what is not there comes last."""
         n, width = there.shape
-        keys = self.words.at((DEPTH,), 0, n, width) >> np.uint64(4)
+        keys = self.words.draw((DEPTH,), 0, n, width) >> np.uint64(4)
         above = np.zeros(there.shape, np.uint64)
         above[_marked(barred, crossed, width)] = 1
         above[:, -1] = 2

@@ -54,7 +54,7 @@ class Solid:
         return np.array([self.x, self.y, self.half_height])
 
     @property
-    def own_axes(self) -> NDArray[np.float64]:
+    def body_axes(self) -> NDArray[np.float64]:
         """Its own x, y and z axes as rows, float64 (3, 3)."""
         angle = radians(self.rotation)
         c, s = np.cos(angle), np.sin(angle)

@@ -127,8 +127,8 @@ def _cast(
     lengths = ray_lengths(solid, starts, np.broadcast_to(forward, starts.shape))
     hit = np.isfinite(lengths)
     points = starts[hit] + lengths[hit, None] * forward
-    local = (points - solid.centre) @ solid.own_axes.T
-    normals = normal(solid.shape, solid.radius, local) @ solid.own_axes
+    local = (points - solid.centre) @ solid.body_axes.T
+    normals = normal(solid.shape, solid.radius, local) @ solid.body_axes
     ray_values = np.zeros((3, len(starts)))
     ray_values[0, hit] = 1.0
     ray_values[1:, hit] = _reflected(solid.material, sun, normals, forward)

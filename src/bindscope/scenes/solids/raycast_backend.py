@@ -106,8 +106,8 @@ def _normals(scene: Scene, points: Floats, ids: NDArray[np.uint8]) -> Floats:
     normals = np.tile((0.0, 0.0, 1.0), (len(points), 1))
     for j, solid in enumerate(scene.objects):
         hits = np.flatnonzero(ids == j + 1)
-        local = (points[hits] - solid.centre) @ solid.own_axes.T
-        normals[hits] = normal(solid.shape, solid.radius, local) @ solid.own_axes
+        local = (points[hits] - solid.centre) @ solid.body_axes.T
+        normals[hits] = normal(solid.shape, solid.radius, local) @ solid.body_axes
     return normals
 
 

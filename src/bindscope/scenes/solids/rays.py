@@ -33,8 +33,8 @@ def ray_lengths(solid: Solid, origins: Floats, directions: Floats) -> Floats:
     nearest_hit = np.full(len(lengths), np.inf)
     half = np.sqrt(inside[rest])
     at, end = np.maximum(middle[rest] - half, 0.0), middle[rest] + half
-    along = directions[rest] @ solid.own_axes.T / lengths[rest, None]
-    start = -(offset[rest] if offset.ndim > 1 else offset) @ solid.own_axes.T
+    along = directions[rest] @ solid.body_axes.T / lengths[rest, None]
+    start = -(offset[rest] if offset.ndim > 1 else offset) @ solid.body_axes.T
     points = start + at[:, None] * along
     for _ in range(STEPS):
         gap = signed_distance(solid.shape, solid.radius, points)
@@ -105,7 +105,7 @@ def bounding_window(camera: Camera, solid: Solid, size: int) -> tuple[slice, sli
     """Return rows and columns of the image that hold all of an object."""
     half = half_width(solid.shape, solid.radius)
     signs = np.stack(np.meshgrid(*[(-1, 1)] * 3), axis=-1).reshape(-1, 3)
-    corners = solid.centre + half * signs @ solid.own_axes
+    corners = solid.centre + half * signs @ solid.body_axes
     pixels = camera.project(corners, size)[:, :2]
     low = np.clip(np.floor(pixels.min(axis=0)).astype(int), 0, size)
     high = np.clip(np.ceil(pixels.max(axis=0)).astype(int), 0, size)

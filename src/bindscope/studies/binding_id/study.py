@@ -15,7 +15,7 @@ from bindscope.studies.binding_id.registry import EXPERIMENTS, TABLES
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
-_figure = partial(FigureEntry.of, _HERE)
+_figure = partial(FigureEntry.build, _HERE)
 
 
 def _rows(table: str) -> Any:
@@ -23,7 +23,7 @@ def _rows(table: str) -> Any:
 
     def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
         jobs = [
-            job for job in graph.of(_RULE)
+            job for job in graph.select(_RULE)
             if TABLES.get(job.wildcards["experiment"], "rows") == table
         ]  # fmt: skip
         return Request({"rows": jobs}) if jobs else None
@@ -34,7 +34,7 @@ def _rows(table: str) -> Any:
 def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
     """Ask for the mean differences of suites whose experiments say something of them."""
     jobs = [
-        job for job in graph.of("binding_id_estimates")
+        job for job in graph.select("binding_id_estimates")
         if _experiments(graph, job) & {"doses", "nulls", "transfer"}
     ]  # fmt: skip
     return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
@@ -43,7 +43,7 @@ def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request
 def _experiments(graph: Graph, estimates: Product) -> set[str]:
     """Return the experiments that estimates are made for."""
     return {
-        job.wildcards["experiment"] for job in graph.of(_RULE)
+        job.wildcards["experiment"] for job in graph.select(_RULE)
         if estimates in job.inputs["estimates"]
     }  # fmt: skip
 
@@ -52,8 +52,8 @@ def _table_of(name: str, *wanted: str) -> Any:
     """Ask for a table, where some job has one of the experiments that a figure shows."""
 
     def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-        tables = graph.of("table", table=name)
-        asked = {job.wildcards["experiment"] for job in graph.of(_RULE)}
+        tables = graph.select("table", table=name)
+        asked = {job.wildcards["experiment"] for job in graph.select(_RULE)}
         return Request({"table": tables}) if tables and asked & set(wanted) else None
 
     return request

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
-from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.quotes import (
     PAIRING,
     SMALLEST_BITS,
@@ -74,7 +74,7 @@ def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
             continue
         value, low, high = (float(row[f"{PAIRING.bound}{end}"]) for end in ("", "_low", "_high"))
         several = row["n_models"] > 1
-        probe = family_shown(row["family"]).words
+        probe = label_family(row["family"]).words
         yield Effect(
             DECODED, f"{_place(row)}, {row['model']}, {probe}", value, low, high,
             int(row["n_models"] if several else scenes[row["dataset"]]),
@@ -101,7 +101,7 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
         }
         names = sorted(name_order(values, models), key=lambda name: -values[name].mean())
         row = here.iloc[0].to_dict()
-        where = f"{_place(row)}, {family_shown(row['family']).words}"
+        where = f"{_place(row)}, {label_family(row['family']).words}"
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
@@ -126,4 +126,4 @@ def _bound(name: str, values: Mapping[str, Values]) -> str:
 
 
 def _place(row: Record) -> str:
-    return f"{row['dataset']}, {tokens_shown(row['tokens']).name}"
+    return f"{row['dataset']}, {label_tokens(row['tokens']).name}"

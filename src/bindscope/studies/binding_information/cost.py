@@ -25,7 +25,7 @@ _PATH, _NULL_PATH, _REFRESH = 240, 60, 20
 # when it first goes backward from a gradient, which stay (default run).
 _BESIDE, _BACKWARD_BYTES = 2.4e7, 3.6e7
 _PAPER_EPOCHS = 40
-_HELD_BY_CONVEX = 8  # `probes.batches.WORK`, which is beside torch
+_CONVEX_WORK = 8  # `probes.batches.WORK`, which is beside torch
 _RESAMPLED = 2e6  # `statistics.bootstrap.BLOCK`
 _SHOWN = 8  # scenes whose maps are kept
 # Of a weight in an iteration of L-BFGS: of each of the ten steps and changes of the gradient that
@@ -253,11 +253,11 @@ def _in_memory(probe: AnyProbe, content: Content, read: _Read, bits: int) -> flo
         bytes_peak = min(inputs, memory) + min(labels, memory / 8) + min(vectors, memory) + batch
         return float(bytes_peak)
     design = 4.0 * (n["train"] + n["val"]) * (dim + 1 + bits)
-    design += 4.0 * n["train"] * _HELD_BY_CONVEX * bits
+    design += 4.0 * n["train"] * _CONVEX_WORK * bits
     whole = 4.0 * dim * total + design * (probe.protocol == "converged")
     if whole + labels <= memory:
         return float(whole + labels)
-    streamed = 4 * 4096 * (dim + 1 + bits * (1 + _HELD_BY_CONVEX))
+    streamed = 4 * 4096 * (dim + 1 + bits * (1 + _CONVEX_WORK))
     return float(min(memory, 4.0 * dim * total) + min(labels, memory / 8) + streamed)
 
 

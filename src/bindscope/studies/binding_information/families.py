@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PROBES = "bindscope.studies.binding_information.probes"
 
 
-class Shown(NamedTuple):
+class Label(NamedTuple):
     """How something is shown: its name in axes, its words (with an article), and its color.
 
     `short` stands under a tick, in lines as narrow as they go.
@@ -72,7 +72,7 @@ class ProbeOptions(Model):
     jointly: ClassVar[bool] = False
     attends: ClassVar[bool] = False
     cycles: ClassVar[float] = 1.8
-    label: ClassVar[Shown | None] = None
+    label: ClassVar[Label | None] = None
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     family: str
@@ -133,9 +133,9 @@ class ProbeOptions(Model):
         return named if cls.__module__ == __name__ else named | {f"{cls.__module__}:{cls.__name__}"}
 
     @classmethod
-    def words(cls, family: str) -> Shown:
+    def words(cls, family: str) -> Label:
         """Return how the family is shown."""
-        return cls.label or Shown(family, f"a probe of the family {family}", INK)
+        return cls.label or Label(family, f"a probe of the family {family}", INK)
 
     def problem(self, sizes: Sequence[int]) -> str | None:
         """Return why the family does not fit feature groups of some sizes, and what to use."""
@@ -151,7 +151,7 @@ class LinearProbe(ProbeOptions):
 
     implementation = f"{_PROBES}.linear:Linear"
     convex = True
-    label = Shown("linear", "a linear probe", GREY)
+    label = Label("linear", "a linear probe", GREY)
 
     family: Literal["linear"]
 
@@ -180,7 +180,7 @@ class QuadraticProbe(RankedProbe):
     """A low-rank quadratic form per head."""
 
     implementation = f"{_PROBES}.quadratic:Quadratic"
-    label = Shown("quadratic", "a quadratic probe", BLUE)
+    label = Label("quadratic", "a quadratic probe", BLUE)
 
     family: Literal["quadratic"]
 
@@ -197,7 +197,7 @@ class QuadraticReuseProbe(_ReuseProbe):
     """Quadratic, the projections of z shared by all objects with the same feature; two groups."""
 
     implementation = f"{_PROBES}.multilinear:MultilinearReuse"
-    label = Shown("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
+    label = Label("shared quadratic", "a shared quadratic probe", SKY, "shared\nquadratic")
 
     family: Literal["quadratic_reuse"]
 
@@ -211,7 +211,7 @@ class MultilinearReuseProbe(_ReuseProbe):
     """quadratic_reuse for any number of feature groups."""
 
     implementation = f"{_PROBES}.multilinear:MultilinearReuse"
-    label = Shown("shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear")
+    label = Label("shared multilinear", "a shared multilinear probe", PINK, "shared\nmultilinear")
 
     family: Literal["multilinear_reuse"]
 
@@ -220,7 +220,7 @@ class DnnProbe(DescendedProbe):
     """A four-layer perceptron per head."""
 
     implementation = f"{_PROBES}.dnn:Dnn"
-    label = Shown("neural net", "a neural-net probe", ORANGE, "neural\nnet")
+    label = Label("neural net", "a neural-net probe", ORANGE, "neural\nnet")
 
     family: Literal["dnn"]
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
@@ -237,7 +237,7 @@ class AttentionProbe(RankedProbe):
     implementation = f"{_PROBES}.attention:AttentionQuadratic"
     patches = True
     attends = True
-    label = Shown("attention", "an attention probe", GREEN)
+    label = Label("attention", "an attention probe", GREEN)
 
     family: Literal["attention_quadratic"]
     batch_size: PositiveInt = Field(
@@ -257,7 +257,7 @@ class SetProbe(DescendedProbe):
     patches = True
     jointly = True
     cycles = 4.0
-    label = Shown("set", "a set probe", AMBER)
+    label = Label("set", "a set probe", AMBER)
 
     family: Literal["set"]
     hidden: PositiveInt = Field(192, description="Hidden units of every token.")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.activations.reader import Activations, RowReader
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
@@ -72,7 +72,7 @@ def run_fit(
     checkpoints: Checkpoints | None = None,
 ) -> list[FitResult]:
     """Fit all seeds of a block, on shuffled labels where asked, on a device of this job's own."""
-    with hold_device(probe.device) as device, made_current(device):
+    with hold_device(probe.device) as device, make_current(device):
         if control == "shuffled_labels":
             return [
                 fit(probe, data.shuffled_labels(seed), [seed], checkpoints)[0] for seed in seeds

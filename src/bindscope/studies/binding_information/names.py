@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, PINK, SKY
-from bindscope.studies.binding_information.families import ProbeOptions, Shown
+from bindscope.studies.binding_information.families import Label, ProbeOptions
 from bindscope.studies.binding_information.registry import options_of
 from bindscope.studies.binding_information.schemas import STANDARD_ERRORS
 
 
 @dataclass(frozen=True)
-class PartShown:
+class PartLabel:
     """How a part of the information about objects is shown: in words, in mathematics, its color."""
 
     name: str
@@ -25,16 +25,16 @@ class PartShown:
 
 
 _PARTS: Final = {
-    "what": PartShown("features", "H(F)", "I(F;Z)", GREY),
-    "how_many": PartShown("counts", "H(M|F)", "I(M;Z|F)", AMBER),
-    "pairing": PartShown("pairing", "H(O|M)", "I(O;Z|M)", BLUE),
-    "beyond": PartShown("counts and pairing", "H(O|F)", "I(O;Z|F)", SKY),
+    "what": PartLabel("features", "H(F)", "I(F;Z)", GREY),
+    "how_many": PartLabel("counts", "H(M|F)", "I(M;Z|F)", AMBER),
+    "pairing": PartLabel("pairing", "H(O|M)", "I(O;Z|M)", BLUE),
+    "beyond": PartLabel("counts and pairing", "H(O|F)", "I(O;Z|F)", SKY),
 }
 _TOKENS: Final = {
-    "cls": Shown("[CLS]", "the [CLS] token", BLUE),
-    "mean": Shown("mean of patches", "the mean of the patch tokens", AMBER),
-    "cls_mean": Shown("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
-    "patches": Shown("patches", "the patch tokens", GREEN),
+    "cls": Label("[CLS]", "the [CLS] token", BLUE),
+    "mean": Label("mean of patches", "the mean of the patch tokens", AMBER),
+    "cls_mean": Label("[CLS] and mean", "[CLS] and the mean of the patch tokens", PINK),
+    "patches": Label("patches", "the patch tokens", GREEN),
 }
 PAPERS: Final = "_paper"
 STATUS_WORDS: Final = {
@@ -56,34 +56,34 @@ FLAG_WORDS: Final = {
 }
 
 
-def family_shown(family: str) -> Shown:
+def label_family(family: str) -> Label:
     """Return how a probe family is shown; one that ends with `PAPERS` has the paper's training."""
     if family.endswith(PAPERS):
-        base = family_shown(family.removesuffix(PAPERS))
+        base = label_family(family.removesuffix(PAPERS))
         name, words = (
             f"{base.name}, published protocol",
             f"{base.words} fitted by the published protocol",
         )
-        return Shown(name, words, INK, f"{base.short or base.name}\npublished protocol")
+        return Label(name, words, INK, f"{base.short or base.name}\npublished protocol")
     try:
         options = options_of(family)
     except ValueError:  # of a package that is broken now
         options = None
-    label: Shown = (options or ProbeOptions).words(family)
+    label: Label = (options or ProbeOptions).words(family)
     return label
 
 
-def part_shown(part: str) -> PartShown:
+def label_part(part: str) -> PartLabel:
     """Return how a part is shown: `what`, `how_many`, `pairing`, or `beyond` for the last two."""
     return _PARTS[part]
 
 
-def tokens_shown(tokens: str) -> Shown:
+def label_tokens(tokens: str) -> Label:
     """Return how a token input is shown."""
-    return _TOKENS.get(tokens, Shown(tokens, f"the tokens {tokens}", INK))
+    return _TOKENS.get(tokens, Label(tokens, f"the tokens {tokens}", INK))
 
 
 def family_tick(family: str) -> str:
     """Return a family's name as it stands under a tick."""
-    label = family_shown(family)
+    label = label_family(family)
     return label.short or label.name

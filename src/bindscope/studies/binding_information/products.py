@@ -63,7 +63,7 @@ def add_products(graph: Graph, shared: Shared, section: Section) -> None:
 def _check_seeds(graph: Graph) -> None:
     """Refuse a seed that two blocks fit to the same: a table has one row for it."""
     homes: dict[tuple[str, ...], Product] = {}
-    for fit in graph.of("fit"):
+    for fit in graph.select("fit"):
         names = [value for key, value in fit.wildcards.items() if key not in ("seeds", "key")]
         for seed in fit.wildcards["seeds"].split("_"):
             if homes.setdefault((*names, seed), fit) is not fit:

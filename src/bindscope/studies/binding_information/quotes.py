@@ -14,7 +14,7 @@ import pandas as pd
 
 from bindscope.report.chapter import number
 from bindscope.studies.binding_information.flags import BAD_ENDS
-from bindscope.studies.binding_information.names import PartShown, part_shown
+from bindscope.studies.binding_information.names import PartLabel, label_part
 from bindscope.studies.binding_information.schemas import flag_list
 from bindscope.studies.binding_information.views import (
     each_model,
@@ -37,14 +37,14 @@ class Part(NamedTuple):
 
     bound: str
     entropy: str
-    style: PartShown
+    style: PartLabel
 
 
-WHAT = Part("feature_lower_bound_bits", "h_feature_bits", part_shown("what"))
-HOW_MANY = Part("count_lower_bound_bits", "h_counts_given_feature_bits", part_shown("how_many"))
-PAIRING = Part("pairing_lower_bound_bits", "h_object_given_counts_bits", part_shown("pairing"))
+WHAT = Part("feature_lower_bound_bits", "h_feature_bits", label_part("what"))
+HOW_MANY = Part("count_lower_bound_bits", "h_counts_given_feature_bits", label_part("how_many"))
+PAIRING = Part("pairing_lower_bound_bits", "h_object_given_counts_bits", label_part("pairing"))
 BEYOND = Part(
-    "conditional_binding_lower_bound_bits", "h_object_given_feature_bits", part_shown("beyond")
+    "conditional_binding_lower_bound_bits", "h_object_given_feature_bits", label_part("beyond")
 )
 SMALLEST_BITS: Final = 1e-6  # of an entropy that there is something to find of
 DECIMALS: Final = 2  # of every number that is quoted in bits: with fewer, 9.48 of 9.49 is all

@@ -110,7 +110,7 @@ def summarize(result: Result) -> Summary:
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
         for bound, entropy in (_WHOLE, *((part.bound, part.entropy) for part in parts)):
             cells[f"{_WORDS[bound]}, of {row[entropy]:.2f}"] = _bits(row, bound, sign)
-        lines.append({**cells, "flags": ", ".join(_shown_flags(row, parts))})
+        lines.append({**cells, "flags": ", ".join(_flags_of(row, parts))})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
         f"Binding information: bits that probes decode in {rows[0]['n_test']:,} test scenes "
@@ -127,7 +127,7 @@ def summarize(result: Result) -> Summary:
         closing.append(
             "The scene distribution is unknown: no number is a bound (flag assumed_prior)."
         )
-    flags = sorted({flag for row in rows for flag in _shown_flags(row, parts)} - {"assumed_prior"})
+    flags = sorted({flag for row in rows for flag in _flags_of(row, parts)} - {"assumed_prior"})
     if flags:
         closing.append("; ".join(f"{flag}: {FLAG_WORDS[flag]}" for flag in flags) + ".")
     frame = pd.DataFrame(lines)
@@ -135,7 +135,7 @@ def summarize(result: Result) -> Summary:
                    tuple(closing))  # fmt: skip
 
 
-def _shown_flags(row: Record, parts: Sequence[Part]) -> list[str]:
+def _flags_of(row: Record, parts: Sequence[Part]) -> list[str]:
     """Return a row's flags, less `above_prior` where no number that is shown is negative."""
     bits = [row[bound] for bound in (_WHOLE[0], *(part.bound for part in parts))]
     negative = any(value < 0 for value in bits if pd.notna(value))

@@ -48,10 +48,10 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
 def _between(frame: pd.DataFrame, bound: str, prior: str, loss: str) -> pd.Series[bool]:
     """H - loss, with between nothing and all of what the prior pays above H given back."""
     entropy, pays = frame[f"h_{prior}_bits"], frame[f"prior_loss_{prior}_bits"]
-    given_back = frame[bound] - (entropy - frame[f"loss_{loss}_bits"])
+    correction = frame[bound] - (entropy - frame[f"loss_{loss}_bits"])
     low, high = (pays - entropy).clip(upper=0.0), (pays - entropy).clip(lower=0.0)
-    inside = (given_back >= low - TOLERANCE) & (given_back <= high + TOLERANCE)
-    return inside | given_back.isna() | pays.isna()
+    inside = (correction >= low - TOLERANCE) & (correction <= high + TOLERANCE)
+    return inside | correction.isna() | pays.isna()
 
 
 def _is_bound(bound: str, prior: str, loss: str) -> Rule:

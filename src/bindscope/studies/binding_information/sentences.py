@@ -17,7 +17,7 @@ from bindscope.report.chapter import Finding, KeyNumber, number
 from bindscope.report.claims import claims_findings
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_information.claims import CLAIMS, effects
-from bindscope.studies.binding_information.names import FLAG_WORDS, family_shown, tokens_shown
+from bindscope.studies.binding_information.names import FLAG_WORDS, label_family, label_tokens
 from bindscope.studies.binding_information.quotes import (
     BEYOND,
     HOW_MANY,
@@ -33,8 +33,8 @@ from bindscope.studies.binding_information.quotes import (
 )
 from bindscope.studies.binding_information.views import (
     assumed_prior,
+    group_names,
     name_order,
-    shown_models,
     token_order,
     with_groups,
 )
@@ -76,7 +76,7 @@ def gather(table: pd.DataFrame, config: Config) -> Measurements:
     groups = groups_of(config)
     sources = {str(model["name"]): str(model["source"]) for model in config.get("models", ())}
     table = with_groups(table, groups)
-    models = shown_models(sources, groups)
+    models = group_names(sources, groups)
     for group in groups:
         members = [name for name in group["models"] if name in sources]
         if members:
@@ -153,9 +153,9 @@ def caveats(about: Measurements) -> tuple[str, ...]:
 
 def _decodes(rows: pd.DataFrame) -> str:
     """Begin a sentence on one token input: which probe decodes from what."""
-    probes = list(dict.fromkeys(family_shown(family).words for family in rows["family"]))
+    probes = list(dict.fromkeys(label_family(family).words for family in rows["family"]))
     probe = probes[0] if len(probes) == 1 else f"the best of {listed(probes)}"
-    return f"From {tokens_shown(rows['tokens'].iloc[0]).words}, {probe} decodes"
+    return f"From {label_tokens(rows['tokens'].iloc[0]).words}, {probe} decodes"
 
 
 def _named(about: Measurements, row: Record) -> str:
@@ -184,8 +184,8 @@ def key_numbers(about: Measurements) -> list[KeyNumber]:
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
         for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
-            probe = family_shown(row["family"]).words
-            where = f"{tokens_shown(token).words} of {row['model']}"
+            probe = label_family(row["family"]).words
+            where = f"{label_tokens(token).words} of {row['model']}"
             label = f"{part.style.name} decoded by {probe} from {where}"
             numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
@@ -249,9 +249,9 @@ def _about(about: Measurements, dataset: str, name: str) -> str:
     refused = refused[(refused["dataset"] == dataset) & (refused["model"] == name)]
     n_models = pd.concat([rows, refused]).groupby("tokens")["n_models"].sum()
     words = _model_words(about.sources.get(name, ""), int(n_models.max()))
-    told_of = []
+    clauses = []
     for token in token_order(n_models.index):
-        where = f"from {tokens_shown(token).words}"
+        where = f"from {label_tokens(token).words}"
         row = rows[rows["tokens"] == token].to_dict("records")
         rest = refused[refused["tokens"] == token].to_dict("records")
         text = f"{_read(row[0])} {where}" if row else f"there is no row to quote {where}"
@@ -260,8 +260,8 @@ def _about(about: Measurements, dataset: str, name: str) -> str:
             text += f" ({n} model{'s' if n > 1 else ''} left out, flagged {rest[0]['flags']})"
         if row and n_models[token] < n_models.max():
             text += f" ({n_models[token]} of them)"
-        told_of.append(text)
-    return f"{f' ({words})' if words else ''}: {'; '.join(told_of)}."
+        clauses.append(text)
+    return f"{f' ({words})' if words else ''}: {'; '.join(clauses)}."
 
 
 def _read(row: Record) -> str:
@@ -296,7 +296,7 @@ def histogram_here(about: Measurements) -> list[str]:
         ]
         sentences.append(
             f"In scenes of {dataset}, counts alone reach {reached:.0f}\u00a0% of B*; from "
-            f"{tokens_shown(ordered[0]['tokens']).words}, probes decode {listed(read)}. Scenes and "
+            f"{label_tokens(ordered[0]['tokens']).words}, probes decode {listed(read)}. Scenes and "
             "models differ from those of the binding problem paper."
         )
     return sentences
@@ -319,7 +319,7 @@ def seed_note(about: Measurements) -> list[str]:
     if rows["model"].nunique() < 2 or not len(few):
         return []
     places = [
-        f"{tokens_shown(str(token)).words} of {listed([str(n) for n in part['model'].unique()])} "
+        f"{label_tokens(str(token)).words} of {listed([str(n) for n in part['model'].unique()])} "
         f"in scenes of {dataset}"
         for (dataset, token), part in few.groupby(["dataset", "tokens"], sort=False)
     ]

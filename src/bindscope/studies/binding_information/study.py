@@ -28,10 +28,10 @@ _INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
     inputs = {
-        "fits": graph.of("fit"),
-        "nulls": graph.of("null"),
-        "priors": graph.of("priors", "counted_priors"),
-        "truths": graph.of("truth"),
+        "fits": graph.select("fit"),
+        "nulls": graph.select("null"),
+        "priors": graph.select("priors", "counted_priors"),
+        "truths": graph.select("truth"),
     }
     models = {
         name: {
@@ -45,12 +45,12 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
 
 
 def _attention_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    maps = graph.of("attention")
+    maps = graph.select("attention")
     return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
 
 
 def _curves_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    curves = graph.of("learning_curve")
+    curves = graph.select("learning_curve")
     return Request({"curves": curves}) if curves else None
 
 
@@ -61,7 +61,7 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
     """
     fits = [
         fit
-        for fit in graph.of("fit", control="none")
+        for fit in graph.select("fit", control="none")
         if shared.models[fit.wildcards["model"]].sees_images
     ]
     deepest = {name: str(model.depth) for name, model in shared.models.items()}
@@ -90,15 +90,15 @@ def _about_table(
     **inputs: list[Product],
 ) -> Request:
     """Ask for the study's table, the order of the models, which are seeds of one, and more."""
-    table = graph.of("table", table="binding_information")
+    table = graph.select("table", table="binding_information")
     content = {**_order(shared, section), "families": _families(section), **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
 
 
 def _learning_curve(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    if not graph.of("learning_curve"):
+    if not graph.select("learning_curve"):
         return None
-    table = graph.of("table", table="learning_curve")
+    table = graph.select("table", table="learning_curve")
     return Request({"table": table}, {"models": list(shared.models)})
 
 
@@ -126,19 +126,19 @@ def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | N
 
 
 def _histogram(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _about_table(graph, shared, section) if graph.of("fit") else None
+    return _about_table(graph, shared, section) if graph.select("fit") else None
 
 
 def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     layers: dict[str, set[str]] = {}
-    for fit in graph.of("fit"):
+    for fit in graph.select("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
     several = any(len(names) > 1 for names in layers.values())
     return _about_table(graph, shared, section) if several else None
 
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    maps = graph.of("attention")
+    maps = graph.select("attention")
     return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
 
 
@@ -167,7 +167,7 @@ def _training(graph: Graph, shared: Shared, section: Section) -> Request | None:
     if not (fits := last_layer_fits(graph, shared)):
         return None
     return Request(
-        {"training": graph.of("training"), "fits": fits},
+        {"training": graph.select("training"), "fits": fits},
         _order(shared, section),
         {"training": ("history",), "fits": ("history",)},
     )
@@ -179,7 +179,9 @@ def _breakdown(graph: Graph, shared: Shared, section: Section) -> Request | None
     names = {fit.wildcards["dataset"]: shared.datasets[fit.wildcards["dataset"]] for fit in fits}
     content = {"groups": {name: value_names(dataset) for name, dataset in names.items()}}
     details = dict.fromkeys(("fits", "nulls"), ("details",))
-    return _about_table(graph, shared, section, content, details, fits=fits, nulls=graph.of("null"))
+    return _about_table(
+        graph, shared, section, content, details, fits=fits, nulls=graph.select("null")
+    )
 
 
 def _calibration(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -219,7 +221,7 @@ def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | Non
 
 
 def _occlusion(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    statistics = graph.of("table", table="scene_statistics")
+    statistics = graph.select("table", table="scene_statistics")
     if not statistics or not _several(graph, shared, _camera_height):
         return None
     return _about_table(graph, shared, section, {"cells": _cells(shared)}, statistics=statistics)
@@ -240,12 +242,12 @@ def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
     measured = {fit.wildcards["dataset"] for fit in last_layer_fits(graph, shared)}
     if not measured & set(about):
         return None
-    priors = graph.of("table", table="priors")
+    priors = graph.select("table", table="priors")
     content = {"datasets": about, "cells": _cells(shared)}
     return _about_table(graph, shared, section, content, priors=priors)
 
 
-_figure = partial(FigureEntry.of, _HERE)
+_figure = partial(FigureEntry.build, _HERE)
 
 STUDY = Study(
     name="binding_information",

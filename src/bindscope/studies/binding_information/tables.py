@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bindscope.core.errors import StoreError
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.flags import ENTROPIES
 from bindscope.studies.binding_information.schemas import (
@@ -63,16 +63,18 @@ class BindingTable:
         that exceed a known truth by three standard errors are flagged `above_truth`. A row that was
         not asked for, is damaged, or disagrees with the priors is a StoreError.
         """
-        rows = [row for product in inputs.of("fits") for row in _fit_rows(product)]
+        rows = [row for product in inputs.get("fits") for row in _fit_rows(product)]
         parts = [row.pop("parts", {}) for row in rows]
         one_of_each(rows, self.schema.key, self.schema.name)
         nulls = one_of_each(
-            (row for product in inputs.of("nulls") for row in _seed_rows(product)),
+            (row for product in inputs.get("nulls") for row in _seed_rows(product)),
             ("dataset", "probe", "seed"),
             "null fits",
         )
-        priors = one_of_each(rows_of(inputs.of("priors")), ("dataset", "split"), "priors")
-        truths = one_of_each(rows_of(inputs.of("truths")), ("dataset", "model", "tokens"), "truths")
+        priors = one_of_each(rows_of(inputs.get("priors")), ("dataset", "split"), "priors")
+        truths = one_of_each(
+            rows_of(inputs.get("truths")), ("dataset", "model", "tokens"), "truths"
+        )
         for row, parts_of_row in zip(rows, parts, strict=True):
             _join_model(row, inputs.content.get("models", {}))
             _join_null(row, nulls)
@@ -90,7 +92,7 @@ LEARNING_CURVE = RowTable(CURVE_SCHEMA, "curves")
 ATTENTION = RowTable(ATTENTION_SCHEMA, "maps", "share")  # rows of `attention_maps.summary`
 
 
-def _seed_rows(product: Given) -> list[Row]:
+def _seed_rows(product: ProductFiles) -> list[Row]:
     """Read the rows of a fit; there must be one of each of its seeds."""
     rows = read_rows(product)
     seeds = sorted(row.get("seed", -1) for row in rows)
@@ -100,7 +102,7 @@ def _seed_rows(product: Given) -> list[Row]:
     return rows
 
 
-def _fit_rows(product: Given) -> list[Row]:
+def _fit_rows(product: ProductFiles) -> list[Row]:
     rows = _seed_rows(product)
     for row in rows:
         refuse_other_fields({k: v for k, v in row.items() if k != "parts"}, BINDING_SCHEMA)

@@ -66,7 +66,7 @@ def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {model: str(group["name"]) for group in groups for model in group["models"]}
 
 
-def shown_models(models: Iterable[str], groups: Iterable[Mapping[str, Any]]) -> list[str]:
+def group_names(models: Iterable[str], groups: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return names of groups, and of models that are in none, in the order of their models."""
     home = home_of(groups)
     return list(dict.fromkeys(home.get(model, model) for model in models))

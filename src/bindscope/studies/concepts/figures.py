@@ -272,7 +272,7 @@ _PICTURES = 9
 
 def _read_pictures(inputs: Inputs) -> dict[str, Any]:
     """Read the pictures in the configuration's order."""
-    files = [Path(product.files["picture"]) for product in inputs.of("pictures")]
+    files = [Path(product.files["picture"]) for product in inputs.get("pictures")]
     return {"pictures": [json.loads(file.read_text()) for file in files]}
 
 

@@ -23,7 +23,7 @@ from bindscope.arrays.inputs import (
 )
 from bindscope.arrays.result import Result
 from bindscope.config.wording import instead
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
@@ -134,7 +134,7 @@ def concepts(
     scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
     plan = _plan(analyses, texts, split, scenes, random_state)
     holding = hold_device(device_kind(device))
-    with on_threads(threads), holding as used_device, made_current(used_device):
+    with on_threads(threads), holding as used_device, make_current(used_device):
         rows = _measured(layers, scenes, plan, used_device)
     return Result(rows, _VIEW, _notes(scenes, plan, texts))
 

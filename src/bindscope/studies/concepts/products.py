@@ -192,7 +192,7 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
             for name, vectors, inputs in _embeddings(graph, shared, section, entry, dataset):
                 _add_measurements(graph, entry, dataset, name, vectors, inputs)
         for name in entry.dual_encoders:
-            for trained in graph.of("dual_encoder", encoder=name):
+            for trained in graph.select("dual_encoder", encoder=name):
                 _add_dual(graph, entry, section, trained)
 
 

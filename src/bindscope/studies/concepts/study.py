@@ -22,21 +22,21 @@ def _rows(*steps: str) -> Any:
     """Request the rows of some steps for a table."""
 
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        rows = graph.of(*steps)
+        rows = graph.select(*steps)
         return Request({"rows": rows}) if rows else None
 
     return request
 
 
 def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows, measured = graph.of("dual_encoder"), graph.of("dual_geometry")
+    rows, measured = graph.select("dual_encoder"), graph.select("dual_geometry")
     return Request({"rows": rows, "geometry": measured}) if measured else None
 
 
 def _of_encoders(
     table: str, graph: Graph, shared: Shared, section: ConceptSection
 ) -> Request | None:
-    tables = graph.of("table", table=table)
+    tables = graph.select("table", table=table)
     return Request({"table": tables}, {"encoders": encoder_names(section)}) if tables else None
 
 
@@ -44,20 +44,20 @@ def _measured_by(step: str, **wildcards: str) -> Any:
     """Request the table of embeddings for a figure of what a step measured."""
 
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        some = graph.of(step, **wildcards)
-        return Request({"table": graph.of("table", table="concepts")}) if some else None
+        some = graph.select(step, **wildcards)
+        return Request({"table": graph.select("table", table="concepts")}) if some else None
 
     return request
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
     names = {entry.name for entry in section.analyses if entry.picture}
-    geometry = graph.of("concept_geometry")
+    geometry = graph.select("concept_geometry")
     pictured = [product for product in geometry if product.wildcards["analysis"] in names]
     return Request({"pictures": pictured}, reads={"pictures": ("picture",)}) if pictured else None
 
 
-_figure = partial(FigureEntry.of, _HERE)
+_figure = partial(FigureEntry.build, _HERE)
 
 STUDY = Study(
     name="concepts",

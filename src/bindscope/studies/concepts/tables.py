@@ -352,7 +352,7 @@ class ModelsTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the rows of measures, `geometry`, to those of recognition, `rows`."""
-        frame = frame_of(rows_of(inputs.of("rows")), GENERALIZATION_SCHEMA)
+        frame = frame_of(rows_of(inputs.get("rows")), GENERALIZATION_SCHEMA)
         sources = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
         sources |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
         columns = {
@@ -360,7 +360,7 @@ class ModelsTable:
             for name, (rows, column) in sources.items()
         }
         beside = pd.DataFrame(columns).to_dict("index")
-        measured = rows_of(inputs.of("geometry"))
+        measured = rows_of(inputs.get("geometry"))
         joined_rows = [{**row, **beside[tuple(row[name] for name in RUN)]} for row in measured]
         return table_of(joined_rows, self.schema)
 

@@ -8,8 +8,8 @@ from bindscope.core.work import Work
 
 def scene_statistics(product: Product) -> Work:
     """Count a pass over the masks and boxes of all scenes."""
-    made = [one for given in product.inputs.values() for one in given]
-    n = sum(one.content["stop"] - one.content["start"] for one in made)
+    parts = [part for sources in product.inputs.values() for part in sources]
+    n = sum(part.content["stop"] - part.content["start"] for part in parts)
     return Work(bytes_disk=1100, bytes_peak=3e7 + 500 * n, python=1e7 + 100 * n)
 
 

@@ -82,11 +82,11 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     Values of datasets that are read have the names that their records say.
     """
     groups = {name: named_groups(product) for name, product in inputs.content["groups"].items()}
-    for product in inputs.of("records"):
+    for product in inputs.get("records"):
         values = read_about(product.path)["values"]
         groups[product.names["dataset"]] = [(name, tuple(known)) for name, known in values]
     sheets = {}
-    for product in inputs.of("scenes"):
+    for product in inputs.get("scenes"):
         store = open_store(Path(product.path))
         arrays = (store.read(name, slice(0, COLUMNS)) for name in ("images", "cells", "boxes"))
         sheets[product.names["dataset"]] = Sheet(product.names["split"], *arrays)

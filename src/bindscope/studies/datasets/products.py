@@ -67,7 +67,7 @@ def _add_statistics(graph: Graph, dataset: Dataset) -> None:
     else:
         return
     by_split: dict[str, list[Product]] = {
-        split: graph.of("scenes", dataset=dataset.name, split=split) for split in SPLITS
+        split: graph.select("scenes", dataset=dataset.name, split=split) for split in SPLITS
     }
     drawn = {
         split: products for split, products in by_split.items() if products

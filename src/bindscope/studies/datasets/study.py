@@ -15,14 +15,14 @@ _HERE = "bindscope.studies.datasets"
 
 def _priors(graph: Graph, shared: Shared, section: Model) -> Request | None:
     inputs = {
-        "priors": graph.of("priors", "counted_priors"),
-        "assignments": graph.of("assignment_priors"),
+        "priors": graph.select("priors", "counted_priors"),
+        "assignments": graph.select("assignment_priors"),
     }
     return Request(inputs) if any(inputs.values()) else None
 
 
 def _scene_statistics(graph: Graph, shared: Shared, section: Model) -> Request | None:
-    statistics = graph.of("scene_statistics")
+    statistics = graph.select("scene_statistics")
     return Request({"statistics": statistics}) if statistics else None
 
 
@@ -33,7 +33,7 @@ def _scenes(graph: Graph, shared: Shared, section: Model) -> Request | None:
     say.
     """
     first: dict[str, Product] = {}
-    for product in graph.of("scenes", "record_scenes"):
+    for product in graph.select("scenes", "record_scenes"):
         chosen = first.setdefault(product.wildcards["dataset"], product)
         if SPLITS.index(product.wildcards["split"]) > SPLITS.index(chosen.wildcards["split"]):
             first[product.wildcards["dataset"]] = product
@@ -55,7 +55,7 @@ STUDY = Study(
         TableEntry("scene_statistics", f"{_HERE}.tables:SCENE_STATISTICS", _scene_statistics),
     ),
     figures=(
-        FigureEntry.of(
+        FigureEntry.build(
             _HERE,
             "figures:scenes",
             "Example scenes by dataset",

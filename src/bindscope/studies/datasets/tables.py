@@ -158,9 +158,9 @@ class PriorTable:
             For a row that was not asked for or is damaged, or assignments without priors.
         """
         assigned = one_of_each(
-            rows_of(inputs.of("assignments")), ("dataset", "split"), "assignment priors"
+            rows_of(inputs.get("assignments")), ("dataset", "split"), "assignment priors"
         )
-        rows = rows_of(inputs.of("priors"))
+        rows = rows_of(inputs.get("priors"))
         for row in rows:
             entropies = assigned.pop((row.get("dataset"), row.get("split")), {})
             row |= {name: entropies[name] for name in ASSIGNMENTS if name in entropies}

@@ -94,10 +94,10 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
         )
         known = np.ones((len(block), max(1, int(dense.max()))), np.int16)
         labels = patch_labels(dense, known, np.zeros_like(known), grid, WHERE)
-        found = np.zeros_like(labels.instances)
+        patch_classes = np.zeros_like(labels.instances)
         if look_up:
-            found = _look_up_all(look_up, first, ids, labels.instances)
-        parts.append(replace(labels, classes=found))
+            patch_classes = _look_up_all(look_up, first, ids, labels.instances)
+        parts.append(replace(labels, classes=patch_classes))
     names = ("instances", "classes", "stuff", "purity")
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     labels = PatchLabels(*joined)
@@ -212,16 +212,16 @@ def _look_up_all(
     look_up: _LookUp, first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
 ) -> npt.NDArray[np.int16]:
     """Return the classes of patches (b, P) by their objects; refuse objects without a class."""
-    found = np.zeros_like(instances)
+    patch_classes = np.zeros_like(instances)
     for i, (numbers, owners) in enumerate(zip(ids, instances.astype(np.int64), strict=True)):
-        found[i] = np.append(0, look_up(first + i, numbers, owners))[owners]
-    if ((found == 0) & (instances > 0)).any():
-        image, patch = np.argwhere((found == 0) & (instances > 0))[0]
+        patch_classes[i] = np.append(0, look_up(first + i, numbers, owners))[owners]
+    if ((patch_classes == 0) & (instances > 0)).any():
+        image, patch = np.argwhere((patch_classes == 0) & (instances > 0))[0]
         raise InputError(
             WHERE, f"segment {ids[image][instances[image, patch] - 1]} of scene {first + image} "
             "has no class", "give each object a class (numbers: above 0), or leave `classes` out",
         )  # fmt: skip
-    return found
+    return patch_classes
 
 
 # --- Samples ------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def draw_samples(
         rows = index[name]
         arrays, reasons = _sample(images, rows, sampling, name)
         patches[name] = arrays["patches"]
-        data[name] = PairData.of(arrays, None, images.grid)
+        data[name] = PairData.from_arrays(arrays, None, images.grid)
         skipped[name] = Counter(reasons)
         if len(reasons) == len(rows):
             counts = ", ".join(f"{reason}: {n}" for reason, n in skipped[name].most_common())

@@ -106,7 +106,7 @@ _DECLARED: tuple[tuple[Claim, _Source], ...] = (
     ),
 )
 EDIT_CLAIMS: tuple[Claim, ...] = tuple(claim for claim, _ in _DECLARED)
-Told = Mapping[tuple[str, str], Any]
+EditRows = Mapping[tuple[str, str], Any]
 """(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
 
 
@@ -119,20 +119,20 @@ def edit_effects(table: pd.DataFrame) -> list[Effect]:
     best = where_validation_is_best(table)
     full = (best["subspace"] == JUDGED) & (best["strength"] == 1)
     best = best[full | (best["edit"] == "none")]
-    found: list[Effect] = []
+    effects: list[Effect] = []
     for (dataset, model, _, layer), rows in best.groupby(_PLACE, sort=False):
-        told = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
+        by_edit = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
         where = f"{model} on {dataset}, layer {layer}"
-        found += [_edit_effect(claim, source, where, told) for claim, source in _DECLARED]
-    return found
+        effects += [_edit_effect(claim, source, where, by_edit) for claim, source in _DECLARED]
+    return effects
 
 
 _PLACE = ["dataset", "model", "probe", "layer"]
 
 
-def _edit_effect(claim: Claim, source: _Source, where: str, told: Told) -> Effect:
-    row = told.get((source.edit or "none", source.quantity), {})
-    reason = _no_evidence(source, told, row)
+def _edit_effect(claim: Claim, source: _Source, where: str, by_edit: EditRows) -> Effect:
+    row = by_edit.get((source.edit or "none", source.quantity), {})
+    reason = _no_evidence(source, by_edit, row)
     row = {} if reason == _EMPTY else row
     value, low, high = (source.scale * _number(row.get(end)) for end in ("value", "low", "high"))
     n = int(np.nan_to_num(_number(row.get("n"))))
@@ -143,17 +143,17 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
 
 
-def _no_evidence(source: _Source, told: Told, row: Mapping[str, Any]) -> str:
+def _no_evidence(source: _Source, by_edit: EditRows, row: Mapping[str, Any]) -> str:
     """Return why a row is no evidence for a claim; empty where it may be."""
     if not source.edit:
         return "" if row["n"] else _CLASSES
-    if (source.edit, "change") not in told:
+    if (source.edit, "change") not in by_edit:
         return f"the edit `{source.edit}` was not made"
-    directions, change = (told[source.edit, name]["value"] for name in ("directions", "change"))
+    directions, change = (by_edit[source.edit, name]["value"] for name in ("directions", "change"))
     if not directions or change < TINY:
         return _EMPTY
     if source.units == BATCHES:
-        return str(told["none", "pretraining_loss"]["reason"])
+        return str(by_edit["none", "pretraining_loss"]["reason"])
     again = source.quantity.startswith("refitted")
     return "no probe was fitted again" if again and not row else ""
 
@@ -209,8 +209,8 @@ def study_effects(
     tables: Mapping[str, pd.DataFrame], groups: Iterable[Mapping[str, object]]
 ) -> list[Effect]:
     """Return the effects of all claims of the chapter, from its tables."""
-    found = probe_effects(with_groups(tables["same_object"], groups))
-    return found + (edit_effects(tables[EDITS]) if EDITS in tables else [])
+    effects = probe_effects(with_groups(tables["same_object"], groups))
+    return effects + (edit_effects(tables[EDITS]) if EDITS in tables else [])
 
 
 def probe_effects(table: pd.DataFrame) -> list[Effect]:
@@ -257,19 +257,19 @@ def _over_rival(rows: pd.DataFrame, leader: str, family: str, claim: str) -> Eff
     if others["model"].nunique() < rows.loc[rows["family"] == leader, "model"].nunique():
         missing = f"no probe of the family {family} was fitted to this layer"
         return _without(claim, rows, missing)
-    found, missing = [_best(others, column)], _unended(others, family)
+    gains, missing = [_best(others, column)], _unended(others, family)
     if family == "class_position":
         less = rows[(rows["family"] == "class_pointwise") & rows[column].notna()]
-        found += [_best(less, column)] if len(less) else []
+        gains += [_best(less, column)] if len(less) else []
         first = _first(rows, leader)
         positions = _gains(first, "position_lead")
-        found += [positions] if positions["value"].notna().all() else []
+        gains += [positions] if positions["value"].notna().all() else []
         missing = (
             missing
             or _unended(less, "class_pointwise")
             or _unended(first, "position", "position_flags")
         )
-    return _without(claim, rows, missing) if missing else _effect(claim, rows, leader, *found)
+    return _without(claim, rows, missing) if missing else _effect(claim, rows, leader, *gains)
 
 
 def _unended(rivals: pd.DataFrame, family: str, column: str = "flags") -> str:
@@ -294,12 +294,12 @@ def _best(rows: pd.DataFrame, column: str) -> Gains:
 
 def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
     """Compare the inner layer that validation prefers with the last block's output."""
-    own = rows[rows["family"] == QUADRATIC]
-    last = own["n_layers"].astype(float)
-    inner = own[own["x"].gt(0) & (own["x"] < last)]
-    if inner.empty or not (own["x"] == last).any():
+    quadratic = rows[rows["family"] == QUADRATIC]
+    last = quadratic["n_layers"].astype(float)
+    inner = quadratic[quadratic["x"].gt(0) & (quadratic["x"] < last)]
+    if inner.empty or not (quadratic["x"] == last).any():
         return []  # the last block was not read, or no layer between it and the first one's input
-    if missing := _unended(own[own["x"] == last], QUADRATIC):
+    if missing := _unended(quadratic[quadratic["x"] == last], QUADRATIC):
         return [_without(LAST_LAYER, inner, missing)]
     losses = inner.groupby("layer", sort=False)["val_loss_bits"].mean()
     here = rows[rows["layer"] == losses.idxmin()]
@@ -322,8 +322,8 @@ def _effect(claim: str, rows: pd.DataFrame, leader: str, *over: Gains) -> Effect
     """Return the least certain gain, over rivals and over the image's majority."""
     over_majority = _gains(_first(rows, leader), "image_majority_lead")
     n_images = int(rows["n_images"].max())
-    found = [_summary(gains, n_images) for gains in (*over, over_majority)]
-    value, low, high, n, units = min(found, key=_weakness)
+    summaries = [_summary(gains, n_images) for gains in (*over, over_majority)]
+    value, low, high, n, units = min(summaries, key=_weakness)
     return Effect(claim, _where(rows), value, low, high, n, units)
 
 
@@ -336,9 +336,9 @@ def _summary(gains: Gains, n_images: int) -> tuple[float, float, float, int, str
     return value, low, high, n_images, "test images"
 
 
-def _weakness(one: tuple[float, float, float, int, str]) -> tuple[float, float]:
+def _weakness(summary: tuple[float, float, float, int, str]) -> tuple[float, float]:
     """Order gains by how many half widths they are above 0, and certain ones by their size."""
-    value, low = one[:2]
+    value, low = summary[:2]
     widths = value / (value - low) if value > low else np.sign(value) * np.inf if value else 0.0
     return min(float(widths), CERTAIN), value
 
@@ -349,5 +349,5 @@ def _without(claim: str, rows: pd.DataFrame, reason: str) -> Effect:
 
 
 def _where(rows: pd.DataFrame) -> str:
-    one = rows.iloc[0]
-    return f"{one['group']} on {one['dataset']}, layer {one['layer']}"
+    first = rows.iloc[0]
+    return f"{first['group']} on {first['dataset']}, layer {first['layer']}"

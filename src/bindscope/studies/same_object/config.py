@@ -237,24 +237,24 @@ def _fitted(
     section: PairSection, models: Mapping[str, AnyModel]
 ) -> dict[tuple[str, str, str], set[int | str]]:
     """Return the layers that a probe is fitted to: by dataset, model, probe."""
-    found: dict[tuple[str, str, str], set[int | str]] = {}
+    fitted: dict[tuple[str, str, str], set[int | str]] = {}
     for block in section.fits:
         for dataset, model, probe in product(block.datasets, block.models, block.probes):
             layers = layers_of(models[model], block)
-            found.setdefault((dataset, model, probe), set()).update(layers)
-    return found
+            fitted.setdefault((dataset, model, probe), set()).update(layers)
+    return fitted
 
 
 def _of_fits(
-    where: str, section: PairSection, asked: OfFits, models: Mapping[str, AnyModel]
+    where: str, section: PairSection, request: OfFits, models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted."""
     probes = {probe.name: probe for probe in section.probes}
-    for name in asked.probes:
+    for name in request.probes:
         if (family := probes[name].family) != "quadratic":
             yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
     fitted = _fitted(section, models)
-    for dataset, model, probe in product(asked.datasets, asked.models, asked.probes):
+    for dataset, model, probe in product(request.datasets, request.models, request.probes):
         if (dataset, model, probe) not in fitted:
             yield (
                 f"{where}: no entry of `fits` fits {probe!r} to {model!r} on {dataset!r}; add it "
@@ -310,10 +310,10 @@ def _scenes(where: str, section: PairSection, dataset: Dataset) -> Iterator[str]
     yield from unknown("sampling.class_groups", section.sampling.class_groups or (), groups)
     if section.scenes:
         for split in SPLITS:
-            asked, there = getattr(section.scenes, split), getattr(dataset.n_scenes, split)
-            if asked > there:
+            requested, there = getattr(section.scenes, split), getattr(dataset.n_scenes, split)
+            if requested > there:
                 yield (
-                    f"scenes.{split}: {asked} scenes, but {dataset.name!r} has {there}; "
+                    f"scenes.{split}: {requested} scenes, but {dataset.name!r} has {there}; "
                     "ask for no more"
                 )
 

@@ -45,7 +45,8 @@ _SMALL = 0.5  # share of the rate of large products that blocks of images reach
 def _images(product: Product) -> dict[str, int]:
     """Return the number of images by split."""
     return {
-        made.content["split"]: int(made.content["n_scenes"]) for made in product.inputs["samples"]
+        sample.content["split"]: int(sample.content["n_scenes"])
+        for sample in product.inputs["samples"]
     }
 
 
@@ -70,25 +71,25 @@ def patch_samples(product: Product) -> Work:
 
 def _dim(product: Product) -> int:
     """Return the width of the tokens that a job reads; 0 of labels and positions alone."""
-    made = next(iter(product.inputs.get("test", ())), None)
-    if made is None:
+    tokens = next(iter(product.inputs.get("test", ())), None)
+    if tokens is None:
         return 0
-    return tower_of(made.content["model"], image_px(made)).width
+    return tower_of(tokens.content["model"], image_px(tokens)).width
 
 
 def sampled(product: Product) -> Work:
     """Count the tokens of the sampled patches in several layers."""
     content = product.content
     layers, shape = content["layers"], tower_of(content["model"], image_px(product))
-    n = sum(held["stop"] - held["start"] for held in content["part"])
+    n = sum(piece["stop"] - piece["start"] for piece in content["part"])
     width = _width(product.inputs["samples"][0])
     kind = content["model"]["extraction"]["dtype"]
     written = stored(kind, (len(layers), n, width, shape.width), axis=1)
     deepest = "final" if "final" in layers else max(int(layer) for layer in layers)
     batch = content["model"]["extraction"]["batch_size"]
-    held = 4 * batch * len(layers) * width * shape.width
+    memory = 4 * batch * len(layers) * width * shape.width
     chunks = min(written, len(layers) * 8 * 2**20)
-    return extraction(product, deepest, written, held + chunks / 3)
+    return extraction(product, deepest, written, memory + chunks / 3)
 
 
 def sampled_temporary(product: Product) -> Work:
@@ -133,23 +134,23 @@ def pairs_work(
     `n` are images by split, `width` patches of an image; `fits` are made one after the other,
     results of `layers` are written together.
     """
-    family, own = probe["family"], len(seeds) if probe["family"] == "identity_pointwise" else 1
+    family, n_fits = probe["family"], len(seeds) if probe["family"] == "identity_pointwise" else 1
     read = dim if family != "class_position" else 64
     image = 2.0 * 2 * (width * read * read + width * width * read)
     pairs = width * (width - 1) / 2 * _VALID
     if family == "identity_pointwise":
-        passes = own * probe["steps"] * BATCH_IMAGES / max(n["train"], 1) * 2
-        image, python = 6.0 * width * dim * probe["queries"], 8000.0 * own * probe["steps"]
+        passes = n_fits * probe["steps"] * BATCH_IMAGES / max(n["train"], 1) * 2
+        image, python = 6.0 * width * dim * probe["queries"], 8000.0 * n_fits * probe["steps"]
     else:
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
     elements = passes * n["train"] * pairs * _OF_PAIR + 300 * resamples * n["test"]
-    elements += own * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
+    elements += n_fits * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
     elements += _BOOSTED * (family == "class_position")
-    held = 4.0 * (n["train"] + n["val"]) * width * dim
-    held += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
+    memory = 4.0 * (n["train"] + n["val"]) * width * dim
+    memory += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     block = max(BLOCK, width * max(dim, 4 * width)) * 4.0
     weights = _weights(probe, width, dim)
-    written = layers * own  # of lower ranks, the leading part of the same weights is read
+    written = layers * n_fits  # of lower ranks, the leading part of the same weights is read
     measured = written * (1 + len(probe.get("ranks", ())))
     return Work(
         "torch",
@@ -161,7 +162,7 @@ def pairs_work(
         + 4000,
         bytes_rows=1.0 * measured * _ROW,
         rows_of={"strata": 1.0 * measured * _STRATA},
-        bytes_peak=min(held, probe["memory_mb"] * 2.0**20)
+        bytes_peak=min(memory, probe["memory_mb"] * 2.0**20)
         + 10 * block
         + 12e4 * n["test"] / 8
         + _BESIDE
@@ -169,7 +170,7 @@ def pairs_work(
         + 24.0 * weights,
         threads=probe["threads"],
         device=probe["device"],
-        bytes_device=(min(held, probe["memory_mb"] * 2.0**20) + 10 * block)
+        bytes_device=(min(memory, probe["memory_mb"] * 2.0**20) + 10 * block)
         * (probe["device"] == "cuda"),
         key=f"studies.same_object.probes[{name}].memory_mb",
     )
@@ -177,11 +178,11 @@ def pairs_work(
 
 def _weights(probe: Content, width: int, dim: int) -> int:
     """Return how many numbers a fit writes."""
-    found = {
+    sizes = {
         "quadratic": 2 * dim * dim, "identity_pointwise": dim * probe.get("queries", 0),
         "quadratic_position": dim * dim + 2 * width, "class_position": 0,
     }  # fmt: skip
-    return int(found.get(probe["family"], 2 * dim))
+    return int(sizes.get(probe["family"], 2 * dim))
 
 
 def same_object_maps(product: Product) -> Work:
@@ -255,23 +256,24 @@ def same_object_effects(product: Product) -> Work:
     attended = 4.0 * batch * (4 * width * shape.tokens + 3 * shape.tokens**2)
     # Of each pixel an object and where it counts; of each patch counts of 255 objects.
     masks = 24.0 * side**2 + 8 * 255.0 * shape.patches
-    kept = 4.0 * edits * readers * n["test"] * width**2 / 2
+    logit_bytes = 4.0 * edits * readers * n["test"] * width**2 / 2
     return Work(
         "hub" if shape.network else "torch",
         passes=passes,
-        flops=depths / shape.n_layers * shape.flops() / _SMALL + sum(one.flops for one in counted),
+        flops=depths / shape.n_layers * shape.flops() / _SMALL
+        + sum(work.flops for work in counted),
         elements=depths * 8.0 * shape.tokens * shape.width
         + edits * n["test"] * width**2 * 200.0
-        + sum(one.elements for one in counted),
-        python=2e7 + sum(one.python for one in counted),
+        + sum(work.elements for work in counted),
+        python=2e7 + sum(work.python for work in counted),
         bytes_peak=4 * shape.weights
         + shape.batch_bytes(batch)
         + attended
-        + kept
+        + logit_bytes
         + min(_MASKS, n["test"]) * masks
         + n["test"] * (side**2 * 3 + 8.0 * shape.patches)
         + 4.0 * sum(n.values()) * width * shape.width * readers
-        + max(one.bytes_peak for one in counted),
+        + max(work.bytes_peak for work in counted),
         bytes_disk=edits * 3000.0 + refits * readers * 1500.0 * len(counted),
         threads=content["threads"],
         device=content["device"],

@@ -46,7 +46,7 @@ class PairData:
             "valid": self.valid.shape,
             "positions": self.positions.shape[:2],
         }
-        if odd := {name: found for name, found in shapes.items() if tuple(found) != shape}:
+        if odd := {name: actual for name, actual in shapes.items() if tuple(actual) != shape}:
             raise InputError(
                 "patch sample",
                 f"instances are {shape}, but {', '.join(f'{k} {v}' for k, v in odd.items())}",
@@ -54,7 +54,7 @@ class PairData:
             )
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         sample: Mapping[str, Array],
         tokens: Array | Rows | None,
@@ -108,13 +108,13 @@ class PairData:
     @cached_property
     def same_of_images(self) -> npt.NDArray[np.int64]:
         """Number of pairs of the same object of each image, int64 (n,)."""
-        found = np.zeros(self.n_images, np.int64)
+        totals = np.zeros(self.n_images, np.int64)
         labels = replace(self, tokens=no_tokens(self.valid.shape))
         for block in Pairs(labels).blocks():
-            found += np.bincount(
+            totals += np.bincount(
                 block.image[block.same].numpy() + block.first, minlength=self.n_images
             )
-        return found
+        return totals
 
     @cached_property
     def same_object(self) -> npt.NDArray[np.bool_]:
@@ -152,25 +152,25 @@ class Block:
         return (both & upper).view(-1).nonzero().squeeze(1)
 
     @cached_property
-    def left(self) -> Tensor:
+    def first_places(self) -> Tensor:
         """Places of the pairs' first patches in (B, M), flattened; int64 (P,)."""
         return torch.div(self.index, self.valid.shape[1], rounding_mode="floor")
 
     @cached_property
-    def right(self) -> Tensor:
+    def second_places(self) -> Tensor:
         """Places of the pairs' second patches in (B, M), flattened; int64 (P,)."""
         m = self.valid.shape[1]
-        return torch.div(self.left, m, rounding_mode="floor") * m + self.index % m
+        return torch.div(self.first_places, m, rounding_mode="floor") * m + self.index % m
 
     @property
     def image(self) -> Tensor:
         """Image of each pair, counted inside the block; int64 (P,)."""
-        return torch.div(self.left, self.valid.shape[1], rounding_mode="floor")
+        return torch.div(self.first_places, self.valid.shape[1], rounding_mode="floor")
 
     def both(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return values (B, M, ...) of the first and the second patches, (P, ...) each."""
         flat = values.reshape(-1, *values.shape[2:])
-        return flat[self.left], flat[self.right]
+        return flat[self.first_places], flat[self.second_places]
 
     def equal(self, labels: Tensor) -> Tensor:
         """Return whether labels (B, M) are equal, bool (P,)."""
@@ -205,7 +205,7 @@ class Block:
     def summed(self, values: Tensor) -> Tensor:
         """Return (B, M): the sum of values (P,) over the pairs that a patch is in."""
         out = values.new_zeros(self.valid.numel())
-        out.index_add_(0, self.left, values).index_add_(0, self.right, values)
+        out.index_add_(0, self.first_places, values).index_add_(0, self.second_places, values)
         return out.view(self.valid.shape)
 
 
@@ -229,7 +229,7 @@ class Pairs:
         patches = data.valid.shape[1]
         self.images = max(1, block // max(1, patches * max(data.dim, 4 * patches)))
         needs = 4 * data.n_images * patches * data.dim + PAIR_BYTES * data.n_pairs
-        self.held = needs <= memory
+        self.in_memory = needs <= memory
         self._blocks: list[Block] | None = None
 
     @property
@@ -239,7 +239,7 @@ class Pairs:
 
     def blocks(self) -> Iterator[Block]:
         """Start a pass. A block that is not held is valid until the next one is asked for."""
-        if not self.held:
+        if not self.in_memory:
             return self._read()
         if self._blocks is None:
             self._blocks = list(self._read())
@@ -289,4 +289,4 @@ def no_tokens(shape: tuple[int, ...]) -> ArrayRows:
 def standardiser(data: PairData) -> Standardiser:
     """Measure the columns of the valid tokens of a split."""
     blocks = Pairs(data).blocks()
-    return Standardiser.of((block.x[block.valid].numpy() for block in blocks), data.dim)
+    return Standardiser.measure((block.x[block.valid].numpy() for block in blocks), data.dim)

@@ -48,8 +48,8 @@ def estimate(
     quantity: str, drawn: Floats, *, at: str = "", n: int | None = None, reason: str = ""
 ) -> Row:
     """Return the row of a number and what resamples gave (1 + B,), NaN where there is nothing."""
-    told = drawn[1:][np.isfinite(drawn[1:])]
-    ends = interval(told) if len(told) else (None, None)
+    finite = drawn[1:][np.isfinite(drawn[1:])]
+    ends = interval(finite) if len(finite) else (None, None)
     return row(quantity, drawn[0], *ends, at=at, n=n, reason=reason)
 
 
@@ -83,12 +83,12 @@ class Bootstrap:
 
     def areas(self, counts: Mapping[tuple[str, str], NDArray[np.float32]]) -> list[Row]:
         """Return areas under ROC curves; `counts` are `counted` pairs (n, 2, COARSE) of images."""
-        found = []
+        lines = []
         for name, of_images in counts.items():
             used = of_images[of_images.sum((1, 2)) > 0]
             flat = used.reshape(len(used), -1).astype(np.float64)
-            found += self.rows(flat, {name: area_of})
-        return found
+            lines += self.rows(flat, {name: area_of})
+        return lines
 
 
 def column(i: int) -> Callable[[Floats], Floats]:
@@ -125,5 +125,5 @@ def counted(
     n = len(scores)
     image = np.broadcast_to(np.arange(n)[:, None, None], scores.shape)[pairs]
     place = (image * 2 + same[pairs]) * COARSE + np.searchsorted(edges, scores[pairs])
-    found = np.bincount(place, minlength=n * 2 * COARSE).reshape(n, 2, COARSE)
-    return found.astype(np.float32)
+    counts = np.bincount(place, minlength=n * 2 * COARSE).reshape(n, 2, COARSE)
+    return counts.astype(np.float32)

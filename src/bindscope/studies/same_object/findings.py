@@ -93,9 +93,9 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         key_numbers=tuple(_key_numbers(table)),
         findings=(
             Finding(_INTRODUCTION), *claims_findings(judgments, _CLAIMS_LEAD),
-            *_own_losses(tables),
+            *_missing_losses(tables),
         ),
-        notes=(*_notes(table), *_left_out(table)),
+        notes=(*_notes(table), *_note_skipped(table)),
         sections=(
             claims_section(judgments, rates, "same_object"),
             *_geometry(tables, groups),
@@ -130,11 +130,11 @@ def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
     """Say what changes how accuracies are read: rivals, positions, seeds."""
     sentences = []
     for name in (claim_name("class_position"), WITH_POSITION_OVER):
-        about = [one for one in judgments if one.claim.name == name]
+        about = [judgment for judgment in judgments if judgment.claim.name == name]
         if about:
-            held = sum(one.verdict == "holds" for one in about)
+            n_holding = sum(judgment.verdict == "holds" for judgment in about)
             sentence = about[0].claim.sentence.rstrip(".")
-            sentences.append(f"{sentence}: holds in {held} of {len(about)} cases.")
+            sentences.append(f"{sentence}: holds in {n_holding} of {len(about)} cases.")
     sentences.append(
         "Neighboring patches mostly belong to one object: compare with the probe of positions and "
         "with the majority class of each image."
@@ -148,7 +148,7 @@ def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
         return []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
     of = f"{top['group']} on {top['dataset']}"
-    found = [
+    listed = [
         KeyNumber(number(100 * top["accuracy"], ".1f"), "% of pairs",
                   f"classified correctly by the quadratic probe of {of}, layer {top['layer']}"),
         KeyNumber(number(100 * top["image_majority_accuracy"], ".1f"), "% of pairs",
@@ -157,24 +157,24 @@ def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
     positions = of_positions(table)
     here = positions[(positions[["dataset", "grid"]] == top[["dataset", "grid"]]).all(axis=1)]
     if len(here):
-        found.append(
+        listed.append(
             KeyNumber(
                 number(100 * here["accuracy"].iloc[0], ".1f"),
                 "% of pairs",
                 "classified correctly from the positions of both patches",
             )
         )
-    return found
+    return listed
 
 
 def _notes(table: pd.DataFrame) -> list[str]:
     rows = fitted(table)
     notes = []
     oracle = rows.groupby("dataset")["class_oracle_accuracy"].mean()
-    told = sorted(str(name) for name in oracle.index[oracle > 1 - 1e-9])
-    if told:
+    determined = sorted(str(name) for name in oracle.index[oracle > 1 - 1e-9])
+    if determined:
         notes.append(
-            f"On {', '.join(told)} no scene has two objects of one class. There, the classes "
+            f"On {', '.join(determined)} no scene has two objects of one class. There, the classes "
             "determine the objects, and nothing beyond the class can be shown."
         )
     if len(rows):
@@ -185,7 +185,7 @@ def _notes(table: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _left_out(table: pd.DataFrame) -> list[str]:
+def _note_skipped(table: pd.DataFrame) -> list[str]:
     """Count the test images without a pair, by dataset and grid."""
     counted = table.groupby(["dataset", "grid"], sort=False)["n_skipped"].max()
     counts = counted.reset_index().to_dict("records")
@@ -206,10 +206,10 @@ def _warnings(table: pd.DataFrame) -> list[Warned]:
 
 
 def _rows(table: pd.DataFrame) -> PageTable:
-    shown: list[Any] = [Column(name, name, "label") for name in _LABELS]
-    shown += [c for c in NUMBERS if c.source in table and table[c.source].notna().any()]
-    shown.append(Column("flags", "flags"))
-    return page_table("All measurements", shown, table, folded=True)
+    columns: list[Any] = [Column(name, name, "label") for name in _LABELS]
+    columns += [c for c in NUMBERS if c.source in table and table[c.source].notna().any()]
+    columns.append(Column("flags", "flags"))
+    return page_table("All measurements", columns, table, folded=True)
 
 
 _GEOMETRY = "same_object_geometry"
@@ -227,7 +227,7 @@ def _geometry(
     here = table[~table["quantity"].str.endswith("by_distance")]
     here = here.merge(best, on=["dataset", "group", "layer"])
     names = ("dataset", "model", "layer", "probe", "quantity", "at")
-    shown = [
+    columns = [
         *(Column(name, name, "label") for name in names),
         Column("value", "value", "number", format=".3f", interval=True),
         Column("unit", "unit"),
@@ -235,8 +235,8 @@ def _geometry(
     ]
     figures = (_GEOMETRY, "same_object_distance", "same_object_cross_layers")
     listed = (
-        page_table("At the layer that validation prefers", shown, here),
-        page_table("All numbers", shown, table, folded=True),
+        page_table("At the layer that validation prefers", columns, here),
+        page_table("All numbers", columns, table, folded=True),
     )
     return [
         Section("geometry", "What scores and tokens are like", (), figures=figures, tables=listed)
@@ -264,7 +264,7 @@ def _edits(tables: Mapping[str, pd.DataFrame]) -> list[Section]:
     return [Section("edits", "Ablating the probe subspace", _ABOUT_EDITS, figures=figures)]
 
 
-def _own_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
+def _missing_losses(tables: Mapping[str, pd.DataFrame]) -> list[Finding]:
     """Say which models have no loss of their own; nothing without edits."""
     reasons = without_loss(tables[EDITS]) if EDITS in tables else {}
     points = [("No loss", f"{', '.join(models)}: {reason}.") for reason, models in reasons.items()]

@@ -57,7 +57,7 @@ class ProbeResult:
         return tensors, {"row": self.row, "strata": self.strata, "history": self.history}
 
     @classmethod
-    def of(cls, state: State) -> ProbeResult:
+    def from_state(cls, state: State) -> ProbeResult:
         """Return that of a checkpoint."""
         tensors, record = state
         weights = {n.removeprefix("w."): w.numpy() for n, w in tensors.items() if n != "images"}
@@ -138,7 +138,7 @@ def fit_probe(
 
     def measure_scorer(scorer: Fitted) -> ProbeResult:
         options = (task, test, bootstrap_samples, bootstrap_seed)
-        return ProbeResult.of(
+        return ProbeResult.from_state(
             remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
         )
 
@@ -160,8 +160,8 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
         return {}
     totals: dict[str, npt.NDArray[np.float64]] = {}
     for block in test.blocks():
-        for name, found in fitted.scorer.graded(block).items():
-            totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in found])
+        for name, graded in fitted.scorer.graded(block).items():
+            totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in graded])
     return {name: _mean_ratio(*total) for name, total in totals.items()}
 
 
@@ -181,10 +181,10 @@ def _measured(
 ) -> ProbeResult:
     val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
     calibration, edges = validated(fitted.scorer, val)
-    found = tally(fitted.scorer, last, edges, calibration)
-    row, strata = measure(found, bootstrap_samples, bootstrap_seed)
+    tallied = tally(fitted.scorer, last, edges, calibration)
+    row, strata = measure(tallied, bootstrap_samples, bootstrap_seed)
     columns = dict(fitted.columns) | _graded(fitted, last)
-    flags = {*columns.pop("flags", ()), *(() if found.fine.finite else ("diverged",))}
+    flags = {*columns.pop("flags", ()), *(() if tallied.fine.finite else ("diverged",))}
     names = {"seed": fitted.seed, "rank": fitted.rank}
     options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
     row = {
@@ -197,7 +197,7 @@ def _measured(
         {"seed": fitted.seed, "rank": fitted.rank, **loss._asdict()} for loss in fitted.history
     ]
     return ProbeResult(
-        row, [names | one for one in strata], fitted.weights, history, found.of_images()
+        row, [names | line for line in strata], fitted.weights, history, tallied.of_images()
     )
 
 
@@ -212,15 +212,15 @@ def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
     rows, columns = sample.attributes["grid"]
     split = sample.attributes["split"]
     reader = RowReader(tokens, ["patches"], layer, split) if tokens else None
-    wanted = whole["patches"].shape
-    if reader is not None and reader.shape[:2] != wanted:
+    expected = whole["patches"].shape
+    if reader is not None and reader.shape[:2] != expected:
         raise StoreError(
             str(tokens[0].manifest.path),
             f"holds tokens of {reader.shape[0]} x {reader.shape[1]} patches, and the sample "
-            f"{sample.manifest.path} has {wanted[0]} x {wanted[1]}",
+            f"{sample.manifest.path} has {expected[0]} x {expected[1]}",
             "run snakemake again, which makes both of the same images",
         )
-    return PairData.of(arrays, reader, (rows, columns))
+    return PairData.from_arrays(arrays, reader, (rows, columns))
 
 
 def fit_layers(
@@ -254,7 +254,7 @@ def fit_layers(
 
     for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
         state = remember(checkpoints, partial(fit_layer, layer))
-        yield from map(ProbeResult.of, split_states(state))
+        yield from map(ProbeResult.from_state, split_states(state))
 
 
 def write_results(output: Any, results: Iterable[ProbeResult]) -> None:

@@ -88,12 +88,12 @@ def queries_of(
         things = np.pad(stuff == 0, ((0, 0), (1, 0)), constant_values=True)
         pixels = np.where(things[:, : pixels.shape[1]], pixels, -1)
     order = np.argsort(-pixels, axis=1, kind="stable")[:, :QUERIES]
-    found = np.full((len(masks), QUERIES), -1, np.int32)
+    queries = np.full((len(masks), QUERIES), -1, np.int32)
     for i, objects in enumerate(order):
         for j, number in enumerate(objects):
             if counts[i, :, number].any():
-                found[i, j] = counts[i, :, number].argmax()
-    return found
+                queries[i, j] = counts[i, :, number].argmax()
+    return queries
 
 
 def tokens_of(
@@ -118,10 +118,10 @@ def probabilities(
     (n, Q, P): probabilities that both patches are of one object.
     """
     x, places = scorer.scaled(tokens), torch.from_numpy(np.maximum(queries, 0).astype(np.int64))
-    asked = torch.take_along_dim(x, places[:, :, None], 1)
-    found: NDArray[np.float32] = scorer.scores(x, asked).sigmoid().numpy()
-    found[queries < 0] = 0
-    return found
+    query_tokens = torch.take_along_dim(x, places[:, :, None], 1)
+    scores: NDArray[np.float32] = scorer.scores(x, query_tokens).sigmoid().numpy()
+    scores[queries < 0] = 0
+    return scores
 
 
 def score_maps(

@@ -60,14 +60,14 @@ def cross_scores(
     `scores` (n, M, M): logits. `classes`, `copy_of` (n, M): class of a patch's object, 0 = none,
     and the id of its exact copy, 0 = none.
     """
-    own, copied, classes = labels.instances, copy_of != 0, labels.classes
-    copy = (copy_of[:, :, None] == own[:, None, :]) & copied[:, :, None]
+    instances, copied, classes = labels.instances, copy_of != 0, labels.classes
+    copy = (copy_of[:, :, None] == instances[:, None, :]) & copied[:, :, None]
     of_class = (classes[:, :, None] == classes[:, None, :]) & (classes != 0)[:, :, None]
     kind = np.select([labels.same_object, copy | copy.swapaxes(1, 2), of_class], [0, 1, 2], 3)
     p, n = expit(scores.astype(np.float64)), len(KINDS)
     chosen = [labels.pairs & (kind == i) for i in range(n)]
-    counts = [one.sum((1, 2)) for one in chosen]
-    sums = [np.where(one, p, 0.0).sum((1, 2)) for one in chosen]
+    counts = [mask.sum((1, 2)) for mask in chosen]
+    sums = [np.where(mask, p, 0.0).sum((1, 2)) for mask in chosen]
     columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
     return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
 
@@ -80,7 +80,7 @@ def by_distance(scores: NDArray[np.float32], labels: PairData, by: Bootstrap) ->
     position, probability = labels.positions.astype(np.float64), expit(scores.astype(np.float64))
     apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
     n, bins = len(scores), int(np.hypot(*labels.grid) / BIN) + 2
-    found: list[Row] = []
+    rows: list[Row] = []
     for name, values, chosen in (
         ("same", probability, labels.pairs & labels.same_object),
         ("all", probability, labels.pairs),
@@ -92,15 +92,15 @@ def by_distance(scores: NDArray[np.float32], labels: PairData, by: Bootstrap) ->
         place = image * bins + of_pair
         counts = np.bincount(place, minlength=n * bins).reshape(n, bins)
         sums = np.bincount(place, values[image, i, j], minlength=n * bins).reshape(n, bins)
-        held = counts.any(0)
-        k = int(held.sum())
-        distances = np.bincount(of_pair, away, minlength=bins)[held] / counts.sum(0)[held]
-        columns = np.concatenate([counts[:, held], sums[:, held]], axis=1).astype(np.float64)
+        filled = counts.any(0)
+        k = int(filled.sum())
+        distances = np.bincount(of_pair, away, minlength=bins)[filled] / counts.sum(0)[filled]
+        columns = np.concatenate([counts[:, filled], sums[:, filled]], axis=1).astype(np.float64)
         names = [(f"{name}_by_distance", f"{at:.2f}") for at in distances]
-        found += by.rows(columns, {one: ratio(k + i, i) for i, one in enumerate(names)})
+        rows += by.rows(columns, {key: ratio(k + i, i) for i, key in enumerate(names)})
         if not names:
-            found.append(row(f"{name}_by_distance", None))
-    return found
+            rows.append(row(f"{name}_by_distance", None))
+    return rows
 
 
 def transfers(
@@ -110,19 +110,19 @@ def transfers(
     by: Bootstrap,
 ) -> dict[str, list[Row]]:
     """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
-    found: dict[str, list[Row]] = {}
+    rows: dict[str, list[Row]] = {}
     for layer, probe in weights.items():
-        found[layer] = []
-        for other, data in tests.items():
+        rows[layer] = []
+        for token_layer, data in tests.items():
             for name, scaling in (
                 ("transfer_auc", None),
-                ("transfer_rescaled_auc", weights[other].scaling),
+                ("transfer_rescaled_auc", weights[token_layer].scaling),
             ):
                 scores = probe.of_tokens(data, scaling)
                 edges = coarse_edges(scores[labels.pairs])
                 counts = counted(scores, labels.same_object, labels.pairs, edges)
-                found[layer] += by.areas({(name, other): counts})
-    return found
+                rows[layer] += by.areas({(name, token_layer): counts})
+    return rows
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
@@ -163,11 +163,11 @@ def ridge(
     d = len(gram) - 1
     unit = torch.eye(d + 1, dtype=torch.float64) * gram.diagonal()[:d].mean()
     unit[-1, -1] = 0.0
-    found = []
+    solutions = []
     for strength in STRENGTHS:
         weights = torch.linalg.solve(gram + strength * unit, pulled).float()
-        found.append((weights[:d], weights[d]))
-    return found
+        solutions.append((weights[:d], weights[d]))
+    return solutions
 
 
 def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
@@ -175,7 +175,7 @@ def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats
 
     Returns: float64 (n, 6): patches, squared errors; sums of rows and columns; of their squares.
     """
-    found = []
+    parts = []
     for block in pairs.blocks():
         decoded = block.x @ read_out[0] + read_out[1]
         here = block.positions
@@ -183,8 +183,8 @@ def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats
         squares = (decoded - here).square().sum(-1) * valid
         sums = torch.stack([valid.sum(1), squares.sum(1)], 1)
         moments = [(here.double() ** k * valid[..., None]).sum(1) for k in (1, 2)]
-        found.append(torch.cat([sums, *moments], 1).numpy())
-    return np.concatenate(found)
+        parts.append(torch.cat([sums, *moments], 1).numpy())
+    return np.concatenate(parts)
 
 
 PATCHES = 3  # of an object, at least: one is left out, and two say how they scatter
@@ -240,10 +240,10 @@ def separability(points: Floats, groups: NDArray[np.integer]) -> float:
     right = 0
     names = np.unique(groups)
     for i in range(len(points)):
-        kept = np.arange(len(points)) != i
-        centres = np.array([points[kept & (groups == name)].mean(0) for name in names])
-        inside = points[kept] - centres[np.searchsorted(names, groups[kept])]
-        scatter = inside.T @ inside / kept.sum()
+        others = np.arange(len(points)) != i
+        centres = np.array([points[others & (groups == name)].mean(0) for name in names])
+        inside = points[others] - centres[np.searchsorted(names, groups[others])]
+        scatter = inside.T @ inside / others.sum()
         scatter += np.eye(len(scatter)) * (RIDGE * np.trace(scatter) / len(scatter) + 1e-12)
         away = points[i] - centres
         distances = (away * np.linalg.solve(scatter, away.T).T).sum(1)
@@ -272,8 +272,10 @@ def _differences(
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield differences (k, d) of each scene with a copy, as they are and shuffled."""
     for i, valid in enumerate(labels.valid):
-        own = [part[i][valid] for part in (labels.positions, labels.instances, copy_of, purity)]
-        first, second = matched(*own)
+        of_image = [
+            part[i][valid] for part in (labels.positions, labels.instances, copy_of, purity)
+        ]
+        first, second = matched(*of_image)
         if len(first) < PATCHES:
             continue
         x = tokens[i][valid].astype(np.float64)
@@ -310,7 +312,7 @@ MORE = ("copy_of", "purity")  # of the patches of test
 
 
 @dataclass(frozen=True)
-class Measured:
+class GeometryInputs:
     """What a job reads."""
 
     splits: Mapping[str, Mapping[str, PairData]]  # split -> layer -> patches
@@ -324,7 +326,7 @@ class Measured:
         tokens: Mapping[str, Sequence[str]],
         fit: Mapping[str, NDArray[Any]],
         spec: Mapping[str, Any],
-    ) -> Measured:
+    ) -> GeometryInputs:
         """Open stores of samples (train, val, test) and of tokens by split, and take weights."""
         opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
         stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
@@ -342,13 +344,13 @@ def _more(sample: Store, width: int) -> dict[str, NDArray[Any]]:
     return {name: sample.read(name)[:, :width] for name in MORE}
 
 
-RowsOfLayer: TypeAlias = Callable[[Measured, str, PairData, Bootstrap], Iterator[Row]]
+RowsOfLayer: TypeAlias = Callable[[GeometryInputs, str, PairData, Bootstrap], Iterator[Row]]
 
 
 @flushed()
 @torch.no_grad()
 def measured_rows(
-    data: Measured, spec: Mapping[str, Any], checkpoints: Checkpoints | None = None
+    data: GeometryInputs, spec: Mapping[str, Any], checkpoints: Checkpoints | None = None
 ) -> list[Row]:
     """Return the rows of all layers, without names and keys.
 
@@ -370,16 +372,20 @@ def measured_rows(
     rows: dict[str, list[Row]] = {layer: [] for layer in tests}
     for (layer, _), (_, state) in zip(parts, each(checkpoints, parts, measure), strict=True):
         rows[layer] += state["rows"]
-    return [{"layer": layer, **one} for layer in tests for one in (*rows[layer], *moved[layer])]
+    return [{"layer": layer, **line} for layer in tests for line in (*rows[layer], *moved[layer])]
 
 
-def _rows_of_scores(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
+def _rows_of_scores(
+    data: GeometryInputs, layer: str, labels: PairData, by: Bootstrap
+) -> Iterator[Row]:
     scores = data.weights[layer].of_tokens(data.splits["test"][layer])
     yield from cross_scores(scores, labels, data.more["copy_of"], by)
     yield from by_distance(scores, labels, by)
 
 
-def _rows_of_tokens(data: Measured, layer: str, labels: PairData, by: Bootstrap) -> Iterator[Row]:
+def _rows_of_tokens(
+    data: GeometryInputs, layer: str, labels: PairData, by: Bootstrap
+) -> Iterator[Row]:
     splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
     train, val, test = splits.values()
     yield from positions_decoded(train, val, test, data.weights[layer].scaling, by)

@@ -89,8 +89,8 @@ class Histogram:
         if not len(logits):
             return np.zeros(bins - 1, np.float32)
         reached = counts.sum(0).cumsum() / counts.sum()
-        wanted = np.arange(1, bins) / bins
-        return logits[np.searchsorted(reached, wanted)].astype(np.float32)
+        levels = np.arange(1, bins) / bins
+        return logits[np.searchsorted(reached, levels)].astype(np.float32)
 
 
 def ordered_keys(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:

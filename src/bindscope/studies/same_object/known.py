@@ -65,7 +65,7 @@ def planted_tokens(
     splits must not share numbers, or objects of both share their e.
     """
     n, m = instances.shape
-    own = np.zeros((n, m, planted.dim))
+    tokens = np.zeros((n, m, planted.dim))
     where = np.split(
         np.arange(planted.dim),
         np.cumsum([planted.rank, planted.class_dims, planted.place_dims, planted.image_dims]),
@@ -77,35 +77,35 @@ def planted_tokens(
         bound = planted.binding * e[instances[i]]
         if planted.shuffled == "image":
             bound = bound[generator.permutation(m)]
-        own[i, :, where[0]] = bound.T
-        own[i, :, where[4]] = planted.nuisance * generator.standard_normal((len(where[4]), m))
+        tokens[i, :, where[0]] = bound.T
+        tokens[i, :, where[4]] = planted.nuisance * generator.standard_normal((len(where[4]), m))
     if planted.classes or planted.histogram:
         parts = _class_parts(classes, planted)
-        own[..., where[1]] = planted.classes * parts
-        own[..., where[1]] += planted.histogram * parts.mean(1, keepdims=True)
+        tokens[..., where[1]] = planted.classes * parts
+        tokens[..., where[1]] += planted.histogram * parts.mean(1, keepdims=True)
     if planted.position:
-        own[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
+        tokens[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
     if planted.image:
-        own[..., where[3]] = planted.image * _image_parts(instances, planted)[:, None]
+        tokens[..., where[3]] = planted.image * _image_parts(instances, planted)[:, None]
     if planted.rotated:
         draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
-        own = own @ np.linalg.qr(draw)[0].T
+        tokens = tokens @ np.linalg.qr(draw)[0].T
     for i in range(n):
-        noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(own[i].shape)
-        own[i] += planted.noise * noise + planted.offset
-    return own.astype(np.float32)
+        noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(tokens[i].shape)
+        tokens[i] += planted.noise * noise + planted.offset
+    return tokens.astype(np.float32)
 
 
 def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:
     """Return a vector of each class, (n, M, class_dims), the same in all images; 0 of no class."""
-    found, place = np.unique(classes, return_inverse=True)
+    values, place = np.unique(classes, return_inverse=True)
     parts = np.stack(
-        [rng(planted.seed, CLASS, int(c)).standard_normal(planted.class_dims) for c in found]
+        [rng(planted.seed, CLASS, int(c)).standard_normal(planted.class_dims) for c in values]
     )
     parts *= np.sqrt(planted.class_dims) / np.linalg.norm(parts, axis=1, keepdims=True)
-    parts[found == 0] = 0.0
-    taken: npt.NDArray[np.float64] = parts[place.reshape(classes.shape)]
-    return taken
+    parts[values == 0] = 0.0
+    vectors: npt.NDArray[np.float64] = parts[place.reshape(classes.shape)]
+    return vectors
 
 
 def _place_parts(
@@ -170,7 +170,7 @@ def clutter(n: int | None, random_state: int) -> Example:
     vector of their object, which a quadratic probe of rank 6 reads.
     """
     sample = labels(N_SCENES if n is None else n, random_state, 0, uneven=False)
-    data = PairData.of(sample, None, GRID)
+    data = PairData.from_arrays(sample, None, GRID)
     arrays = {
         name: planted_tokens(
             data.instances, data.classes, data.positions, GRID,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from bindscope.core.errors import StoreError
-from bindscope.core.interfaces import Given
+from bindscope.core.interfaces import ProductFiles
 from bindscope.statistics.bootstrap import interval, resampled_means
 from bindscope.studies.same_object.quantities import weights_name
 from bindscope.tables.rows import Row, read_rows, rerun
@@ -27,7 +27,7 @@ LEADS = (*RIVALS.values(), "image_majority_lead", "last_layer_lead")
 
 
 def rows_with_leads(
-    fits: Sequence[Given], depths: Mapping[str, int | None], n_samples: int, seed: int
+    fits: Sequence[ProductFiles], depths: Mapping[str, int | None], n_samples: int, seed: int
 ) -> list[Row]:
     """Read the rows of fits, and add to each by how much others are ahead of it, or it of others.
 
@@ -39,39 +39,41 @@ def rows_with_leads(
 
     `fits`: products with `images`: what is right of each test image.
     """
-    found = [(row, _of_images(given, row)) for given in fits for row in read_rows(given)]
-    for row, _ in found:
+    measured = [(row, _of_images(fit, row)) for fit in fits for row in read_rows(fit)]
+    for row, _ in measured:
         row["n_layers"] = depths.get(row["model"])
-    for _, group in groupby(sorted(found, key=_pairs_key), key=_pairs_key):
+    for _, group in groupby(sorted(measured, key=_pairs_key), key=_pairs_key):
         add_leads(list(group), n_samples, seed)
-    return [row for row, _ in found]
+    return [row for row, _ in measured]
 
 
-def _pairs_key(one: tuple[Row, Any]) -> tuple[str, str]:
-    return one[0]["dataset"], one[0]["grid"]
+def _pairs_key(measured: tuple[Row, Any]) -> tuple[str, str]:
+    return measured[0]["dataset"], measured[0]["grid"]
 
 
-def _of_images(given: Given, row: Row) -> NDArray[np.float64]:
-    arrays = load_file(given.files["images"])
+def _of_images(fit: ProductFiles, row: Row) -> NDArray[np.float64]:
+    arrays = load_file(fit.files["images"])
     return arrays[weights_name(row["layer"], row["seed"], row["rank"])].astype(np.float64)
 
 
-def add_leads(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int) -> None:
+def add_leads(
+    measured: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int
+) -> None:
     """Add the leads of all rows about the same pairs, from the same resamples.
 
-    `found`: rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
+    `measured`: rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
     `n_samples`, `seed`: as in `rows_with_leads`.
     """
-    pairs, majority = found[0][1][:, PAIRS], found[0][1][:, MAJORITY]
-    for row, counts in found:
-        if not np.array_equal(counts[:, [PAIRS, MAJORITY]], found[0][1][:, [PAIRS, MAJORITY]]):
+    pairs, majority = measured[0][1][:, PAIRS], measured[0][1][:, MAJORITY]
+    for row, counts in measured:
+        if not np.array_equal(counts[:, [PAIRS, MAJORITY]], measured[0][1][:, [PAIRS, MAJORITY]]):
             where = " ".join(str(row[name]) for name in ("dataset", "model", "layer", "probe"))
             raise StoreError(where, "was measured on other pairs than its rivals", rerun(where))
-    right = np.column_stack([*(counts[:, RIGHT] for _, counts in found), majority])
+    right = np.column_stack([*(counts[:, RIGHT] for _, counts in measured), majority])
     drawn = resampled_means(np.column_stack([right, pairs]), n_samples, seed)
     shares = drawn[:, :-1] / drawn[:, -1:]
     accuracies = right.sum(0) / pairs.sum()
-    rows = [row for row, _ in found]
+    rows = [row for row, _ in measured]
     for row in rows:
         row |= {f"{column}{end}": None for column in LEADS for end in ("", "_low", "_high")}
 
@@ -95,19 +97,19 @@ def add_leads(found: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, 
 def _last_layer(rows: Sequence[Row], row: Row) -> int | None:
     """Return the number of the row of the same probe after the model's last block, or none."""
     same = ("model", "probe", "rank", "seed")
-    for j, other in enumerate(rows):
-        is_last = row["n_layers"] and other["layer"] == str(row["n_layers"])
-        if is_last and other is not row and all(other[name] == row[name] for name in same):
+    for j, candidate in enumerate(rows):
+        is_last = row["n_layers"] and candidate["layer"] == str(row["n_layers"])
+        if is_last and candidate is not row and all(candidate[name] == row[name] for name in same):
             return j
     return None
 
 
 def _rival(rows: Sequence[Row], row: Row, family: str) -> int | None:
     """Return the number of the first row of a family that reads the same tokens, or none."""
-    for j, other in enumerate(rows):
-        reads_the_same = all(other[name] == row[name] for name in ("model", "layer"))
-        if other["rank"]:
+    for j, candidate in enumerate(rows):
+        reads_the_same = all(candidate[name] == row[name] for name in ("model", "layer"))
+        if candidate["rank"]:
             continue  # a truncated form is no rival
-        if other["family"] == family and (family == "position" or reads_the_same):
+        if candidate["family"] == family and (family == "position" or reads_the_same):
             return j
     return None

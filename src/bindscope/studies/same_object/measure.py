@@ -23,7 +23,7 @@ from bindscope.arrays.inputs import (
 )
 from bindscope.arrays.result import Result
 from bindscope.config.wording import instead
-from bindscope.core.devices import hold_device, made_current
+from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
 from bindscope.core.splits import SPLITS
@@ -183,7 +183,7 @@ def _measured(
             "dataset": ARRAYS, "model": model, "layer": layer, "probe": probe.name, "spec_key": "",
             "code_key": "",
         }  # fmt: skip
-        with on_threads(probe.threads), hold_device(probe.device) as device, made_current(device):
+        with on_threads(probe.threads), hold_device(probe.device) as device, make_current(device):
             results += fit_rows(probe, read[1], names, n_skipped, seeds=[random_state], **intervals)
     for result in results:
         result.row["n_layers"] = None

@@ -50,18 +50,18 @@ class Stratum(NamedTuple):
 
 def _cells_of_strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
     """Return all strata, and which cells each holds, bool (strata, CELLS)."""
-    found, members = [], []
+    strata, members = [], []
     for places in product(*(range(len(axis) + 1) for axis in AXES)):
         inside = np.ones(SHAPE, bool)
         for axis, place in enumerate(places):
             if place:
-                wanted = np.arange(SHAPE[axis]) == place - 1
+                chosen = np.arange(SHAPE[axis]) == place - 1
                 others = tuple(a for a in range(len(SHAPE)) if a != axis)
-                inside &= np.expand_dims(wanted, others)
+                inside &= np.expand_dims(chosen, others)
         names = ((ALL, *axis)[place] for axis, place in zip(AXES, places, strict=True))
-        found.append(Stratum(*names))
+        strata.append(Stratum(*names))
         members.append(inside.ravel())
-    return tuple(found), np.stack(members)
+    return tuple(strata), np.stack(members)
 
 
 _ALL_STRATA = _cells_of_strata()
@@ -74,8 +74,8 @@ def cells(block: Block) -> Tensor:
     left, right = block.both(block.positions)
     distance = (left - right).norm(dim=-1)
     far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
-    small, other = block.both(object_shares(block))
-    size = torch.minimum(small, other)
+    first, second = block.both(object_shares(block))
+    size = torch.minimum(first, second)
     large = torch.bucketize(size, size.new_tensor(LARGEST))
     return (same_class(block).long() * len(DISTANCES) + far) * len(SIZES) + large
 
@@ -141,17 +141,17 @@ def tally(
     the decision.
     """
     n, strata = pairs.data.n_images, len(STRATA)
-    found = Tally(
+    totals = Tally(
         np.zeros((n, strata, SUMS)), np.zeros(n), np.zeros((n, 2, COARSE), np.float32),
         np.zeros((n, strata)), np.zeros((n, strata)), Histogram(),
     )  # fmt: skip
     for block in pairs.blocks():
-        _add(found, block, scorer.logits(block), edges, calibration)
-    return found
+        _add(totals, block, scorer.logits(block), edges, calibration)
+    return totals
 
 
 def _add(
-    found: Tally,
+    totals: Tally,
     block: Block,
     logits: torch.Tensor,
     edges: npt.NDArray[np.float32],
@@ -161,7 +161,7 @@ def _add(
     g, truth, image, cell = (
         v.cpu().numpy() for v in (logits.float(), same, block.image, cells(block))
     )
-    found.fine.add(g, truth)
+    totals.fine.add(g, truth)
     loss = softplus(torch.where(same, -logits, logits)).double().cpu().numpy()
     right = (calibration.scale * g + calibration.offset > 0) == truth
     b, rows = len(block.valid), slice(block.first, block.first + len(block.valid))
@@ -171,14 +171,14 @@ def _add(
     for i, value in enumerate(values):
         weights = None if value is None else value.astype(np.float64)
         total = np.bincount(place, weights=weights, minlength=size)
-        found.sums[rows, :, i] = total.reshape(b, CELLS) @ members
+        totals.sums[rows, :, i] = total.reshape(b, CELLS) @ members
     agree = (same_class(block) == same).cpu().numpy()
-    found.oracle[rows] = np.bincount(image, weights=agree, minlength=b)
+    totals.oracle[rows] = np.bincount(image, weights=agree, minlength=b)
     coarse = np.searchsorted(edges, g)
     both = truth * COARSE + coarse
     counted = np.bincount(image * 2 * COARSE + both, minlength=b * 2 * COARSE)
-    found.coarse[rows] = counted.reshape(b, 2, COARSE)
-    found.won[rows], found.couples[rows] = _within(g, truth, image, cell, b)
+    totals.coarse[rows] = counted.reshape(b, 2, COARSE)
+    totals.won[rows], totals.couples[rows] = _within(g, truth, image, cell, b)
 
 
 def couples_won(
@@ -246,11 +246,11 @@ def ratios(sums: Floats) -> dict[str, Floats]:
     """Return the metrics that follow from sums (..., SUMS), NaN where there is no such pair."""
     pairs, same = sums[..., PAIRS], sums[..., SAME]
     with np.errstate(invalid="ignore", divide="ignore"):
-        found_same = sums[..., RIGHT_SAME] / same
-        found_different = sums[..., RIGHT_DIFFERENT] / (pairs - same)
+        recall_same = sums[..., RIGHT_SAME] / same
+        recall_different = sums[..., RIGHT_DIFFERENT] / (pairs - same)
         return {
             "accuracy": (sums[..., RIGHT_SAME] + sums[..., RIGHT_DIFFERENT]) / pairs,
-            "balanced_accuracy": (found_same + found_different) / 2,
+            "balanced_accuracy": (recall_same + recall_different) / 2,
             "loss_bits": sums[..., LOSS] / pairs / LN2,
         }
 
@@ -270,50 +270,52 @@ def _majority(sums: Floats) -> Floats:
     return np.maximum(sums[..., SAME], sums[..., PAIRS] - sums[..., SAME])
 
 
-def measure(found: Tally, n_samples: int, seed: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def measure(
+    totals: Tally, n_samples: int, seed: int
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the measured columns of a scorer's row, and the rows of its strata."""
-    used = found.sums[:, 0, PAIRS] > 0
-    sums = found.sums[used]
+    used = totals.sums[:, 0, PAIRS] > 0
+    sums = totals.sums[used]
     parts: list[npt.NDArray[Any]] = [
-        sums, found.won[used], found.couples[used], found.coarse[used],
+        sums, totals.won[used], totals.couples[used], totals.coarse[used],
     ]  # fmt: skip
     flat = np.concatenate([part.reshape(len(sums), -1) for part in parts], axis=1)
     ends = np.cumsum([part[0].size for part in parts])[:-1]
     means = resampled_means(flat, n_samples, seed)
     drawn, won, couples, drawn_coarse = np.split(means, ends, axis=1)
     drawn, within = drawn.reshape(-1, len(STRATA), SUMS), _ratio(won, couples)
-    row = _whole(found, sums[:, 0])
+    row = _whole(totals, sums[:, 0])
     samples = ratios(drawn[:, 0]) | {"auc_within": within[:, 0]}
-    shift = (row["auc"] or 0.0) - float(areas(found.coarse.sum(0, dtype=np.float64)))
+    shift = (row["auc"] or 0.0) - float(areas(totals.coarse.sum(0, dtype=np.float64)))
     samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
     row |= _ends(row, samples, INTERVALS)
-    return row, _strata(found, sums, drawn, within)
+    return row, _strata(totals, sums, drawn, within)
 
 
-def _whole(found: Tally, of_images: Floats) -> dict[str, Any]:
+def _whole(totals: Tally, of_images: Floats) -> dict[str, Any]:
     total = of_images.sum(0)
     share = float(total[SAME] / total[PAIRS])
     row: dict[str, Any] = {name: _number(value) for name, value in ratios(total).items()}
     return row | {
-        "auc": found.fine.auc(),
-        "auc_within": _number(_ratio(found.won[:, 0].sum(), found.couples[:, 0].sum())),
+        "auc": totals.fine.auc(),
+        "auc_within": _number(_ratio(totals.won[:, 0].sum(), totals.couples[:, 0].sum())),
         "n_images": len(of_images),
         "n_pairs": int(total[PAIRS]),
         "positives": share,
         "majority_accuracy": max(share, 1 - share),
         "image_majority_accuracy": float(_majority(of_images).sum() / total[PAIRS]),
-        "class_oracle_accuracy": float(found.oracle.sum() / total[PAIRS]),
+        "class_oracle_accuracy": float(totals.oracle.sum() / total[PAIRS]),
     }
 
 
-def _strata(found: Tally, sums: Floats, drawn: Floats, within: Floats) -> list[dict[str, Any]]:
+def _strata(totals: Tally, sums: Floats, drawn: Floats, within: Floats) -> list[dict[str, Any]]:
     rows = []
     for i, stratum in enumerate(STRATA):
         total = sums[:, i].sum(0)
         if total[PAIRS] == 0:
             continue
         values = {name: _number(value) for name, value in ratios(total).items()}
-        area = _ratio(found.won[:, i].sum(), found.couples[:, i].sum())
+        area = _ratio(totals.won[:, i].sum(), totals.couples[:, i].sum())
         values["auc_within"] = _number(area)
         samples = ratios(drawn[:, i]) | {"auc_within": within[:, i]}
         rows.append(
@@ -336,10 +338,10 @@ def _ends(
     """Return the ends of intervals; resamples without a pair of one label say nothing."""
     ends: dict[str, float | None] = {}
     for name in names:
-        told = samples[name][np.isfinite(samples[name])]
+        finite = samples[name][np.isfinite(samples[name])]
         if name != "loss_bits":
-            told = told.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
-        low, high = (None, None) if values[name] is None or not len(told) else interval(told)
+            finite = finite.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
+        low, high = (None, None) if values[name] is None or not len(finite) else interval(finite)
         ends |= {f"{name}_low": low, f"{name}_high": high}
     return ends
 

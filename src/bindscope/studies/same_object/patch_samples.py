@@ -73,7 +73,7 @@ def draw_patches(
     one.
     """
     width = min(n_patches, valid.shape[1])
-    words = RandomWords(seed, split, start).at(STREAM, 0, *valid.shape)
+    words = RandomWords(seed, split, start).draw(STREAM, 0, *valid.shape)
     last = np.iinfo(np.uint64).max
     keys = np.where(valid, words >> np.uint64(1), last)
     chosen = np.argsort(keys, axis=1, kind="stable")[:, :width]
@@ -93,16 +93,16 @@ def sample(
     patches = draw_patches(valid, sampling.n_patches, sampling.seed, split, start)
     there = patches >= 0
 
-    def of(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-        taken = np.take_along_axis(values, np.maximum(patches, 0).astype(np.intp), axis=1)
-        return np.where(there, taken, 0).astype(dtype)
+    def take(values: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+        sampled = np.take_along_axis(values, np.maximum(patches, 0).astype(np.intp), axis=1)
+        return np.where(there, sampled, 0).astype(dtype)
 
     arrays = {
         "patches": patches,
-        "instances": of(labels.instances, np.int16),
-        "classes": of(labels.classes, np.int16),
-        "stuff": of(labels.stuff, np.uint8),
-        "purity": of(labels.purity, np.float32),
+        "instances": take(labels.instances, np.int16),
+        "classes": take(labels.classes, np.int16),
+        "stuff": take(labels.stuff, np.uint8),
+        "purity": take(labels.purity, np.float32),
     }
     skipped = [(start + i, reason) for i, reason in enumerate(reasons) if reason]
     return PatchSamples(arrays, skipped)
@@ -132,11 +132,11 @@ def write_samples(
     done, progress = 0, Progress(n_images, "images")
     for block in _blocks(shards, n_images, groups, sampling):
         labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
-        found = sample(labels, sampling, split, done)
-        copies = of_objects(block.copies, found.arrays["instances"])
-        for name, values in (found.arrays | {"copy_of": copies}).items():
+        sampled = sample(labels, sampling, split, done)
+        copies = of_objects(block.copies, sampled.arrays["instances"])
+        for name, values in (sampled.arrays | {"copy_of": copies}).items():
             writer.write(name, values)
-        skipped += found.skipped
+        skipped += sampled.skipped
         done += len(block.masks)
         progress.advance(len(block.masks))
     _check_use(shards, done, n_images, skipped)
@@ -184,8 +184,8 @@ def _blocks(
                 store.read(name, rows) if name in store.names else nothing
                 for name in ("stuff", "copy_of")
             )
-            own = store.read("classes", rows) if "classes" in store.names else None
-            classes = object_classes(cells, own, groups, sampling.class_groups)
+            stored = store.read("classes", rows) if "classes" in store.names else None
+            classes = object_classes(cells, stored, groups, sampling.class_groups)
             where = f"{path}, from scene {first}"
             yield _Block(where, store.read("masks", rows), classes, stuff, copies)
         n -= layout.n_rows
@@ -193,21 +193,21 @@ def _blocks(
 
 def object_classes(
     cells: NDArray[np.int16],
-    own: NDArray[np.int16] | None,
+    stored: NDArray[np.int16] | None,
     groups: Mapping[str, int],
     chosen: Sequence[str] | None,
 ) -> NDArray[np.int16]:
     """Give each object a class above 0.
 
     `cells` int16 (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
-    `own` int16 (n, M): classes that the scenes come with, if they do. `groups`: feature groups:
+    `stored` int16 (n, M): classes that the scenes come with, if they do. `groups`: feature groups:
     name -> number of values, in the order of the object code. `chosen`: groups whose values make
-    the class; None: `own` where there are, else all groups. Returns: int16 (n, M). Objects of the
-    code have classes from 1 to the number of combinations of the chosen groups; what else the
+    the class; None: `stored` where there are, else all groups. Returns: int16 (n, M). Objects of
+    the code have classes from 1 to the number of combinations of the chosen groups; what else the
     scenes hold (stuff, occluders) has its own class behind these; 0 = none.
     """
-    if chosen is None and own is not None:
-        return own
+    if chosen is None and stored is not None:
+        return stored
     names = tuple(groups) if chosen is None else tuple(chosen)
     if unknown := [name for name in names if name not in groups]:
         raise InputError(
@@ -219,7 +219,9 @@ def object_classes(
     values = dict(zip(groups, np.unravel_index(np.maximum(cells, 0), sizes), strict=True))
     picked = [groups[name] for name in names]
     of_code = np.ravel_multi_index([values[name] for name in names], picked) + 1
-    rest = np.zeros_like(cells) if own is None else np.where(own > 0, own + prod(picked), 0)
+    rest = (
+        np.zeros_like(cells) if stored is None else np.where(stored > 0, stored + prod(picked), 0)
+    )
     return np.where(cells >= 0, of_code, rest).astype(np.int16)
 
 
@@ -241,21 +243,21 @@ def _check_masks(store: Store, where: str) -> None:
 
 
 def _check_use(
-    shards: Sequence[Path | str], found: int, wanted: int, skipped: Sequence[tuple[int, str]]
+    shards: Sequence[Path | str], n_scenes: int, n_required: int, skipped: Sequence[tuple[int, str]]
 ) -> None:
     """Refuse fewer scenes than were asked for, and a split in which none can be used."""
     where = str(shards[0]) if shards else "patch_samples"
-    if found < wanted:
+    if n_scenes < n_required:
         raise InputError(
             where,
-            f"the split has {found} scenes and {wanted} are asked for",
+            f"the split has {n_scenes} scenes and {n_required} are asked for",
             "lower `scenes` of the study, or raise the dataset's n_scenes",
         )
-    if len(skipped) == wanted:
+    if len(skipped) == n_required:
         counted = Counter(reason for _, reason in skipped)
         reasons = ", ".join(f"{reason}: {n}" for reason, n in counted.most_common())
         raise InputError(
             where,
-            f"none of the {wanted} images has two patches to compare ({reasons})",
+            f"none of the {n_required} images has two patches to compare ({reasons})",
             "lower sampling.min_purity, choose another `stuff`, or other scenes",
         )

@@ -52,14 +52,14 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
 
 def splits(planted: Planted, seed: int, *, uneven: bool = False) -> list[PairData]:
     """Draw train, validation and test with planted tokens."""
-    found = []
+    drawn = []
     for i, n in enumerate(IMAGES.values()):
-        data = PairData.of(labels(n, seed, i, uneven=uneven), None, GRID)
+        data = PairData.from_arrays(labels(n, seed, i, uneven=uneven), None, GRID)
         tokens = planted_tokens(
             data.instances, data.classes, data.positions, GRID, planted, first=i << 24
         )
-        found.append(replace(data, tokens=ArrayRows(tokens)))
-    return found
+        drawn.append(replace(data, tokens=ArrayRows(tokens)))
+    return drawn
 
 
 def effects(
@@ -74,7 +74,7 @@ def effects(
     `layers`: what the tokens of each layer hold (`Planted`); one, or one for each of the layers.
     `families`: probes; `position` reads no tokens. `uneven`: as in `labels`.
     """
-    found = []
+    fits = []
     for i, parts in enumerate(layers):
         data = splits(Planted(**{**_BASE, **parts, "seed": seed}), seed, uneven=uneven)
         for family in families:
@@ -90,9 +90,9 @@ def effects(
                 "layer": NO_MODEL if reads_none else str(i + 1), "probe": family, "family": family,
                 "grid": "4x4", "n_layers": None if reads_none else N_LAYERS,
             }  # fmt: skip
-            found.append(({**result.row, **names}, result.of_images.astype(np.float64)))
-    add_leads(found, SAMPLES, seed)
-    return probe_effects(with_groups(pd.DataFrame([row for row, _ in found]), ()))
+            fits.append(({**result.row, **names}, result.of_images.astype(np.float64)))
+    add_leads(fits, SAMPLES, seed)
+    return probe_effects(with_groups(pd.DataFrame([row for row, _ in fits]), ()))
 
 
 _BASE: Mapping[str, Any] = {

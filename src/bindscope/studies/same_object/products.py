@@ -106,13 +106,13 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
-    asked: set[tuple[object, ...]] = set()
+    requested: set[tuple[object, ...]] = set()
     for block in section.fits:
         for dataset in (shared.datasets[name] for name in block.datasets):
             for model in (shared.models[name] for name in block.models):
                 grid = patch_grid(model, dataset, block)
                 assert grid is not None
-                _Fits(graph, shared, section, block, dataset, model, grid, asked).add()
+                _Fits(graph, shared, section, block, dataset, model, grid, requested).add()
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
     if section.geometry:
@@ -132,7 +132,7 @@ class _Fits:
     dataset: Dataset
     model: AnyModel
     grid: PatchGrid
-    asked: set[tuple[object, ...]]
+    requested: set[tuple[object, ...]]
 
     def add(self) -> None:
         """Add the fits of every block of layers, probe and block of seeds."""
@@ -158,15 +158,15 @@ class _Fits:
         known = {probe.name: probe for probe in self.section.probes}
         if not any(known[name].family in LEADING for name in self.block.probes):
             return []
-        found: dict[tuple[str, tuple[int, ...]], AnyScorer] = {}
+        rivals: dict[tuple[str, tuple[int, ...]], AnyScorer] = {}
         for block in self.section.fits:
             if self.dataset.name in block.datasets and self.model.name in block.models:
                 for probe in (known[name] for name in block.probes):
                     is_rival = probe.family in (*RIVALS, "quadratic_position")
                     if is_rival and probe.name not in self.block.probes:
                         seeds = block.seed_blocks if probe.family in SEEDED else ((0,),)
-                        found |= {(probe.name, each): probe for each in seeds}
-        return [(probe, seeds) for (_, seeds), probe in found.items()]
+                        rivals |= {(probe.name, each): probe for each in seeds}
+        return [(probe, seeds) for (_, seeds), probe in rivals.items()]
 
     def _layer_blocks(self) -> list[tuple[int | str, ...]]:
         """Cut the layers into what one forward pass reads."""
@@ -196,20 +196,20 @@ class _Fits:
         rule = "sampled"
         if not model.extraction.keep_patches:
             rule, names["entry"] = "sampled_temporary", self.block.name
-        made: dict[str, list[Product]] = {split: [] for split in SPLITS}
+        by_split: dict[str, list[Product]] = {split: [] for split in SPLITS}
         for name, part in parts.items():
             inputs: dict[str, Product | list[Product]] = {
-                "scenes": [shards[held["split"]][held["shard"]] for held in part],
-                "samples": [samples[held["split"]] for held in part],
+                "scenes": [shards[piece["split"]][piece["shard"]] for piece in part],
+                "samples": [samples[piece["split"]] for piece in part],
                 "weights": [weights] if weights else [],
             }
-            made_here = self.graph.add(
+            sampled_part = self.graph.add(
                 rule, {**names, "part": name}, {**content, "part": part}, inputs,
                 runs=model_code(model),
             )  # fmt: skip
-            for held in part:
-                made[held["split"]].append(made_here)
-        return made
+            for piece in part:
+                by_split[piece["split"]].append(sampled_part)
+        return by_split
 
     def _fit(
         self,
@@ -220,8 +220,8 @@ class _Fits:
     ) -> None:
         """Add a fit of those layers that no block before has asked for: a layer has one row."""
         place = (self.dataset.name, self.model.name, probe.name, seeds)
-        layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.asked)
-        self.asked.update((*place, str(layer)) for layer in layers)
+        layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.requested)
+        self.requested.update((*place, str(layer)) for layer in layers)
         if layers:
             names = {"model": self.model.name, "layers": joined(layers)}
             tokens = self._tokens(layers, samples)
@@ -294,13 +294,13 @@ def add_patch_samples(
 
 
 def _fits_of(
-    graph: Graph, section: PairSection, asked: OfFits
+    graph: Graph, section: PairSection, request: OfFits
 ) -> Iterator[tuple[AnyScorer, dict[str, str], list[Product]]]:
     """Yield probes with the names, and the products, of their fits to a model's tokens."""
-    probes = [probe for probe in section.probes if probe.name in asked.probes]
-    for dataset, model, probe in product(asked.datasets, asked.models, probes):
+    probes = [probe for probe in section.probes if probe.name in request.probes]
+    for dataset, model, probe in product(request.datasets, request.models, probes):
         names = {"dataset": dataset, "model": model, "probe": probe.name}
-        yield probe, names, graph.of("same_object_fit", **names)
+        yield probe, names, graph.select("same_object_fit", **names)
 
 
 def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) -> None:
@@ -359,7 +359,7 @@ def _add_edits_of_layer(
 ) -> None:
     dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
     assert not isinstance(model, KnownAnswer)
-    later = min((found for found in fits if found > layer), default=None)
+    later = min((candidate for candidate in fits if candidate > layer), default=None)
     used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
     samples = fits[layer].inputs["samples"][SPLITS.index("test")]
     n_scenes = effects.scenes or json.loads(samples.spec)["n_scenes"]
@@ -398,9 +398,9 @@ def _retrained(
 
     Claims are about the edited probe, so it is always among them.
     """
-    asked, edited = effects.retrained, fit.wildcards["probe"]
+    request, edited = effects.retrained, fit.wildcards["probe"]
     known = {probe.name: probe for probe in section.probes}
-    names = dict.fromkeys((edited, *asked.probes))
+    names = dict.fromkeys((edited, *request.probes))
     content: dict[str, Any] = {
         "probes": [known[name].model_dump(mode="json") for name in names],
     }
@@ -409,7 +409,7 @@ def _retrained(
     assert isinstance(samples, list)
     for split in ("train", "val"):
         sample = samples[SPLITS.index(split)]
-        content[split] = min(getattr(asked, split), json.loads(sample.spec)["n_scenes"])
+        content[split] = min(getattr(request, split), json.loads(sample.spec)["n_scenes"])
         n_shards = -(-content[split] // getattr(dataset.shard_size, split))
         inputs[f"{split}_scenes"] = add_scenes(graph, dataset, split)[:n_shards]
         inputs[f"{split}_samples"] = [sample]

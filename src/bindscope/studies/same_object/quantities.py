@@ -85,12 +85,12 @@ def _changed(
 ) -> dict[str, Quantity]:  # fmt: skip
     """Return a measure, its change by the edit and, of some, what is beyond the controls."""
     least = None if low is None else -1.0
-    found = {
+    quantities = {
         name: Quantity(unit, meaning, low, high),
     }
     for suffix, added in list(SUFFIXES.items())[: 1 + compared]:
-        found[name + suffix] = Quantity(unit, added, least, high)
-    return found
+        quantities[name + suffix] = Quantity(unit, added, least, high)
+    return quantities
 
 
 _READERS = {

@@ -16,7 +16,7 @@ _HERE = "bindscope.studies.same_object"
 
 
 def _fits(graph: Graph) -> dict[str, list[Product]]:
-    return {"fits": graph.of("same_object_fit", "same_object_baseline")}
+    return {"fits": graph.select("same_object_fit", "same_object_baseline")}
 
 
 def _strata(graph: Graph, shared: Shared, section: PairSection) -> Request:
@@ -35,22 +35,22 @@ def _about(table: str, step: str, graph: Graph, shared: Shared, section: PairSec
 
     Applied to its first two arguments it is a request.
     """
-    if not graph.of(step):
+    if not graph.select(step):
         return None
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
     about = {"models": list(shared.models), "model_groups": groups}
-    return Request({"table": graph.of("table", table=table)}, about)
+    return Request({"table": graph.select("table", table=table)}, about)
 
 
-def _made(step: str, role: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
+def _request(step: str, role: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
     """Ask for all that a step makes; nothing without it."""
-    products = graph.of(step)
+    products = graph.select(step)
     return Request({role: products}) if products else None
 
 
-_geometry_rows = partial(_made, "same_object_geometry", "rows")
-_edit_rows = partial(_made, "same_object_effects", "effects")
-_maps = partial(_made, "same_object_maps", "maps")
+_geometry_rows = partial(_request, "same_object_geometry", "rows")
+_edit_rows = partial(_request, "same_object_effects", "effects")
+_maps = partial(_request, "same_object_maps", "maps")
 _measured = partial(_about, "same_object", "same_object_fit")
 _geometry = partial(_about, "same_object_geometry", "same_object_geometry")
 _edits = partial(_about, "same_object_edits", "same_object_effects")
@@ -58,14 +58,14 @@ _edits = partial(_about, "same_object_edits", "same_object_effects")
 
 def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     about = _about("same_object_strata", "same_object_fit", graph, shared, section)
-    scores = graph.of("table", table="same_object")
+    scores = graph.select("table", table="same_object")
     return about and Request({**about.inputs, "scores": scores}, about.content)
 
 
 def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
     """Ask for the weights of the quadratic fits that are also measured truncated."""
     ranked = {p.name for p in section.probes if p.family == "quadratic" and p.ranks}
-    fits = graph.of("same_object_fit")
+    fits = graph.select("same_object_fit")
     quadratic = [fit for fit in fits if fit.wildcards["probe"] in ranked]
     if not quadratic:
         return None
@@ -74,7 +74,7 @@ def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None
     return Request(inputs, about.content, {"fits": ("weights",)})
 
 
-_figure = partial(FigureEntry.of, _HERE)
+_figure = partial(FigureEntry.build, _HERE)
 
 STUDY = Study(
     name="same_object",

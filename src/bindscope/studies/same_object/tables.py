@@ -324,9 +324,9 @@ def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
 
 def _long(
     name: str, version: int, description: str, quantities: Mapping[str, Quantity], source: str,
-    own: tuple[Column, ...] = (), **more: Any,
+    added: tuple[Column, ...] = (), **more: Any,
 ) -> TableSchema:  # fmt: skip
-    """Return the schema of a long table; `own` columns are of its key, too."""
+    """Return the schema of a long table; `added` columns are of its key, too."""
 
     def number(end: str, meaning: str) -> Column:
         return Column(end, "float64", "column `unit`", meaning, source, "allowed")
@@ -345,7 +345,7 @@ def _long(
         columns=(
             *_PLACE,
             _PROBE,
-            *own,
+            *added,
             label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
             label("at", "What of several the number is of (a layer, a distance, a head, a probe), "
                   "as said above; empty where there is one.", source),
@@ -358,7 +358,7 @@ def _long(
             label("reason", "Why there is no number, or what is to be known of it.", source),
             *KEYS,
         ),
-        key=("dataset", "model", "layer", "probe", *(c.name for c in own), "quantity", "at"),
+        key=("dataset", "model", "layer", "probe", *(c.name for c in added), "quantity", "at"),
         rules=rules,
         **more,
     )  # fmt: skip
@@ -407,7 +407,7 @@ class SameObjectTable:
         """Build the table of the rows of the `fits`; as content come `n_layers`, by model."""
         depths, intervals = inputs.content["n_layers"], inputs.content["intervals"]
         rows = rows_with_leads(
-            inputs.of("fits"), depths, intervals["bootstrap_samples"], intervals["bootstrap_seed"]
+            inputs.get("fits"), depths, intervals["bootstrap_samples"], intervals["bootstrap_seed"]
         )
         return table_of(rows, self.schema)
 

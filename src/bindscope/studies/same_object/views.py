@@ -17,7 +17,7 @@ from bindscope.tables.write import read_table
 SCORES = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
 
 
-def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
+def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
     """Read what the figures about a table take; `role` is that of the table among the inputs.
 
     Returns: `table`, with the `group` of each model (models that differ in their seed alone are
@@ -26,8 +26,8 @@ def read_shown(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict
     table = read_table(inputs.paths(role)[0], schema)
     groups, models = inputs.content["model_groups"], inputs.content["models"]
     home = home_of(groups)
-    shown = list(dict.fromkeys(home.get(model, model) for model in models))
-    return {"table": with_groups(table, groups), "models": shown}
+    names = list(dict.fromkeys(home.get(model, model) for model in models))
+    return {"table": with_groups(table, groups), "models": names}
 
 
 def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -73,17 +73,17 @@ def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """
     numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
     each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
-    found = each.groupby(list(keys), sort=False, dropna=False)
-    means, counts = found[numbers].mean(), found.size()
-    deviations = found[numbers].std()
+    groups = each.groupby(list(keys), sort=False, dropna=False)
+    means, counts = groups[numbers].mean(), groups.size()
+    deviations = groups[numbers].std()
     for name in SCORES:
         if name in numbers:
             half = pd.Series(half_width(deviations[name], counts), means.index)
             most = np.inf if name == "loss_bits" else 1.0  # no share is beyond all of it
             for end, sign in (("low", -1), ("high", 1)):
-                own = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
+                single = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
                 over = (means[name] + sign * half).clip(0.0, most)
-                means[f"{name}_{end}"] = own.mask(counts > 1, over)
+                means[f"{name}_{end}"] = single.mask(counts > 1, over)
     return means.reset_index()
 
 
@@ -96,8 +96,8 @@ def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
     of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
     means = of_family.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
     place = means.groupby(level=["dataset", "group"], sort=False).idxmin()
-    found = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
-    return pd.DataFrame(found, columns=["dataset", "group", "layer"])
+    places = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
+    return pd.DataFrame(places, columns=["dataset", "group", "layer"])
 
 
 def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
@@ -132,14 +132,14 @@ def panels_of(
     keys = ["dataset", "model", "probe"]
     groups = [(key, rows) for key, rows in table.groupby(keys, sort=False)]
     place = {name: i for i, name in enumerate(order)}
-    groups.sort(key=lambda one: place.get(str(one[1]["group"].iloc[0]), len(place)))
-    found = []
+    groups.sort(key=lambda group: place.get(str(group[1]["group"].iloc[0]), len(place)))
+    panels = []
     for (dataset, model, probe), rows in groups[:MOST_PANELS]:
         named = [str(dataset)] if table["dataset"].nunique() > 1 else []
         named += [str(probe)] if table["probe"].nunique() > 1 else []
         named += [f"layer {rows['layer'].iloc[0]}"] if layers else []
-        found.append((f"{model}\n{', '.join(named)}" if named else str(model), rows))
-    return found
+        panels.append((f"{model}\n{', '.join(named)}" if named else str(model), rows))
+    return panels
 
 
 def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
@@ -153,8 +153,8 @@ def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     rows = table.merge(best, on=[*keys, "layer"])
     again = rows["quantity"].str.contains("refitted_") & (rows["at"] != "")
     of_heads = rows["quantity"].isin([*CORRELATIONS, "object_share"])
-    other = (again & (rows["at"] != rows["probe"])) | (of_heads & (rows["at"] != MEAN_HEAD))
-    return rows[~other]
+    foreign = (again & (rows["at"] != rows["probe"])) | (of_heads & (rows["at"] != MEAN_HEAD))
+    return rows[~foreign]
 
 
 GEOMETRY_KEYS = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
@@ -170,9 +170,9 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     """
     number = pd.to_numeric(table["layer"].mask(table["layer"] == "final")).astype(float)
     rows = table.assign(x=number.fillna(1 + number.max()).fillna(0))
-    found = rows[rows["value"].notna()].groupby(GEOMETRY_KEYS, sort=False)
-    means, counts = found[["value", *ENDS]].mean(), found.size()
-    half = pd.Series(half_width(found["value"].std(), counts), means.index)
+    groups = rows[rows["value"].notna()].groupby(GEOMETRY_KEYS, sort=False)
+    means, counts = groups[["value", *ENDS]].mean(), groups.size()
+    half = pd.Series(half_width(groups["value"].std(), counts), means.index)
     units = [QUANTITIES[name].unit for name in means.index.get_level_values("quantity")]
     share = pd.Series([unit.startswith(("share", "probability")) for unit in units], means.index)
     for end, sign in zip(ENDS, (-1, 1), strict=True):
@@ -184,20 +184,23 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
 
 def series(rows: pd.DataFrame, models: list[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield a name and the rows of every dataset, group and probe, in the order of `models`."""
-    told = [name for name in ("dataset", "probe") if rows[name].nunique() > 1]
+    varying = [name for name in ("dataset", "probe") if rows[name].nunique() > 1]
     order = {name: i for i, name in enumerate(models)}
     keys = rows[SERIES].drop_duplicates()
     keys = keys.assign(place=keys["group"].map(order)).sort_values(["dataset", "probe", "place"])
     for key in keys[SERIES].itertuples(index=False):
         chosen = (rows[SERIES] == list(key)).all(axis=1)
-        yield ", ".join([str(key.group), *(str(getattr(key, name)) for name in told)]), rows[chosen]
+        yield (
+            ", ".join([str(key.group), *(str(getattr(key, name)) for name in varying)]),
+            rows[chosen],
+        )
 
 
 def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFrame:
     """Return a quantity of one series by layer; a mean over all `at` where none is named."""
-    own = rows[rows["quantity"] == quantity]
-    own = own if at is None else own[own["at"] == at]
-    means = own.groupby(["layer", "x"], sort=False)[["value", *ENDS]].mean()
+    of_quantity = rows[rows["quantity"] == quantity]
+    of_quantity = of_quantity if at is None else of_quantity[of_quantity["at"] == at]
+    means = of_quantity.groupby(["layer", "x"], sort=False)[["value", *ENDS]].mean()
     return means.reset_index().sort_values("x")
 
 

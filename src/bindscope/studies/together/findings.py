@@ -83,11 +83,11 @@ _ROWS = (
     *(Column(name, name, "label") for name in ("dataset", "model", "group", "layer")),
     *(
         column
-        for name, shown in TOKENS.items()
+        for name, title in TOKENS.items()
         for column in (
-            Column(f"{shown}, bits ≥", f"{name}_pairing_bits", "number",
+            Column(f"{title}, bits ≥", f"{name}_pairing_bits", "number",
                    "lower bound on the pairing, I(O;Z|M)", interval=True),
-            Column(f"{shown}: status", f"{name}_status"),
+            Column(f"{title}: status", f"{name}_status"),
         )
     ),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),

@@ -34,7 +34,7 @@ def _table(graph: Graph, shared: Shared, section: Together) -> Request | None:
     if not section.datasets:
         return None
     content = {"datasets": list(section.datasets), "models": _models(shared, section)}
-    tables = {name: graph.of("table", table=name) for name in (BITS, SAME_OBJECT)}
+    tables = {name: graph.select("table", table=name) for name in (BITS, SAME_OBJECT)}
     return Request(tables, content)
 
 
@@ -43,7 +43,9 @@ def _figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
         return None
     groups = list(dict.fromkeys(model["group"] for model in _models(shared, section)))
     resamples = section.model_dump(include={"bootstrap_samples", "bootstrap_seed"})
-    return Request({"table": graph.of("table", table="together")}, {"groups": groups, **resamples})
+    return Request(
+        {"table": graph.select("table", table="together")}, {"groups": groups, **resamples}
+    )
 
 
 def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | None:
@@ -58,12 +60,12 @@ def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | Non
         for use in section.uses
         for name in use.models
     ]
-    tables = {name: graph.of("table", table=name) for name in (BITS, BINDING_ID)}
+    tables = {name: graph.select("table", table=name) for name in (BITS, BINDING_ID)}
     return Request(tables, {"joins": joins}) if joins else None
 
 
 def _use_figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
-    tables = graph.of("table", table="pairing_use")
+    tables = graph.select("table", table="pairing_use")
     return Request({"table": tables}) if tables else None
 
 
@@ -78,7 +80,7 @@ STUDY = Study(
         TableEntry("pairing_use", f"{_HERE}.tables:PAIRING_USE", _use_table),
     ),
     figures=(
-        FigureEntry.of(
+        FigureEntry.build(
             _HERE,
             "figures:together",
             "Pairing in [CLS] against same-object accuracy gain",
@@ -88,7 +90,7 @@ STUDY = Study(
             "maxima. Above: rank correlation with its 95 % interval over groups. No causal claim.",
             _figure,
         ),
-        FigureEntry.of(
+        FigureEntry.build(
             _HERE,
             "figures:pairing_use",
             "Decoded and used pairing by layer",

@@ -147,7 +147,7 @@ def _hashed(keys: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 _PAIRS = "share of pairs"
 _BITS_OF_CLS: Final = (
-    _ENTROPY, *(column for name, shown in TOKENS.items() for column in _bits_columns(name, shown)),
+    _ENTROPY, *(column for name, title in TOKENS.items() for column in _bits_columns(name, title)),
 )  # fmt: skip
 _PATCHES: Final = (
     _status("same_object", "IsSameObject", SAME_OBJECT),
@@ -269,16 +269,16 @@ _WHO = {
 _WHERE = {"from": "this decoder layer and those after it", "at": "this decoder layer alone"}
 YES, NO, OPEN = "yes", "no", "not significant"
 UNTESTED = "not testable"
-NOT_SHOWN = "not shown"
+NO_EVIDENCE = "not shown"
 VERDICTS: Final = {
     (YES, YES): "read and used",
     (YES, NO): "read, not used",
     (YES, AFTER_ALL): "read, not used",
     (YES, NOT_REPLACED): "read, not replaced here",
-    (NOT_SHOWN, YES): "used, not shown to be read",
-    (NOT_SHOWN, NO): "neither shown",
-    (NOT_SHOWN, AFTER_ALL): "neither shown",
-    (NOT_SHOWN, NOT_REPLACED): "not shown to be read",
+    (NO_EVIDENCE, YES): "used, not shown to be read",
+    (NO_EVIDENCE, NO): "neither shown",
+    (NO_EVIDENCE, AFTER_ALL): "neither shown",
+    (NO_EVIDENCE, NOT_REPLACED): "not shown to be read",
 }
 
 
@@ -316,8 +316,9 @@ PAIRING_USE_SCHEMA = TableSchema(
         count("n_rows", "pairs of contexts", "Those that were asked about.", f"`{BINDING_ID}`",
               null="allowed"),
         label("read", f"`{YES}`: the bits are above {READABLE} of H(O|M), significantly after "
-              f"Holm's correction over the table's claims; `{NOT_SHOWN}`: they are not, which does "
-              "not say that they are not there; empty: no number.", f"`{BITS}`", null="allowed"),
+              f"Holm's correction over the table's claims; `{NO_EVIDENCE}`: they are not, which "
+              "does not say that they are not there; empty: no number.", f"`{BITS}`",
+              null="allowed"),
         label("used", f"`{YES}`: `anew_from` (`frozen_from`, where nothing can be computed anew) "
               f"is significantly above {CHANGED}; `{NO}`: significantly below; "
               f"`{OPEN}`: neither; "
@@ -406,7 +407,7 @@ def _judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     judgments = judge(CLAIMS, effects)
     judged_rows = []
     for row, of_read, of_used in zip(rows, judgments[::2], judgments[1::2], strict=True):
-        read = YES if of_read.verdict == "holds" else NOT_SHOWN
+        read = YES if of_read.verdict == "holds" else NO_EVIDENCE
         read_or_none = read if row["patches_status"] == MEASURED else None
         used = {"holds": YES, "does not hold": NO, "not significant": OPEN}.get(of_used.verdict)
         used = used or of_used.reason

@@ -32,7 +32,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the first maps of each model; a fit with flags is called by them too."""
     maps: dict[str, Maps] = {}
     drawn = set()
-    for product in inputs.of("maps"):
+    for product in inputs.get("maps"):
         model = product.names["model"]
         if model in drawn:
             log.info("only the first maps of %s are drawn, not %s", model, product.path)

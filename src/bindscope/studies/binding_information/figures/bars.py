@@ -25,11 +25,11 @@ from bindscope.studies.binding_information.figures.shared import (
     bar_legend,
     binding_and,
     bound_bar,
+    has_assumed_prior,
     marked,
-    rests_on_one,
     table_as,
 )
-from bindscope.studies.binding_information.names import family_shown, family_tick, tokens_shown
+from bindscope.studies.binding_information.names import family_tick, label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
     read_papers_table,
@@ -88,14 +88,14 @@ def tokens(
                 axes.plot(mark["value"], list(probes).index(mark["our_probe"]) + slot, **PAPER_MARK)
         several = rows["dataset"].nunique() > 1
         axes.set_title(f"{model}\n{dataset}" if several else model, pad=14)
-        entropy = marked("H(O)", rests_on_one(part))
+        entropy = marked("H(O)", has_assumed_prior(part))
         reference_line(axes, part["h_object_bits"].iloc[0], entropy, vertical=True)
         axes.set_yticks(range(len(probes)), list(probes.values()))
         axes.set_ylim(most[i // columns] - 0.4, -0.6)
     grid.label("B_O, bits per scene")
     without = handle("same, probe without input", marker="x", color=GREY, linestyle="none")
     further = [without] if rows["null_loss_object_bits"].notna().any() else []
-    bar_legend(grid.figure, rows, map(tokens_shown, token_order(rows["tokens"])), further, marks)
+    bar_legend(grid.figure, rows, map(label_tokens, token_order(rows["tokens"])), further, marks)
     if published is not None:
         note_above(grid.figure, table_note(published, marks, "binding_bits"))
     return grid.figure
@@ -126,7 +126,7 @@ def _tokens(axes: Axes, part: pd.DataFrame, probes: Sequence[str]) -> None:
         row: Any
         for row in part[part["probe"] == probe].itertuples():
             y, height = i + slots[row.tokens], 0.9 * _BAR / max(2, len(slots))
-            bound_bar(axes, row, y, height, tokens_shown(row.tokens).color, "binding")
+            bound_bar(axes, row, y, height, label_tokens(row.tokens).color, "binding")
             without_input = row.h_object_bits - row.null_loss_object_bits
             axes.plot(without_input, y, "x", color=GREY, markersize=4, zorder=3)
 
@@ -172,8 +172,8 @@ def natural(
         panels = [grid.panels[(dataset, token), name] for name in _QUANTITIES]
         part = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         _natural(panels, part, names, families)
-        head = marked(dataset, rests_on_one(part))
-        panels[0].set_title(f"{head}, {tokens_shown(token).name}", pad=14)
+        head = marked(dataset, has_assumed_prior(part))
+        panels[0].set_title(f"{head}, {label_tokens(token).name}", pad=14)
         if token == "cls" and len(marks):
             for mark in marks[marks["our_dataset"] == dataset].to_dict("records"):
                 place = names.index(mark["our_model"])
@@ -184,7 +184,7 @@ def natural(
         axes.set_xlabel(label)
     squares = [handle("same, with that paper's prior", **_ASSIGNED)]
     further = squares if rows["assignment_bits"].notna().any() else []
-    bar_legend(grid.figure, rows, map(family_shown, families), further, marks)
+    bar_legend(grid.figure, rows, map(label_family, families), further, marks)
     note_above(grid.figure, note)
     return grid.figure
 
@@ -192,7 +192,7 @@ def natural(
 def _natural(
     panels: Sequence[Axes], part: pd.DataFrame, models: Sequence[str], families: Sequence[str]
 ) -> None:
-    assumed = rests_on_one(part)
+    assumed = has_assumed_prior(part)
     conditional, whole = part[["h_object_given_feature_bits", "h_object_bits"]].iloc[0]
     share = 100.0 / conditional if conditional > 0 else float("nan")
     for axes in panels:
@@ -207,7 +207,7 @@ def _natural(
         row: Any
         for k, row in enumerate(probes.itertuples()):
             y = i + (k - (len(probes) - 1) / 2) * height
-            look = (y, 0.9 * height, family_shown(row.family).color)
+            look = (y, 0.9 * height, label_family(row.family).color)
             bound_bar(panels[0], row, *look, "conditional_binding", share)
             bound_bar(panels[1], row, *look, "conditional_binding")
             bound_bar(panels[2], row, *look, "binding")

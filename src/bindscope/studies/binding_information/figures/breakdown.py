@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from safetensors.numpy import load_file
 
 from bindscope.codes.values import Group, named_groups
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure, values_along_x, zero_line
@@ -101,7 +101,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
     One fit stands for a model (`choose_fits`); of spaces that differ the largest is shown.
     """
     spaces = {name: named_groups(groups) for name, groups in inputs.content["groups"].items()}
-    fits, nulls = (_details(inputs.of(role)) for role in ("fits", "nulls"))
+    fits, nulls = (_details(inputs.get(role)) for role in ("fits", "nulls"))
     binding = read_binding(inputs)
     estimated = assumed_prior(binding["table"])
     families = {name: family for name, (family, _) in fits.items()}
@@ -146,7 +146,7 @@ def choose_fits(
     return sorted(best.values(), key=lambda name: (name[0], order.index(name[1])))
 
 
-def _details(products: Sequence[Given]) -> Details:
+def _details(products: Sequence[ProductFiles]) -> Details:
     """Read losses per head, of all seeds, by the fit's names; a null probe has no model."""
     details: Details = {}
     for fit in products:

@@ -31,13 +31,13 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    has_assumed_prior,
     hatched,
     marked,
     read_binding,
-    rests_on_one,
     table_as,
 )
-from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import read_trends, trend_of
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
@@ -92,7 +92,7 @@ def _curves(
     rows = rows.assign(curve=rows["line"] + "\n" + rows["dataset_line"] + "\n" + rows["probe"])
     each = {c: look[c.partition("\n")[0]] for c in rows["curve"].unique()}
     facets(rows, each, grid, panel, by="curve", band=0.2, **style,
-           area=lambda part, color: hatched(rests_on_one(part), color))  # fmt: skip
+           area=lambda part, color: hatched(has_assumed_prior(part), color))  # fmt: skip
     facets(rows, colored(each, **_DASHES), grid, panel, by="curve", y="paper")
     for axes in grid.panels.values():
         zero_line(axes)
@@ -108,7 +108,7 @@ def _solid_and_dashed(rows: pd.DataFrame) -> list[Any]:
 def _pairs(rows: pd.DataFrame, columns: Sequence[str], **shared: Any) -> tuple[Grid, pd.DataFrame]:
     """Make two panels per token input and probe family, and name the `pair` of each row."""
     keys = {
-        f"{token}, {family}": f"{tokens_shown(token).name}, {family_shown(family).name}\nβ*, %"
+        f"{token}, {family}": f"{label_tokens(token).name}, {label_family(family).name}\nβ*, %"
         for token in token_order(rows["tokens"])
         for family in family_order(rows.loc[rows["tokens"] == token, "family"])
     }
@@ -149,12 +149,12 @@ def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     assumed = {tuple(key) for key in rows.loc[rows["assumed_prior"], where].to_numpy()}
     high, n_columns = grid.left[0].get_ylim()[1], min(_COLUMNS, len(panels))
     for i, ((dataset, token, family), axes) in enumerate(grid.panels.items()):
-        name = f"{tokens_shown(token).name}, {family_shown(family).name}"
+        name = f"{label_tokens(token).name}, {label_family(family).name}"
         head = f"{dataset}\n{name}" if rows["dataset"].nunique() > 1 else name
         axes.set_title(marked(head, (dataset, token, family) in assumed), fontsize=8)
         if high >= _SHOW_WHOLE_FROM:
             last = i % n_columns == n_columns - 1
-            reference_line(axes, 100.0, marked("H(O|F)", rests_on_one(rows)) if last else "")
+            reference_line(axes, 100.0, marked("H(O|F)", has_assumed_prior(rows)) if last else "")
     deepest = int(rows.loc[rows["layer"] != "final", "x"].max())
     for axes in grid.bottom:
         axes.set_xticks(range(0, deepest + 1, max(1, -(-deepest // 8))))
@@ -209,7 +209,7 @@ def _against(
     counted = COUNTS in rows and rows[COUNTS].notna().any()
     further = [
         *assumed_entry(rows),
-        handle(marked("H(O|F)", rests_on_one(rows)), **_ENTROPY),
+        handle(marked("H(O|F)", has_assumed_prior(rows)), **_ENTROPY),
         *([handle("counting alone, H(M|F)", **_COUNTING)] if counted else []),
         *paper_entry(marks),
     ]
@@ -246,7 +246,7 @@ def _families(inputs: Inputs) -> dict[str, list[str]]:
 def _sides(inputs: Inputs) -> dict[tuple[str, str], int]:
     """Read the side of the grid of patches, pixels, by dataset and model off the activations."""
     sides = {}
-    for product in inputs.of("indexes"):
+    for product in inputs.get("indexes"):
         token_map = json.loads(Path(product.path).read_text())["attributes"]["token_map"]
         if token_map:
             names = product.names["dataset"], product.names["model"]

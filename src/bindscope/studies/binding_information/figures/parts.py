@@ -21,11 +21,11 @@ from bindscope.report.chapter import number
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    has_assumed_prior,
     hatched,
     marked,
-    rests_on_one,
 )
-from bindscope.studies.binding_information.names import tokens_shown
+from bindscope.studies.binding_information.names import label_tokens
 from bindscope.studies.binding_information.quotes import (
     PLACE,
     SMALLEST_BITS,
@@ -105,12 +105,12 @@ def _panel(
     of_any = quotes.rows if len(quotes.rows) else table[table["dataset"] == dataset]
     like: Record = of_any.iloc[0].to_dict()
     boxes = _boxes(like)
-    assumed = len(quotes.rows) > 0 and rests_on_one(quotes.rows)
+    assumed = len(quotes.rows) > 0 and has_assumed_prior(quotes.rows)
     _head(axes, marked(dataset, assumed), like, boxes)
     empty = _unquoted(quotes)
     y, ticks = 0, []
     for token in token_order([*quotes.rows["tokens"], *empty["tokens"]]):
-        words = f"decoded from {tokens_shown(token).words}"
+        words = f"decoded from {label_tokens(token).words}"
         axes.text(0, y + 0.12, words, va="center", fontsize=8, fontweight="bold")
         rows = quotes.rows[quotes.rows["tokens"] == token]
         left_out = empty[empty["tokens"] == token]
@@ -278,8 +278,8 @@ def parts_layers(
         if line == next(iter(lines)):
             axes.set_title(fill(name, _NAME_WIDTH, break_long_words=False), fontsize=8)
     heads = [
-        f"{marked(dataset, rests_on_one(tidy[tidy['line_of'] == line]))}\n"
-        f"{tokens_shown(token).name}\ndecoded, at least, %"
+        f"{marked(dataset, has_assumed_prior(tidy[tidy['line_of'] == line]))}\n"
+        f"{label_tokens(token).name}\ndecoded, at least, %"
         for line, (dataset, token) in lines.items()
     ]
     grid.label(y=heads * len(grid.left), fontsize=7.5)

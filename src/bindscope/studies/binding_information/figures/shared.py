@@ -21,9 +21,9 @@ from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
-from bindscope.studies.binding_information.families import Shown
+from bindscope.studies.binding_information.families import Label
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.binding_information.views import shown_models, with_groups
+from bindscope.studies.binding_information.views import group_names, with_groups
 from bindscope.tables.write import read_table
 
 DAGGER: Final = " \u2020"
@@ -38,7 +38,7 @@ def read_binding(inputs: Inputs) -> dict[str, Any]:
     """Read the table with the `group` of each model, and names of groups and models in order."""
     table = read_table(inputs.paths("table")[0], BINDING_SCHEMA)
     models, groups = inputs.content["models"], inputs.content["model_groups"]
-    return {"table": with_groups(table, groups), "models": shown_models(models, groups)}
+    return {"table": with_groups(table, groups), "models": group_names(models, groups)}
 
 
 def binding_and(*content: str, **readers: Callable[[Inputs], Any]) -> Read:
@@ -57,7 +57,7 @@ def table_as(role: str) -> Callable[[Inputs], pd.DataFrame]:
     return lambda inputs: read_table(inputs.paths(role)[0])
 
 
-def rests_on_one(rows: pd.DataFrame) -> bool:
+def has_assumed_prior(rows: pd.DataFrame) -> bool:
     """Whether any of some rows (of `views.measured` or `views.over_seeds`) is flagged."""
     return bool(rows["assumed_prior"].any())
 
@@ -76,7 +76,7 @@ def assumed_entry(rows: pd.DataFrame) -> list[Patch]:
     """Return the legend's entry where any row is flagged, else nothing."""
     label = f"hatched,{DAGGER}: prior estimated, no bound"
     patch = Patch(facecolor="white", edgecolor=GREY, hatch=_HATCH, linewidth=0.5, label=label)
-    return [patch] if rests_on_one(rows) else []
+    return [patch] if has_assumed_prior(rows) else []
 
 
 def bound_bar(
@@ -97,7 +97,7 @@ def bound_bar(
 def bar_legend(
     figure: Figure,
     rows: pd.DataFrame,
-    bars: Iterable[Shown],
+    bars: Iterable[Label],
     further: Iterable[Line2D],
     marks: pd.DataFrame,
 ) -> None:

@@ -30,10 +30,10 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    has_assumed_prior,
     marked,
-    rests_on_one,
 )
-from bindscope.studies.binding_information.names import PAPERS, family_tick, tokens_shown
+from bindscope.studies.binding_information.names import PAPERS, family_tick, label_tokens
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.scene_losses import from_arrays
 from bindscope.studies.binding_information.schemas import family_of
@@ -64,7 +64,7 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
 def _costs(inputs: Inputs) -> pd.DataFrame:
     """Read the cost of sharing off the losses of scenes."""
     fits = []
-    for product in inputs.of("fits"):
+    for product in inputs.get("fits"):
         names = (product.names["dataset"], product.names["model"], product.names["tokens"])
         row = read_rows(product)[0]
         family = protocol_family(family_of(row["options"]), row["protocol"])
@@ -114,8 +114,8 @@ def structure(
         "probe without input", marker="o", markerfacecolor="white", markeredgecolor=GREY,
         linestyle="none",
     )  # fmt: skip
-    models_shown = [handle(name, **look[name]) for name in names]
-    entries = [*models_shown, without_input, *paper_entry(marks), *assumed_entry(rows)]
+    model_entries = [handle(name, **look[name]) for name in names]
+    entries = [*model_entries, without_input, *paper_entry(marks), *assumed_entry(rows)]
     legend_below(canvas, entries, 4)
     return canvas
 
@@ -170,9 +170,9 @@ def _losses(
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
-        name = tokens_shown(token).name
+        name = label_tokens(token).name
         axes.set_title(f"{dataset}, {name}" if several else name)
-        entropy = marked("H(O)", rests_on_one(here))
+        entropy = marked("H(O)", has_assumed_prior(here))
         reference_line(axes, here["h_object_bits"].iloc[0], entropy)
     grid.label(y="test loss of O, bits per scene")
 
@@ -237,7 +237,7 @@ def _cost(
             textcoords="offset points", va="center", fontsize=7.5,
         )  # fmt: skip
         where = f", {row['dataset']}" if several else ""
-        labels.append(f"{row['model']}, {tokens_shown(row['tokens']).name}{where}")
+        labels.append(f"{row['model']}, {label_tokens(row['tokens']).name}{where}")
     axes.set_yticks(range(len(cost)), labels)
     axes.set_ylim(len(cost) - 0.4, -0.6)
     axes.set_xlabel("what sharing costs: loss of the shared quadratic minus the quadratic, bits")

@@ -13,19 +13,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bindscope.core.interfaces import Given, Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
-from bindscope.studies.binding_information.names import family_tick, tokens_shown
+from bindscope.studies.binding_information.names import family_tick, label_tokens
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA, family_of
 from bindscope.studies.binding_information.views import (
     family_order,
+    group_names,
     home_of,
     name_order,
     protocol_family,
-    shown_models,
     token_order,
 )
 from bindscope.tables.rows import read_rows
@@ -54,18 +54,18 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
     """Read the histories of models and of fits."""
     home = home_of(inputs.content["model_groups"])
     probes = []
-    for fit in inputs.of("fits"):
+    for fit in inputs.get("fits"):
         row = read_rows(fit)[0]
         family = protocol_family(family_of(row["options"]), row["protocol"])
         model = fit.names["model"]
         names = home.get(model, model), fit.names["tokens"]
         probes.append(ProbeHistory(*names, family, _history(fit)))
-    models = {product.names["model"]: _history(product) for product in inputs.of("training")}
-    order = shown_models(inputs.content["models"], inputs.content["model_groups"])
+    models = {product.names["model"]: _history(product) for product in inputs.get("training")}
+    order = group_names(inputs.content["models"], inputs.content["model_groups"])
     return {"models": models, "probes": probes, "order": order, "home": home}
 
 
-def _history(product: Given) -> Rows:
+def _history(product: ProductFiles) -> Rows:
     rows: Rows = json.loads(Path(product.files["history"]).read_text())
     return rows
 
@@ -124,7 +124,7 @@ def training(
     entries = [handle(name, color=color[name]) for name in names]
     for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
         dashes = _OF_TOKENS.get(token, "-")
-        entries.append(handle(tokens_shown(token).name, color=INK, linestyle=dashes, linewidth=1))
+        entries.append(handle(label_tokens(token).name, color=INK, linestyle=dashes, linewidth=1))
     legend_below(canvas, entries, 6)
     return canvas
 
@@ -222,11 +222,11 @@ def _parts(table: pd.DataFrame) -> pd.DataFrame:
 
 def _line_names(rows: pd.DataFrame) -> pd.Series[str]:
     """Name each curve by its model and token input, and by what else tells curves apart."""
-    tokens = rows["tokens"].map(lambda token: tokens_shown(token).name)
+    tokens = rows["tokens"].map(lambda token: label_tokens(token).name)
     names = rows["model"] + ", " + tokens
     for column in ("layer", "probe"):
-        told_apart = rows.groupby(["model", "tokens"])[column].transform("nunique") > 1
-        if told_apart.any() or (column == "probe" and rows["probe"].nunique() > 1):
+        differs = rows.groupby(["model", "tokens"])[column].transform("nunique") > 1
+        if differs.any() or (column == "probe" and rows["probe"].nunique() > 1):
             names = names + ", " + ("layer " if column == "layer" else "") + rows[column]
     return names
 

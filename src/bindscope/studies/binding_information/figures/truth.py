@@ -21,7 +21,7 @@ from bindscope.figures.style import (
     zero_line,
 )
 from bindscope.studies.binding_information.figures.shared import binding_and, read_binding
-from bindscope.studies.binding_information.names import family_shown, tokens_shown
+from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
     read_histograms,
@@ -83,7 +83,7 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     grid.left[1].set_yticks(range(len(encoders)), encoders)
     grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
     circle = {"marker": "o", "color": INK, "linestyle": "none"}
-    entries = {family_shown(f).name: {"marker": "s", "color": family_shown(f).color,
+    entries = {label_family(f).name: {"marker": "s", "color": label_family(f).color,
                                       "linestyle": "none"} for f in families}  # fmt: skip
     entries["binding problem paper's estimate"] = {"markerfacecolor": "white", **circle}
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
@@ -116,7 +116,7 @@ def _errors(
         offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
         y = part["encoder"].map(encoders.index).astype(float) + offset
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
-        axes.hlines(y, low, high, color=family_shown(family).color, linewidth=1.2)
+        axes.hlines(y, low, high, color=label_family(family).color, linewidth=1.2)
         for column in (paper, ours):
             if column:
                 _marks(axes, part[column] - part[truth], y, family, column == ours)
@@ -125,7 +125,7 @@ def _errors(
 
 
 def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
-    color = family_shown(family).color
+    color = label_family(family).color
     axes.plot(
         np.asarray(x, float), np.asarray(y, float), "o", markersize=4, zorder=4 if full else 3,
         markerfacecolor=color if full else "white", markeredgecolor=color, markeredgewidth=1.1,
@@ -181,7 +181,7 @@ def paper_numbers(published: pd.DataFrame, trends: pd.DataFrame) -> pd.DataFrame
     """Return the paper's beta*: `dataset`, `value`, `tokens`, `probe`, and a `label` of each."""
     rows = [
         (row["dataset"], row["value"], row["tokens"], row["probe"],
-         f"{tokens_shown(row['tokens']).name}, {family_shown(row['probe']).name}")
+         f"{label_tokens(row['tokens']).name}, {label_family(row['probe']).name}")
         for row in published[published["quantity"] == _RATIO].to_dict("records")
     ] + [
         (row["dataset"], row["value"], "", "",

@@ -128,12 +128,12 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     convex = probe.protocol == "converged"  # all families hold a linear part
     if data.patches:
         return PatchBatches(data, memory, standardise, device)
-    if held_bytes(data, convex=convex) <= memory:
+    if bytes_in_memory(data, convex=convex) <= memory:
         return VectorBatches(data, standardise, device)
     return StreamedVectors(data, memory, standardise, device)
 
 
-def held_bytes(data: ProbeData, *, convex: bool) -> int:
+def bytes_in_memory(data: ProbeData, *, convex: bool) -> int:
     """Return what a fit takes whose vectors, in float32, and labels are in memory.
 
     A convex fit adds the design matrices of train and val, and `WORK` numbers per scene and head.

@@ -297,7 +297,7 @@ class _Path:
 
     def follow(self, checkpoint: Checkpoint | None = None) -> None:
         """Go along the path, from where the checkpoint of a killed job ends."""
-        first, kept_s = self._resume(checkpoint), monotonic()
+        first, saved_s = self._resume(checkpoint), monotonic()
         for number, l2 in enumerate(STRENGTHS[first:], start=first + 1):
             if not len(self.columns):
                 break
@@ -305,10 +305,10 @@ class _Path:
             on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
             last = number == len(STRENGTHS) or not len(self.columns)
-            if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=last, in_parts=True):
+            if checkpoint and checkpoint.is_due(monotonic() - saved_s, last=last, in_parts=True):
                 record = {"step": number, "seen": [step for step, _, _ in self.seen]}
                 checkpoint.write(self._state(), record)
-                kept_s = monotonic()
+                saved_s = monotonic()
         if checkpoint:
             checkpoint.part(0).remove()
 

@@ -28,27 +28,27 @@ Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 
-def heads_of(found: BlockAttention) -> Iterator[Tensor]:
+def heads_of(attention: BlockAttention) -> Iterator[Tensor]:
     """Give the weights (B, T, T) of one head after the other."""
-    for head in range(found.queries.shape[1]):
-        yield found.weights(slice(head, head + 1))[:, 0]
+    for head in range(attention.queries.shape[1]):
+        yield attention.weights(slice(head, head + 1))[:, 0]
 
 
 def divergence_bits(p: Tensor, q: Tensor) -> Tensor:
     """Return the Jensen-Shannon divergence of distributions (..., T), in bits: 0 to 1."""
     middle = (p + q) / 2
-    each = [torch.xlogy(one, one / middle.clamp_min(1e-38)).sum(-1) for one in (p, q)]
-    found: Tensor = ((each[0] + each[1]) / (2 * np.log(2))).clamp(0, 1)
-    return found
+    each = [torch.xlogy(part, part / middle.clamp_min(1e-38)).sum(-1) for part in (p, q)]
+    bits: Tensor = ((each[0] + each[1]) / (2 * np.log(2))).clamp(0, 1)
+    return bits
 
 
-def share_of_object(among: Tensor, same: Tensor, own: Tensor) -> Tensor:
+def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
     """Return which share of the attention of queries on other patches is on the same object.
 
-    `among` (B, M, P): attention of M queries on all patches. `same`, `own` bool (B, M, P): patches
-    of the query's object; the query itself. Returns (B, M).
+    `among` (B, M, P): attention of M queries on all patches. `same`, `itself` bool (B, M, P):
+    patches of the query's object; the query itself. Returns (B, M).
     """
-    others = among.masked_fill(own, 0)
+    others = among.masked_fill(itself, 0)
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
 
 
@@ -86,15 +86,15 @@ def beyond_rivals(
     pairs = ~np.eye(m, dtype=bool)
     logs = np.log(np.maximum(attention, SMALLEST))[:, pairs]
     logs = np.concatenate([logs, logs.mean(0, keepdims=True)])
-    given = _rivals(classes, places, tokens)[pairs.ravel()]
-    u, s, _ = np.linalg.svd(given, full_matrices=False)
+    regressors = _rivals(classes, places, tokens)[pairs.ravel()]
+    u, s, _ = np.linalg.svd(regressors, full_matrices=False)
     basis = u[:, s > 1e-9 * s[0]]
     if len(basis) - basis.shape[1] < FREEDOM:
         return np.full(len(logs), np.nan)
 
     def rest(values: Floats) -> Floats:
-        left: Floats = values - (values @ basis) @ basis.T
-        return left
+        residual: Floats = values - (values @ basis) @ basis.T
+        return residual
 
     labels = same[pairs].astype(np.float64)
     return _correlation(rest(logs), rest(labels), logs, labels)
@@ -117,11 +117,14 @@ def _rivals(classes: Ints, places: Floats, tokens: Floats) -> Floats:
     )
     dummies = [np.eye(int(group.max()) + 1)[group] for group in groups]
     products = [tokens @ tokens.T]
-    for one in (tokens, tokens - tokens.mean(1, keepdims=True)):  # raw, and as a norm leaves them
-        unit = one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-300)
+    for vectors in (
+        tokens,
+        tokens - tokens.mean(1, keepdims=True),
+    ):  # raw, and as a norm leaves them
+        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
         products.append(unit @ unit.T)
     numbers = [distance, distance**2, *np.moveaxis(step, -1, 0), *np.abs(np.moveaxis(step, -1, 0))]
-    columns = np.stack([one.ravel() for one in (*numbers, *products)], axis=1)
+    columns = np.stack([column.ravel() for column in (*numbers, *products)], axis=1)
     columns = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-300)
     return np.concatenate([*dummies, columns], axis=1)
 
@@ -137,9 +140,9 @@ def _correlation(
         length, scale = np.linalg.norm(values, axis=-1), np.linalg.norm(whole, axis=-1)
         lengths.append(np.where(length > 1e-7 * scale, length, 0.0))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = x @ y / (lengths[0] * lengths[1])
-    found[~np.isfinite(found)] = np.nan
-    return found.clip(-1, 1)
+        correlation: Floats = x @ y / (lengths[0] * lengths[1])
+    correlation[~np.isfinite(correlation)] = np.nan
+    return correlation.clip(-1, 1)
 
 
 def fisher(r: Floats) -> Floats:

@@ -21,7 +21,7 @@ from bindscope.core.interfaces import Edit
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.models.loading import load_model
-from bindscope.models.objectives.base import Shown
+from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.evaluation import Edits, Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
@@ -86,14 +86,16 @@ def pretraining_losses(
 def _edits(layer: int, editor: Editor, what: Intervention) -> Edits:
     """Return what `Evaluation` takes for an edit of a layer."""
 
-    def made(shown: Shown) -> Mapping[int, Edit]:
+    def make_edits(visible: TokenSources) -> Mapping[int, Edit]:
         def edited(tokens: Tensor) -> Tensor:
             device = tokens.device
-            return editor.edited(tokens, what, shown.scenes.to(device), shown.patches.to(device))
+            return editor.edited(
+                tokens, what, visible.scenes.to(device), visible.patches.to(device)
+            )
 
         return {layer: edited}
 
-    return made
+    return make_edits
 
 
 SEED = 0  # of fits that have none, of shuffles and of random directions
@@ -105,13 +107,13 @@ Weights = Mapping[str, NDArray[Any]]
 
 def interventions() -> list[Intervention]:
     """Return all edits of a layer."""
-    found = []
+    edits = []
     for subspace in ("probe", JUDGED, *CONTROLS):
         if subspace != "mean":
-            found += [Intervention("shuffle", share, subspace) for share in SHARES]
-            found += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
-        found.append(Intervention("remove", 1.0, subspace))
-    return found
+            edits += [Intervention("shuffle", share, subspace) for share in SHARES]
+            edits += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
+        edits.append(Intervention("remove", 1.0, subspace))
+    return edits
 
 
 def fit_name(weights: Weights, layer: int) -> str:
@@ -126,19 +128,19 @@ def fit_name(weights: Weights, layer: int) -> str:
 
 
 def editor_of(
-    weights: Weights, layer: int, found: Unedited, scenes: Scenes, n_directions: int
+    weights: Weights, layer: int, unedited: Unedited, scenes: Scenes, n_directions: int
 ) -> Editor:
     """Return the editor of a layer: the probe's subspace, the judged part of it, and controls."""
     name = fit_name(weights, layer)
     probe = orthonormal(directions(weights, name, n_directions))
-    judged = outside(probe, (found.classes, found.positions))
+    judged = outside(probe, (unedited.classes, unedited.positions))
     dim, k = judged.shape
     bases = {
         "probe": probe,
         JUDGED: judged,
         "random": random_basis(dim, k, SEED),
-        "matched": matched_basis(found.covariance, judged, SEED),
-        "variance": variance_basis(found.covariance, k),
+        "matched": matched_basis(unedited.covariance, judged, SEED),
+        "variance": variance_basis(unedited.covariance, k),
     }
     mean = FittedScorer.read(weights, name).mean
     return Editor(bases, mean, _order(scenes), scenes.instances)
@@ -193,13 +195,13 @@ def measured_edits(
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     measuring, editor = splits["test"].measuring, splits["test"].editor
-    seen = measuring.under(editor, edits, checkpoints)
-    rows = ablation_rows(measuring.scenes.labels, seen, by)
+    readings = measuring.under(editor, edits, checkpoints)
+    rows = ablation_rows(measuring.scenes.labels, readings, by)
     rows += attention_rows(plain, by) + loss_rows(losses)
     for what in edits:
-        rows += [edit_names(what) | one for one in _overlaps(editor, plain, what)]
+        rows += [edit_names(what) | line for line in _overlaps(editor, plain, what)]
     if retrained := spec["retrained"]:
-        probes = [TypeAdapter(AnyScorer).validate_python(one) for one in retrained["probes"]]
+        probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in retrained["probes"]]
         rows += refitted_rows(splits, strongest(edits), probes, by, checkpoints)
     return rows
 
@@ -209,13 +211,13 @@ def _overlaps(editor: Editor, plain: Unedited, what: Intervention) -> Rows:
     if what.subspace not in editor.bases:
         return []
     basis, judged = editor.bases[what.subspace], editor.bases[JUDGED]
-    found = {"directions": float(basis.shape[1])}
+    numbers = {"directions": float(basis.shape[1])}
     if basis.shape[1]:
-        found["class_overlap"] = overlap(basis, plain.classes)
-        found["position_overlap"] = overlap(basis, plain.positions)
+        numbers["class_overlap"] = overlap(basis, plain.classes)
+        numbers["position_overlap"] = overlap(basis, plain.positions)
     if judged.shape[1]:
-        found["overlap"] = overlap(judged, basis)
-    return [row(name, value) for name, value in found.items()]
+        numbers["overlap"] = overlap(judged, basis)
+    return [row(name, value) for name, value in numbers.items()]
 
 
 def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
@@ -231,7 +233,7 @@ def read_scenes(stores: Sequence[str], samples: str, n_scenes: int) -> Scenes:
     sample, part = open_store(samples), slice(0, n_scenes)
     arrays = {name: sample.read(name, part) for name in ("patches", "instances", "classes")}
     rows, columns = map(int, sample.attributes["grid"])
-    return Scenes.of([open_store(path) for path in stores], arrays, (rows, columns))
+    return Scenes.from_stores([open_store(path) for path in stores], arrays, (rows, columns))
 
 
 def _splits(
@@ -259,11 +261,11 @@ def _measuring(
     fits: Weights,
     device: torch.device | str,
 ) -> Measuring:
-    own = next(iter(files.weights), None)
+    weights_file = next(iter(files.weights), None)
     size_px = scenes.stores[0].layout("images").shape[1]
     layers = [layer for layer in (spec["layer"], spec["later"]) if layer is not None]
     measuring = Measuring(
-        load_model(config, own and Path(own), device, size_px),
+        load_model(config, weights_file and Path(weights_file), device, size_px),
         spec["layer"],
         {layer: FittedScorer.read(fits, fit_name(fits, layer)) for layer in layers},
         scenes,
@@ -271,12 +273,12 @@ def _measuring(
         f"{config.name} ({config.source})",
         device,
     )
-    found, wanted = measuring.tokens.grid, scenes.labels.grid
-    if found != wanted:
+    grid, expected = measuring.tokens.grid, scenes.labels.grid
+    if grid != expected:
         raise ModelError(
             measuring.where,
-            f"has {found[0]} x {found[1]} patches in layer {spec['layer']}, and the sampled ones "
-            f"are of a grid of {wanted[0]} x {wanted[1]}",
+            f"has {grid[0]} x {grid[1]} patches in layer {spec['layer']}, and the sampled ones "
+            f"are of a grid of {expected[0]} x {expected[1]}",
             "edit layers whose patches are those of the sample",
         )
     return measuring

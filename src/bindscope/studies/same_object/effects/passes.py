@@ -59,20 +59,20 @@ class Scenes:
     instances: Tensor  # int64 (n, P): object of every patch of the grid; -1 where none is
 
     @classmethod
-    def of(
+    def from_stores(
         cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int]
     ) -> Scenes:
         """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
         n = len(sample["patches"])
-        labels = PairData.of(sample, None, grid)
+        labels = PairData.from_arrays(sample, None, grid)
         # Counts of a whole shard would be gigabytes: one per image, patch and object.
         parts = (
             store.read("masks", slice(start, min(start + MASKS, rows)))
             for store, rows in used_rows(stores, n)
             for start in range(0, rows, MASKS)
         )
-        found = [count_pixels(masks, grid).argmax(-1) for masks in parts]
-        instances = torch.from_numpy(np.concatenate(found).astype(np.int64))
+        numbers = [count_pixels(masks, grid).argmax(-1) for masks in parts]
+        instances = torch.from_numpy(np.concatenate(numbers).astype(np.int64))
         instances[instances == 0] = -1
         return cls(stores, labels, torch.from_numpy(sample["patches"].astype(np.int64)), instances)
 
@@ -103,7 +103,7 @@ def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
 
 
 @dataclass
-class Seen:
+class Readings:
     """What is kept of the images under one edit, or under none."""
 
     logits: dict[int, list[Tensor]]  # by layer, of the pairs of successive images
@@ -156,8 +156,8 @@ class Measuring:
     @property
     def tokens(self) -> TokenMap:
         """Which token is what."""
-        found: TokenMap = layer_shapes(self.model)[self.layer].token_map
-        return found
+        token_map: TokenMap = layer_shapes(self.model)[self.layer].token_map
+        return token_map
 
     def batches(self) -> Iterator[tuple[int, Tensor]]:
         """Give the number of a batch's first image, and its pixels."""
@@ -167,18 +167,18 @@ class Measuring:
             yield start, self.model.preprocess(images)
             progress.advance(len(images))
 
-    def taken(self, start: int, tokens: Tensor) -> NDArray[np.float32]:
+    def sample_patches(self, start: int, tokens: Tensor) -> NDArray[np.float32]:
         """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
         places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
-        taken = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
-        found: NDArray[np.float32] = taken.to(self.dtype).float().cpu().numpy()
-        return found
+        sampled = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
+        rounded: NDArray[np.float32] = sampled.to(self.dtype).float().cpu().numpy()
+        return rounded
 
     def _block(self, start: int, tokens: Tensor) -> Block:
         """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
         labels, rows = self.scenes.labels, slice(start, start + len(tokens))
         data = PairData(
-            as_rows(self.taken(start, tokens)),
+            as_rows(self.sample_patches(start, tokens)),
             labels.instances[rows], labels.classes[rows], labels.valid[rows],
             labels.positions[rows], labels.grid,
         )  # fmt: skip
@@ -190,8 +190,8 @@ class Measuring:
         """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
         model = editable(self.model, self.where)
         edits = self._edits(editor, what, start)
-        found = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
-        return {layer: tokens for layer, tokens in found.items() if layer != "final"}
+        stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
 
     def _edits(
         self, editor: Editor | None, what: Intervention | None, start: int
@@ -219,38 +219,44 @@ class Measuring:
         """Run over a batch, under an edit or None."""
         streams = self.tokens_under(pixels, start, editor, what)
         blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
-        logits = {layer: self.scorers[layer].logits(one).cpu() for layer, one in blocks.items()}
+        logits = {layer: self.scorers[layer].logits(block).cpu() for layer, block in blocks.items()}
         edits = self._edits(editor, what, start)
         reading = attentive(self.model, self.where)
-        ((_, found),) = reading.attention(pixels, [self.layer + 1], edits)
-        return Pass(streams[self.layer], blocks[self.layer], logits, self._attended(start, found))
+        ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
+        return Pass(
+            streams[self.layer], blocks[self.layer], logits, self._attended(start, attention)
+        )
 
-    def _attended(self, start: int, found: BlockAttention) -> Tensor:
+    def _attended(self, start: int, attention: BlockAttention) -> Tensor:
         """Return the attention of the sampled patches on all tokens, (heads, B, M, T)."""
-        places = self.scenes.patches[start : start + len(found.queries)].clamp_min(0)
-        queries = (places + self.tokens.prefix).to(found.queries.device)[..., None]
-        return torch.stack([torch.take_along_dim(one, queries, 1) for one in heads_of(found)])
+        places = self.scenes.patches[start : start + len(attention.queries)].clamp_min(0)
+        queries = (places + self.tokens.prefix).to(attention.queries.device)[..., None]
+        return torch.stack(
+            [torch.take_along_dim(weights, queries, 1) for weights in heads_of(attention)]
+        )
 
     def _shares(self, start: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return shares on the same object (heads, B), and of uniform attention (B,)."""
         part = slice(start, start + rows.shape[1])
         patches, every = self.scenes.patches[part], self.scenes.instances[part]
         valid = torch.from_numpy(self.scenes.labels.valid[part])
-        own = patches[..., None] == torch.arange(every.shape[1])
+        itself = patches[..., None] == torch.arange(every.shape[1])
         instances = torch.from_numpy(self.scenes.labels.instances[part].astype(np.int64))
-        same = (instances[..., None] == every[:, None]) & ~own
-        asked = (valid & same.any(-1)).double()
+        same = (instances[..., None] == every[:, None]) & ~itself
+        queried = (valid & same.any(-1)).double()
         among = rows[..., self.tokens.patches].double().cpu()
         uniform = same.sum(-1) / (every.shape[1] - 1)
-        return _mean(share_of_object(among, same, own), asked), _mean(uniform.double(), asked)
+        return _mean(share_of_object(among, same, itself), queried), _mean(
+            uniform.double(), queried
+        )
 
     def _look(self, batch: tuple[int, Tensor]) -> State:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
-        seen = self._run(pixels, start)
-        block, valid = seen.block, seen.block.valid.cpu()
-        share, alike = self._shares(start, seen.attended)
-        correlations = _correlated(block, seen.logits[self.layer], seen.attended, self.tokens)
+        outcome = self._run(pixels, start)
+        block, valid = outcome.block, outcome.block.valid.cpu()
+        share, alike = self._shares(start, outcome.attended)
+        correlations = _correlated(block, outcome.logits[self.layer], outcome.attended, self.tokens)
         return {
             **{name: torch.from_numpy(values) for name, values in correlations.items()},
             "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
@@ -284,12 +290,12 @@ class Measuring:
         editor: Editor,
         edits: Sequence[Intervention],
         checkpoints: Checkpoints | None = None,
-    ) -> dict[Intervention | None, Seen]:
+    ) -> dict[Intervention | None, Readings]:
         """Run over the images without an edit (None) and under each."""
-        seen: dict[Intervention | None, Seen] = {
-            what: Seen({layer: [] for layer in self.scorers}) for what in (None, *edits)
+        readings: dict[Intervention | None, Readings] = {
+            what: Readings({layer: [] for layer in self.scorers}) for what in (None, *edits)
         }
-        passes = ((*batch, what) for batch in self.batches() for what in seen)
+        passes = ((*batch, what) for batch in self.batches() for what in readings)
         plains: dict[int, Pass] = {}  # that of the last batch
 
         def run(which: tuple[int, Tensor, Intervention | None]) -> State:
@@ -298,17 +304,19 @@ class Measuring:
                 plains.clear()
                 plains[start] = self._run(pixels, start)
             plain = plains[start]
-            seen_here = plain if what is None else self._run(pixels, start, editor, what)
-            return self._compare(start, seen_here, plain), {}
+            batch_state = plain if what is None else self._run(pixels, start, editor, what)
+            return self._compare(start, batch_state, plain), {}
 
-        for (seen_here, _), what in zip(each(checkpoints, passes, run), cycle(seen), strict=False):
-            under_edit = seen[what]
+        for (batch_state, _), what in zip(
+            each(checkpoints, passes, run), cycle(readings), strict=False
+        ):
+            under_edit = readings[what]
             for layer, logits in under_edit.logits.items():
-                logits.append(seen_here[f"logits.{layer}"])
-            under_edit.share.append(seen_here["share"].numpy())
-            under_edit.divergence.append(seen_here["divergence"].numpy())
-            under_edit.change.append(seen_here["change"].numpy())
-        return seen
+                logits.append(batch_state[f"logits.{layer}"])
+            under_edit.share.append(batch_state["share"].numpy())
+            under_edit.divergence.append(batch_state["divergence"].numpy())
+            under_edit.change.append(batch_state["change"].numpy())
+        return readings
 
     def _compare(self, start: int, edited: Pass, plain: Pass) -> dict[str, Tensor]:
         """Return what is compared of a batch under an edit."""
@@ -346,7 +354,7 @@ def _correlated(
     same = (labels + labels.mT).cpu().numpy() > 0
     among = attended[..., tokens.patches].double().cpu()
     columns, heads = _places(block, tokens), len(attended) + 1
-    found: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
+    per_image: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
     for i, valid in enumerate(block.valid.cpu().numpy()):
         each: dict[str, Floats] = dict.fromkeys(CORRELATIONS, np.full(heads, np.nan))
         if valid.sum() >= LEAST:
@@ -360,5 +368,5 @@ def _correlated(
                 block.x[i].double().cpu().numpy()[valid],
             )  # fmt: skip
         for name, values in each.items():
-            found[name].append(values)
-    return {name: np.stack(parts, axis=1) for name, parts in found.items()}
+            per_image[name].append(values)
+    return {name: np.stack(parts, axis=1) for name, parts in per_image.items()}

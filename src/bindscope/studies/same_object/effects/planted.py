@@ -165,7 +165,7 @@ def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]
         "instances": np.take_along_axis(instances, patches, 1),
         "classes": np.take_along_axis(classes, patches, 1),
     }
-    labels = PairData.of(sample, None, GRID)
+    labels = PairData.from_arrays(sample, None, GRID)
     return Drawn((), labels, torch.from_numpy(patches), torch.from_numpy(instances)), classes
 
 
@@ -204,8 +204,8 @@ class Planting:
             self.scenes[split] = scenes
             self.tokens[split] = draw_tokens(scenes, classes, content, seed, split)
             read = draw_tokens(scenes, classes, replace(content, copied=False), seed, split)
-            taken = torch.take_along_dim(read[:, 1:], scenes.patches[..., None], 1)
-            fitted.append(replace(scenes.labels, tokens=as_rows(taken.numpy())))
+            sampled = torch.take_along_dim(read[:, 1:], scenes.patches[..., None], 1)
+            fitted.append(replace(scenes.labels, tokens=as_rows(sampled.numpy())))
         weights = fit_probe(PROBE, *fitted, bootstrap_samples=2)[-1].weights
         self.weights = {
             f"{layer}/0/0.{name}": value
@@ -231,8 +231,8 @@ def interventions(
     edits: Sequence[EditName], subspaces: Sequence[SubspaceName] = WEIGHED
 ) -> list[Intervention]:
     """Return edits at full strength of the judged subspace and of controls."""
-    found = [Intervention(edit, 1.0, name) for edit in edits for name in subspaces]
-    return [*found, *([Intervention("remove", 1.0, "mean")] if subspaces == WEIGHED else [])]
+    chosen = [Intervention(edit, 1.0, name) for edit in edits for name in subspaces]
+    return [*chosen, *([Intervention("remove", 1.0, "mean")] if subspaces == WEIGHED else [])]
 
 
 Part = Literal["binding", "class", "position", ""]
@@ -256,11 +256,11 @@ def effects_of(
     whether a probe of the class is edited, instead of the one that was fitted. `refitted`: whether
     a probe is fitted after removal, too.
     """
-    found = planting(content, seed)
+    setup = planting(content, seed)
     last = LAYER if refitted else LAYER + 1
-    measuring = found.measuring("test", attends, last)
+    measuring = setup.measuring("test", attends, last)
     plain = measuring.unedited()
-    weights = _of_class(found.weights) if of_class else found.weights
+    weights = _of_class(setup.weights) if of_class else setup.weights
     editor = editor_of(weights, LAYER, plain, measuring.scenes, SPEC["directions"])
     if emptied:
         none = torch.zeros(DIM, 0, dtype=torch.float64)
@@ -271,14 +271,14 @@ def effects_of(
     if refitted:
         spec["retrained"] = {"probes": [READER.model_dump()]}
         for split in ("train", "val"):
-            scenes = found.scenes[split]
+            scenes = setup.scenes[split]
             order = editor.order[:1].expand(len(scenes), -1)
-            own = replace(editor, instances=scenes.instances, order=order)
-            splits[split] = Edited(found.measuring(split, attends, last), own)
-    losses = _losses(found.tokens["test"], loss, editor, whats) if loss else "it has no loss"
+            editor_of_split = replace(editor, instances=scenes.instances, order=order)
+            splits[split] = Edited(setup.measuring(split, attends, last), editor_of_split)
+    losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = measured_edits(splits, plain, whats, losses, spec)
     rows.append(PLAIN | row("val_loss_bits", 0.5))
-    return edit_effects(pd.DataFrame([one | _NAMES for one in rows]))
+    return edit_effects(pd.DataFrame([line | _NAMES for line in rows]))
 
 
 _NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal"}
@@ -297,12 +297,12 @@ def _losses(
     """Return how far a part of the edited tokens is from what it was, of batches of images."""
     n = len(tokens)
     patches = torch.arange(-1, PATCHES).expand(n, -1)
-    found: dict[Intervention | None, Floats] = {None: np.zeros(n // BATCH)}
+    losses: dict[Intervention | None, Floats] = {None: np.zeros(n // BATCH)}
     for what in whats:
         edited = editor.edited(tokens, what, torch.arange(n), patches)
         away = (edited - tokens)[..., PARTS[part]].square().sum(-1).mean(1)
-        found[what] = away.view(-1, BATCH).mean(1).double().numpy()
-    return found
+        losses[what] = away.view(-1, BATCH).mean(1).double().numpy()
+    return losses
 
 
 def _case(

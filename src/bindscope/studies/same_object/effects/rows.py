@@ -30,7 +30,7 @@ from bindscope.fitting.rows import as_rows
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.effects.attention import fisher
-from bindscope.studies.same_object.effects.passes import Measuring, Seen, Unedited
+from bindscope.studies.same_object.effects.passes import Measuring, Readings, Unedited
 from bindscope.studies.same_object.effects.subspace import Editor, Intervention
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
@@ -48,23 +48,24 @@ def edit_names(what: Intervention | None) -> Row:
     return dict(PLAIN) if what is None else what._asdict()
 
 
-def attention_rows(found: Unedited, by: Bootstrap) -> list[Row]:
+def attention_rows(unedited: Unedited, by: Bootstrap) -> list[Row]:
     """Return what is measured of each head, and of the mean over heads.
 
     Correlations are averaged over images as Fisher's z. An image counts where the measure exists.
     """
-    columns: Columns = {("uniform_share", ""): over_images(found.uniform)}
-    heads = [str(head + 1) for head in range(len(found.shares))]
+    columns: Columns = {("uniform_share", ""): over_images(unedited.uniform)}
+    heads = [str(head + 1) for head in range(len(unedited.shares))]
     for i, head in enumerate((*heads, MEAN_HEAD)):
         columns |= {
-            (name, head): over_images(fisher(each[i])) for name, each in found.correlations.items()
+            (name, head): over_images(fisher(each[i]))
+            for name, each in unedited.correlations.items()
         }
         if head != MEAN_HEAD:  # that of all heads is measured under edits
-            columns["object_share", head] = over_images(found.shares[i])
+            columns["object_share", head] = over_images(unedited.shares[i])
     rows = []
     for (name, at), drawn in _means([columns], by)[0].items():
         n = int(columns[name, at][1].sum())
-        drawn = np.tanh(drawn) if name in found.correlations else drawn
+        drawn = np.tanh(drawn) if name in unedited.correlations else drawn
         rows.append(PLAIN | estimate(name, drawn, at=at, n=n))
     return rows
 
@@ -77,20 +78,20 @@ def over_images(values: Floats) -> tuple[Floats, Floats]:
 
 def _means(columns: Sequence[Columns], by: Bootstrap) -> list[dict[tuple[str, str], Floats]]:
     """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
-    table = np.column_stack([part for one in columns for both in one.values() for part in both])
+    table = np.column_stack([part for group in columns for both in group.values() for part in both])
     drawn = by.drawn(table)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = iter((drawn[:, 0::2] / drawn[:, 1::2]).T)
-    return [{name: next(ratios) for name in one} for one in columns]
+    return [{name: next(ratios) for name in group} for group in columns]
 
 
 def ablation_rows(
-    labels: PairData, seen: Mapping[Intervention | None, Seen], by: Bootstrap
+    labels: PairData, readings: Mapping[Intervention | None, Readings], by: Bootstrap
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
 
-    `seen`: what was kept without an edit (None) and under each; logits of the edited layer, and of
-    a later one, if there is one. `by`: resamples of the images; all edits share each, so that
+    `readings`: what was kept without an edit (None) and under each; logits of the edited layer, and
+    of a later one, if there is one. `by`: resamples of the images; all edits share each, so that
     differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
@@ -99,28 +100,28 @@ def ablation_rows(
         PLAIN | row("n_pairs", len(same)),
         PLAIN | row("majority_accuracy", max(positives, 1 - positives)),
     ]
-    for what, kept in seen.items():
-        moved, whole = np.concatenate(kept.change).sum(0)
+    for what, reading in readings.items():
+        moved, whole = np.concatenate(reading.change).sum(0)
         rows.append(edit_names(what) | row("change", moved / whole))
-    columns = [_columns(kept, same, counts) for kept in seen.values()]
-    return rows + compared(list(seen), columns, int((counts > 0).sum()), by)
+    columns = [_columns(reading, same, counts) for reading in readings.values()]
+    return rows + compared(list(readings), columns, int((counts > 0).sum()), by)
 
 
-def _columns(kept: Seen, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
+def _columns(reading: Readings, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
     """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
-    found: Columns = {}
+    columns: Columns = {}
     image = np.repeat(np.arange(len(counts)), counts)
-    for layer, reader in zip(sorted(kept.logits), ("", "later_"), strict=False):
-        logits = torch.cat(kept.logits[layer]).numpy()
+    for layer, reader in zip(sorted(reading.logits), ("", "later_"), strict=False):
+        logits = torch.cat(reading.logits[layer]).numpy()
         right = np.bincount(image, (logits > 0) == same, len(counts)).astype(np.float64)
-        found[f"{reader}accuracy", str(layer)] = right, counts.astype(np.float64)
+        columns[f"{reader}accuracy", str(layer)] = right, counts.astype(np.float64)
         won, couples, _ = couples_won(logits, same, image, counts)
-        found[f"{reader}auc_within", str(layer)] = won, couples
+        columns[f"{reader}auc_within", str(layer)] = won, couples
     for name, at, parts in (
-        ("object_share", MEAN_HEAD, kept.share), ("divergence_bits", "", kept.divergence),
+        ("object_share", MEAN_HEAD, reading.share), ("divergence_bits", "", reading.divergence),
     ):  # fmt: skip
-        found[name, at] = over_images(np.concatenate(parts, axis=1).mean(0))
-    return found
+        columns[name, at] = over_images(np.concatenate(parts, axis=1).mean(0))
+    return columns
 
 
 def compared(
@@ -134,17 +135,17 @@ def compared(
     means, rows = _means(columns, by), []
     for what, here in zip(whats, means, strict=True):
         for (name, at), drawn in here.items():
-            found = [estimate(name, drawn, at=at, n=n)]
+            lines = [estimate(name, drawn, at=at, n=n)]
             if what is not None and f"{name}_change" in EDITS:
                 change = drawn - means[0][name, at]
-                found.append(estimate(f"{name}_change", change, at=at, n=n))
+                lines.append(estimate(f"{name}_change", change, at=at, n=n))
             if what is not None and (beyond_all := f"{name}_beyond_controls") in EDITS:
                 rivals = {
                     control: estimate(beyond_all, drawn - means[j][name, at], at=at, n=n)
                     for j, control in controls_of(what, whats)
                 }
-                found += beyond(rivals, falls=what.edit != "inject")
-            rows += [edit_names(what) | one for one in found]
+                lines += beyond(rivals, falls=what.edit != "inject")
+            rows += [edit_names(what) | line for line in lines]
     return rows
 
 
@@ -154,8 +155,9 @@ def controls_of(what: Intervention, whats: Iterable[Intervention | None]) -> lis
         return []
     alike = (what.edit, what.strength)
     return [
-        (j, one.subspace) for j, one in enumerate(whats)
-        if one is not None and one.subspace in CONTROLS and (one.edit, one.strength) == alike
+        (j, rival.subspace) for j, rival in enumerate(whats)
+        if rival is not None and rival.subspace in CONTROLS
+        and (rival.edit, rival.strength) == alike
     ]  # fmt: skip
 
 
@@ -168,14 +170,14 @@ def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
     `rivals`: control -> the row of the measure minus that under the control's edit. `falls`:
     whether the measure is claimed to fall.
     """
-    rivals = {control: one for control, one in rivals.items() if one["value"] is not None}
+    rivals = {control: line for control, line in rivals.items() if line["value"] is not None}
     if not rivals:
         return []
     nearest = max if falls else min
     strictest = nearest(rivals, key=lambda control: rivals[control]["value"])
     ends = {
-        end: nearest(one[end] for one in rivals.values())
-        for end in ("low", "high") if all(one[end] is not None for one in rivals.values())
+        end: nearest(rival[end] for rival in rivals.values())
+        for end in ("low", "high") if all(rival[end] is not None for rival in rivals.values())
     }  # fmt: skip
     return [rivals[strictest] | ends | {"reason": f"strictest control: {strictest}"}]
 
@@ -187,15 +189,15 @@ def loss_rows(losses: Mapping[Intervention | None, Floats] | str) -> list[Row]:
         return [PLAIN | row(name, None, reason=losses)]
     whats, rows = list(losses), []
     for what, values in losses.items():
-        found = [_over_batches(name, values)]
+        lines = [_over_batches(name, values)]
         if what is not None:
-            found.append(_over_batches(f"{name}_change", values - losses[None]))
+            lines.append(_over_batches(f"{name}_change", values - losses[None]))
             rivals = {
                 control: _over_batches(f"{name}_beyond_controls", values - losses[whats[j]])
                 for j, control in controls_of(what, whats)
             }
-            found += beyond(rivals, falls=False)
-        rows += [edit_names(what) | one for one in found]
+            lines += beyond(rivals, falls=False)
+        rows += [edit_names(what) | line for line in lines]
     return rows
 
 
@@ -221,8 +223,10 @@ class Edited:
         def read(batch: tuple[int, Tensor]) -> State:
             start, pixels = batch
             streams = measuring.tokens_under(pixels, start, self.editor, what)
-            patches = {layer: measuring.taken(start, tokens) for layer, tokens in streams.items()}
-            return {str(layer): torch.from_numpy(taken) for layer, taken in patches.items()}, {}
+            patches = {
+                layer: measuring.sample_patches(start, tokens) for layer, tokens in streams.items()
+            }
+            return {str(layer): torch.from_numpy(values) for layer, values in patches.items()}, {}
 
         batches = [tensors for tensors, _ in each(checkpoints, measuring.batches(), read)]
         return {
@@ -274,9 +278,11 @@ def refitted_rows(
 
     for what in whats:
         states = split_states(remember(checkpoints, partial(fit_all, what)))
-        for result, (probe, (_, reader)) in zip(map(ProbeResult.of, states), readers, strict=True):
+        for result, (probe, (_, reader)) in zip(
+            map(ProbeResult.from_state, states), readers, strict=True
+        ):
             name, n = f"{reader}refitted_", result.row["n_images"]
-            rows += [edit_names(what) | one for one in _graded(name, probe.name, result)]
+            rows += [edit_names(what) | line for line in _graded(name, probe.name, result)]
             right, pairs, _, won, couples = result.of_images.astype(np.float64).T
             columns.setdefault((name, probe.name), []).append({
                 (f"{name}accuracy", probe.name): (right, pairs),
@@ -289,12 +295,12 @@ def refitted_rows(
 
 def _graded(prefix: str, probe: str, result: ProbeResult) -> list[Row]:
     """Return what else is told of a probe that was fitted again, as far as it can be."""
-    told = {
+    columns = {
         "patches_named": "pointwise_accuracy", "class_miou": "class_miou",
         "instance_miou": "instance_miou", "val_loss_bits": "val_loss_bits",
     }  # fmt: skip
     return [
         row(f"{prefix}{name}", result.row[column], at=probe, reason=result.row["flags"])
-        for name, column in told.items()
+        for name, column in columns.items()
         if result.row.get(column) is not None
     ]

@@ -97,8 +97,8 @@ class LabelMeans:
         crossed = means[0].t() @ (weights[:, None] * means[1])
         values, vectors = torch.linalg.eigh((crossed + crossed.t()) / 2)
         edge = max(-float(values[0]), 1e-9 * float(values[-1]), TINY)
-        found: Tensor = vectors[:, values > edge]
-        return found
+        basis: Tensor = vectors[:, values > edge]
+        return basis
 
 
 def outside(basis: Tensor, others: Sequence[Tensor]) -> Tensor:
@@ -109,9 +109,11 @@ def outside(basis: Tensor, others: Sequence[Tensor]) -> Tensor:
     """
     nuisance, sizes, _ = torch.linalg.svd(torch.cat(list(others), 1), full_matrices=False)
     nuisance = nuisance[:, sizes > 1e-6]
-    u, left, _ = torch.linalg.svd(basis - nuisance @ (nuisance.t() @ basis), full_matrices=False)
-    found: Tensor = u[:, left.square() > 0.5]
-    return found
+    u, remaining, _ = torch.linalg.svd(
+        basis - nuisance @ (nuisance.t() @ basis), full_matrices=False
+    )
+    rest: Tensor = u[:, remaining.square() > 0.5]
+    return rest
 
 
 def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]:
@@ -150,12 +152,12 @@ def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
     if not probe.shape[1]:
         return probe
     values, vectors = torch.linalg.eigh(covariance)
-    k, wanted = probe.shape[1], held_variance(covariance, probe)
+    k, target = probe.shape[1], held_variance(covariance, probe)
     means = values.flip(0).cumsum(0) / torch.arange(1, len(values) + 1)
-    m = k + int((k * means[k - 1 :] - wanted).abs().argmin())
+    m = k + int((k * means[k - 1 :] - target).abs().argmin())
     drawn = rng(seed, MATCHED).standard_normal((DRAWS, k, m))
     bases = [vectors.flip(1)[:, :m] @ orthonormal(torch.from_numpy(rows)) for rows in drawn]
-    nearest: Tensor = min(bases, key=lambda one: abs(held_variance(covariance, one) - wanted))
+    nearest: Tensor = min(bases, key=lambda basis: abs(held_variance(covariance, basis) - target))
     return nearest
 
 
@@ -191,12 +193,12 @@ def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
     keeps its own. `share`: of the patches, from 0 to 1; the number is rounded, and one alone stays
     as it is.
     """
-    found = b.clone()
+    permuted = b.clone()
     for row in range(len(b)):
         places = there[row].nonzero().squeeze(1)
         places = places[order[row, places].argsort()][: round(share * len(places))]
-        found[row, places] = b[row, places.roll(-1)]
-    return found
+        permuted[row, places] = b[row, places.roll(-1)]
+    return permuted
 
 
 def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
@@ -213,10 +215,12 @@ def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
     return torch.where((instances >= 0)[..., None], (1 - strength) * b + strength * means, b)
 
 
-def as_long_as(change: Tensor, wanted: Tensor) -> Tensor:
+def as_long_as(change: Tensor, reference: Tensor) -> Tensor:
     """Return changes (..., d), each as long as the wanted one (..., d); none stays none."""
-    own, other = (one.square().sum(-1, keepdim=True).sqrt() for one in (change, wanted))
-    return change * (other / own.clamp_min(TINY))
+    length, target = (
+        vectors.square().sum(-1, keepdim=True).sqrt() for vectors in (change, reference)
+    )
+    return change * (target / length.clamp_min(TINY))
 
 
 @dataclass(frozen=True)
@@ -253,9 +257,9 @@ class Editor:
             return (new - b) @ basis.t()
 
         if what.subspace == "variance":
-            made = as_long_as(change("variance"), change(JUDGED))
+            edit = as_long_as(change("variance"), change(JUDGED))
         elif what.subspace == "mean":
-            made = as_long_as(-centred, change(JUDGED))
+            edit = as_long_as(-centred, change(JUDGED))
         else:
-            made = change(what.subspace)
-        return tokens + made
+            edit = change(what.subspace)
+        return tokens + edit

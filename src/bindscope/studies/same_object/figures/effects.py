@@ -18,7 +18,7 @@ from bindscope.studies.same_object.quantities import MEAN_HEAD
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
     panels_of,
-    read_shown,
+    read_grouped,
     where_validation_is_best,
     without_loss,
 )
@@ -38,7 +38,7 @@ _UNIFORM: Final[dict[str, Look]] = {
     "attention to all alike": {"color": GREY, "linestyle": (0, (3, 1.5))}
 }
 _ENDS = {"low": "value_low", "high": "value_high"}
-_read = partial(read_shown, schema=EDITS_SCHEMA)
+_read = partial(read_grouped, schema=EDITS_SCHEMA)
 
 
 @figure(_read)
@@ -61,13 +61,13 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
     lines |= {"object_share": next(iter(_SHARE)), "uniform_share": next(iter(_UNIFORM))}
     mean = mean.assign(line=mean["quantity"].map(lines))
     single = single.assign(line=next(iter(_HEADS)))
-    for row, own, looks, style in (
+    for row, points, looks, style in (
         ("correlation", single, _HEADS, {}),
         ("correlation", mean, correlations, {"band": 0.15}),
         ("share", mean, _SHARE, {"band": 0.15, "scale": 100}),
         ("share", mean, _UNIFORM, {"scale": 100}),
     ):
-        facets(own.assign(row=row), looks, grid, ("row", "panel"), **style)
+        facets(points.assign(row=row), looks, grid, ("row", "panel"), **style)
     for (row, title), axes in grid.panels.items():
         if row == "correlation":
             zero_line(axes)
@@ -109,11 +109,11 @@ Condition = tuple[str, float]
 @figure(_read)
 def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Edits of what a probe reads, and their controls: a column of panels per model."""
-    shown = where_validation_is_best(some(table, "Nothing was edited."))
-    panels = dict(panels_of(shown, models, layers=True))
-    there = set(shown.loc[shown["value"].notna(), "quantity"])
+    best = where_validation_is_best(some(table, "Nothing was edited."))
+    panels = dict(panels_of(best, models, layers=True))
+    there = set(best.loc[best["value"].notna(), "quantity"])
     measures = [name for name in _MEASURES if name in there]
-    conditions = _conditions(shown)
+    conditions = _conditions(best)
     grid = crossed(measures, panels, (1.3, 1.35), sharex=True)
     for (name, title), axes in grid.panels.items():
         if name != _LOSS and axes not in grid.left:
@@ -124,16 +124,16 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
             axes.set_title(title, fontsize=8)
     for axes in grid.bottom:
         axes.set_xticks(
-            range(len(conditions)), [_words(*one) for one in conditions], rotation=60, fontsize=7,
-            ha="right", rotation_mode="anchor",
+            range(len(conditions)), [_words(*condition) for condition in conditions],
+            rotation=60, fontsize=7, ha="right", rotation_mode="anchor",
         )  # fmt: skip
     grid.label(y=[_MEASURES[name][0] for name in measures], fontsize=7.5)
-    used = [_SUBSPACES[name] for name in _SUBSPACES if (shown["subspace"] == name).any()]
+    used = [_SUBSPACES[name] for name in _SUBSPACES if (best["subspace"] == name).any()]
     entries = {name: {"color": c, "marker": m, "linestyle": "none"} for name, c, m in used}
     if there & set(_AGAIN_OF.values()):
         entries["hollow: probe fitted again"] = {**_AGAIN, "linestyle": "none"}
     grid.legend(entries, handle("guess; without an edit", **_MAJORITY), per_row=3)
-    if reasons := sorted(without_loss(shown)):
+    if reasons := sorted(without_loss(best)):
         note_above(grid.figure, f"No pretraining loss of some models: {'; '.join(reasons)}.")
     return grid.figure
 
@@ -164,12 +164,16 @@ def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Conditio
         axes.axhline(scale / 2, **_MAJORITY)
     axes.plot([0] * len(plain), plain, color=INK, marker="o", markersize=4)
     for quantity in (name, _AGAIN_OF.get(name, "")):
-        own = rows[rows["quantity"] == quantity]
-        if quantity != name and len(own):
-            axes.plot(0.25, scale * own.loc[own["edit"] == "none", "value"].iloc[0], **_AGAIN)
+        of_quantity = rows[rows["quantity"] == quantity]
+        if quantity != name and len(of_quantity):
+            axes.plot(
+                0.25,
+                scale * of_quantity.loc[of_quantity["edit"] == "none", "value"].iloc[0],
+                **_AGAIN,
+            )
         for i, (subspace, (_, color, marker)) in enumerate(_SUBSPACES.items()):
             filled = color if quantity == name else "none"
-            for _, row in own[own["subspace"] == subspace].iterrows():
+            for _, row in of_quantity[of_quantity["subspace"] == subspace].iterrows():
                 x = conditions.index((row["edit"], row["strength"])) + 0.14 * (i - 2.5)
                 value, low, high = (scale * float(row[end]) for end in ("value", "low", "high"))
                 axes.plot([x, x], [low, high], color=color, linewidth=1)

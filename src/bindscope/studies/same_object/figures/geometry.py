@@ -14,9 +14,9 @@ from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
-from bindscope.studies.same_object.views import curve, over_seeds, read_shown, series
+from bindscope.studies.same_object.views import curve, over_seeds, read_grouped, series
 
-_read = partial(read_shown, schema=GEOMETRY_SCHEMA)
+_read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
 _ENDS = {"low": "value_low", "high": "value_high"}
 
 
@@ -53,13 +53,13 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
     """
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
-    shown = list(series(rows, models))
-    look = looks([name for name, _ in shown])
+    groups = list(series(rows, models))
+    look = looks([name for name, _ in groups])
     tidy = pd.concat(
-        curve(own, *line).assign(line=name, panel=title, place=i)
+        curve(group, *line).assign(line=name, panel=title, place=i)
         for title, panel in _PANELS.items()
         for i, line in enumerate(panel.lines)
-        for name, own in shown
+        for name, group in groups
     ).rename(columns=_ENDS)
     grid = wrapped(_PANELS, len(_PANELS), (0, 3.1))
     first = tidy["place"] == 0
@@ -85,25 +85,25 @@ def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
     there = table["quantity"].eq("same_by_distance") & table["value"].notna()
     some(table[there], "No two patches of an object were sampled.")
     every = over_seeds(table)
-    own = {name: rows.assign(panel=name) for name, rows in series(every, models)}
+    by_panel = {name: rows.assign(panel=name) for name, rows in series(every, models)}
     layers = every.drop_duplicates("layer").sort_values("x")["layer"].tolist()
     colors = mpl.colormaps["viridis"]
     look = {
         layer: {"color": colors(0.9 * i / max(1, len(layers) - 1))}
         for i, layer in enumerate(layers)
     }
-    grid = wrapped(own, 3, (0.7, 2.4), sharex=True, sharey=True)
+    grid = wrapped(by_panel, 3, (0.7, 2.4), sharex=True, sharey=True)
     labels = {"labels, all pairs": {"color": GREY, "linestyle": (0, (1, 1.5))}}
-    lowest = pd.concat(rows[rows["x"] == rows["x"].min()] for rows in own.values())
+    lowest = pd.concat(rows[rows["x"] == rows["x"].min()] for rows in by_panel.values())
     lowest = lowest.assign(layer="labels, all pairs")
-    rows = pd.concat(own.values())
+    rows = pd.concat(by_panel.values())
     style: Any
-    for shown, looked, quantity, style in (
+    for source, looked, quantity, style in (
         (rows, look, "same_by_distance", {"marker": "o", "markersize": 3}),
         (rows, look, "all_by_distance", {"linestyle": (0, (4, 1.5)), "linewidth": 0.8}),
         (lowest, labels, "label_by_distance", {}),
     ):
-        points = shown[shown["quantity"] == quantity]
+        points = source[source["quantity"] == quantity]
         points = points.assign(x=points["at"].astype(float))
         facets(points, looked, grid, "panel", by="layer", ylim=(0, 1.02), **style)
     for name, axes in grid.panels.items():
@@ -129,18 +129,21 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
     every = over_seeds(table)
     rows = every[every["quantity"].isin(_TRANSFERS)]
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
-    shown = {name: own for name, own in series(every, models)
-             if (own["quantity"].isin(_TRANSFERS) & (own["layer"] != own["at"])).any()}  # fmt: skip
-    names = [*list(shown)[:_MOST_MODELS], *([""] if len(shown) < 2 else [])]
+    transferred = {
+        name: points
+        for name, points in series(every, models)
+        if (points["quantity"].isin(_TRANSFERS) & (points["layer"] != points["at"])).any()
+    }
+    names = [*list(transferred)[:_MOST_MODELS], *([""] if len(transferred) < 2 else [])]
     kinds = [kind for kind in _TRANSFERS if (rows["quantity"] == kind).any()]
     grid = crossed(kinds, names, (0.4, 2.1))
     for (kind, name), axes in grid.panels.items():
         if not name:
             axes.set_axis_off()
             continue
-        own = shown[name]
-        layers = own.drop_duplicates("layer").sort_values("x")["layer"].tolist()
-        cells = own[own["quantity"] == kind].pivot_table(
+        points = transferred[name]
+        layers = points.drop_duplicates("layer").sort_values("x")["layer"].tolist()
+        cells = points[points["quantity"] == kind].pivot_table(
             index="layer", columns="at", values="value"
         )
         drawn = heat_map(

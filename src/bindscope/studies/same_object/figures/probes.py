@@ -27,7 +27,7 @@ from bindscope.studies.same_object.views import (
     fitted,
     of_positions,
     over_models,
-    read_shown,
+    read_grouped,
     with_layer_places,
 )
 
@@ -104,12 +104,12 @@ def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
             line(100 * rows[column].mean(), linewidth=1.0, **look)
 
 
-@figure(partial(read_shown, schema=SAME_OBJECT_SCHEMA))
+@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
 def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Accuracy and area under the ROC curve by layer (the paper's Fig. 3), a column per model."""
-    found = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
+    means = over_models(fitted(table), [*_OF_PROBE, "grid", "layer", "x"])
     few = "No probe of pairs read three layers of a model or more."
-    curves = _by_panel(curves_of(found, ["dataset", "group", "probe"], "layer", few), models)
+    curves = _by_panel(curves_of(means, ["dataset", "group", "probe"], "layer", few), models)
     positions = of_positions(table)
     names = dict.fromkeys(curves["panel"])
     grid = broken(_MEASURES, names, _COLUMNS, (0.9, 1.7))
@@ -122,9 +122,9 @@ def same_object_layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
         else:
             axes.set_xlabel("layer")
     for measure in _MEASURES:  # one scale for all of its panels
-        own = [axes for key, axes in grid.panels.items() if key[0] == measure]
-        ends = np.array([axes.get_ylim() for axes in own])
-        for axes in own:
+        row_axes = [axes for key, axes in grid.panels.items() if key[0] == measure]
+        ends = np.array([axes.get_ylim() for axes in row_axes])
+        for axes in row_axes:
             axes.set_ylim(ends[:, 0].min(), ends[:, 1].max())
             axes.tick_params(labelleft=axes in grid.left)
     return grid.legend(_families(curves), *_rivals(positions))
@@ -146,7 +146,7 @@ _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_p
           "quadratic", "quadratic_position")  # fmt: skip
 
 
-@figure(partial(read_shown, schema=SAME_OBJECT_SCHEMA))
+@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
 def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Accuracy of each model at its best layer."""
     rows, positions = at_best_layers(table), of_positions(table)
@@ -198,8 +198,8 @@ SMALLEST_PAIRS = 200  # pairs of a bin, below which no curve has a point there
 
 def _read_strata(inputs: Inputs) -> dict[str, Any]:
     """Read the table, and the layers that validation prefers for the quadratic probe."""
-    scores = read_shown(inputs, SAME_OBJECT_SCHEMA, "scores")["table"]
-    return {**read_shown(inputs, STRATA_SCHEMA), "layers": best_layers(fitted(scores))}
+    scores = read_grouped(inputs, SAME_OBJECT_SCHEMA, "scores")["table"]
+    return {**read_grouped(inputs, STRATA_SCHEMA), "layers": best_layers(fitted(scores))}
 
 
 @figure(_read_strata)
@@ -225,14 +225,14 @@ def same_object_strata(
     positions = positions[positions["auc_within"].notna()]
     bins = sorted(rows["distance"].unique(), key=bin_start)
     rows = rows.assign(x=rows["distance"].map(bins.index))
-    shown = positions[positions["distance"].isin(bins)]
-    shown = shown.assign(x=shown["distance"].map(bins.index))
+    placed = positions[positions["distance"].isin(bins)]
+    placed = placed.assign(x=placed["distance"].map(bins.index))
     grid = wrapped(dict.fromkeys(rows["panel"]), _COLUMNS, (0.9, 1.9), sharex=True, sharey=True)
     facets(rows, _probes(rows), grid, "panel", y="auc_within", by="probe", band=0.15,
            markersize=3.5, title=str)  # fmt: skip
     for panel, axes in grid.panels.items():
         dataset = rows.loc[rows["panel"] == panel, "dataset"].iloc[0]
-        base = shown[shown["dataset"] == dataset]
+        base = placed[placed["dataset"] == dataset]
         lines(axes, base, dict.fromkeys(base["grid"], _POSITION), y="auc_within", by="grid")
         axes.axhline(0.5, color=GREY, linewidth=0.8)
     grid.label("distance in patches", "area under ROC within images,\npairs of one class")
@@ -248,13 +248,13 @@ Spectra = Mapping[tuple[str, str, str], NDArray[np.float32]]
 def _read_ranks(inputs: Inputs) -> dict[str, Any]:
     """Read the table, and the eigenvalues of every quadratic form by dataset, model and layer."""
     spectra = {}
-    for given in inputs.of("fits"):
-        with safe_open(given.files["weights"], "numpy") as weights:
-            for layer in given.names["layers"].split("-"):
+    for fit in inputs.get("fits"):
+        with safe_open(fit.files["weights"], "numpy") as weights:
+            for layer in fit.names["layers"].split("-"):
                 name = f"{weights_name(layer, 0, 0)}.eigenvalues"
-                place = (given.names["dataset"], given.names["model"], layer)
+                place = (fit.names["dataset"], fit.names["model"], layer)
                 spectra[place] = weights.get_tensor(name)
-    return {**read_shown(inputs, SAME_OBJECT_SCHEMA), "spectra": spectra}
+    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "spectra": spectra}
 
 
 @figure(_read_ranks)

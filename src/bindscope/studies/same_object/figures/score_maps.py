@@ -21,31 +21,31 @@ _CELL_IN = 0.92
 _COLUMNS = 6  # of maps, beside the scene
 _ROWS = 8
 
-Shown = tuple[str, str, NDArray[np.float32]]
+ScoreMap = tuple[str, str, NDArray[np.float32]]
 """Model (and probe, where there are several), layer, and probabilities (n, Q, P)."""
 
 
 def _read(inputs: Inputs) -> dict[str, Any]:
     """Read the maps of all models on the first dataset that has any."""
-    dataset = inputs.of("maps")[0].names["dataset"]
+    dataset = inputs.get("maps")[0].names["dataset"]
     scenes: dict[str, NDArray[Any]] = {}
-    shown: list[Shown] = []
-    several = len({given.names["probe"] for given in inputs.of("maps")}) > 1
-    for given in inputs.of("maps"):
-        name = given.names["model"]
-        label = f"{name}, {given.names['probe']}" if several else name
-        if given.names["dataset"] != dataset:
+    maps: list[ScoreMap] = []
+    several = len({product.names["probe"] for product in inputs.get("maps")}) > 1
+    for product in inputs.get("maps"):
+        name = product.names["model"]
+        label = f"{name}, {product.names['probe']}" if several else name
+        if product.names["dataset"] != dataset:
             continue
-        arrays = load_file(given.path)
+        arrays = load_file(product.path)
         scenes = scenes or arrays
-        for layer in given.names["layers"].split("-"):
-            shown.append((label, layer, arrays[f"scores-{layer}"]))
-    return {"dataset": dataset, "scenes": scenes, "shown": shown}
+        for layer in product.names["layers"].split("-"):
+            maps.append((label, layer, arrays[f"scores-{layer}"]))
+    return {"dataset": dataset, "scenes": scenes, "maps": maps}
 
 
 @figure(_read)
 def same_object_maps(
-    dataset: str, scenes: Mapping[str, NDArray[Any]], shown: Sequence[Shown]
+    dataset: str, scenes: Mapping[str, NDArray[Any]], maps: Sequence[ScoreMap]
 ) -> Figure:
     """What a probe says of a query patch and every patch of the scene (the paper's Fig. 2 and 5).
 
@@ -54,7 +54,7 @@ def same_object_maps(
     queries = scenes["queries"]
     places = [(int(i), int(j)) for i, j in np.argwhere(queries >= 0)][:_ROWS]
     some(places, "No scene has an object to ask about.")
-    chosen = _chosen(shown)
+    chosen = _chosen(maps)
     wide = min(WIDTH_IN, _CELL_IN * (1 + len(chosen)) + 1.0)
     canvas = new_figure(0.5 + _CELL_IN * len(places), wide)
     grid = canvas.subplots(len(places), 1 + len(chosen), squeeze=False)
@@ -80,16 +80,16 @@ def same_object_maps(
     return canvas
 
 
-def _chosen(shown: Sequence[Shown]) -> list[Shown]:
+def _chosen(maps: Sequence[ScoreMap]) -> list[ScoreMap]:
     """Return maps that fit on the page: of every model as many layers, spread over its depth."""
-    models = list(dict.fromkeys(model for model, _, _ in shown))[:_COLUMNS]
+    models = list(dict.fromkeys(model for model, _, _ in maps))[:_COLUMNS]
     each = max(1, _COLUMNS // len(models))
-    found: list[Shown] = []
+    chosen: list[ScoreMap] = []
     for model in models:
-        layers = [entry for entry in shown if entry[0] == model]
-        taken = np.unique(np.linspace(0, len(layers) - 1, min(each, len(layers))).round())
-        found += [layers[int(i)] for i in taken]
-    return found
+        layers = [entry for entry in maps if entry[0] == model]
+        places = np.unique(np.linspace(0, len(layers) - 1, min(each, len(layers))).round())
+        chosen += [layers[int(i)] for i in places]
+    return chosen
 
 
 def _blank(row: Sequence[Axes]) -> None:

@@ -101,7 +101,7 @@ class Split(Protocol):
         """Where the blocks are."""
 
     @property
-    def held(self) -> bool:
+    def in_memory(self) -> bool:
         """Whether all blocks are in memory."""
 
     @property

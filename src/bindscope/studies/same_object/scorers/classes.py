@@ -100,11 +100,14 @@ class ClassProbabilities(Probabilities):
         """Return what else the row says of a block: how many are right, and of how many."""
         named = self.named(block)
         right = (named == block.classes)[block.valid]
-        said, true = (
+        predicted, true = (
             (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
         )
         return {
-            "class_miou": ((said & true).sum(0).cpu().numpy(), (said | true).sum(0).cpu().numpy()),
+            "class_miou": (
+                (predicted & true).sum(0).cpu().numpy(),
+                (predicted | true).sum(0).cpu().numpy(),
+            ),
             "pointwise_accuracy": (float(right.sum()), len(right)),
         }
 
@@ -120,11 +123,11 @@ def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> T
         place = torch.searchsorted(classes, block.classes).clamp_max(len(classes) - 1)
         a = block.both(place)[0]
         known = block.equal(block.classes) & (classes[a] == block.both(block.classes)[0])
-        one, other = block.both(block.positions)
-        distance = (one - other).norm(dim=-1)
+        first, second = block.both(block.positions)
+        distance = (first - second).norm(dim=-1)
         place = a * bins + torch.bucketize(distance, distance.new_tensor(edges))
-        for i, kept in enumerate((known, known & block.same)):
-            counts[i] += torch.bincount(place[kept], minlength=counts.shape[1])
+        for i, chosen in enumerate((known, known & block.same)):
+            counts[i] += torch.bincount(place[chosen], minlength=counts.shape[1])
     pairs_of, same = counts.view(2, len(classes), bins)
     pooled = (same.sum(1, keepdim=True) + 1) / (pairs_of.sum(1, keepdim=True) + 2)
     shares: Tensor = (same + pooled) / (pairs_of + 1)
@@ -167,8 +170,8 @@ class _Loss(Evaluated):
         """Take every class to be a regression of its own."""
         matrix = self.problem.matrix(g[:, 0])
         values, q = self.problem.covariance.spectrum
-        own = q @ ((q.t() @ matrix[:-1]) / (BOUND * values[:, None] + self.l2))
-        return torch.cat([own, matrix[-1:] / BOUND]).view(-1, 1)
+        step = q @ ((q.t() @ matrix[:-1]) / (BOUND * values[:, None] + self.l2))
+        return torch.cat([step, matrix[-1:] / BOUND]).view(-1, 1)
 
 
 @dataclass(frozen=True)
@@ -198,15 +201,15 @@ class Softmax:
 
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of tokens in bits."""
-        found, matrix = [], self.matrix(theta)
+        means, matrix = [], self.matrix(theta)
         for split in self.pairs:
             total, n = 0.0, 0
             for x, place in self.tokens(split):
                 values = x @ matrix[:-1] + matrix[-1]
                 total += float(cross_entropy(values, place, reduction="sum"))
                 n += len(x)
-            found.append(total / max(n, 1) / LN2)
-        return found[0], found[1]
+            means.append(total / max(n, 1) / LN2)
+        return means[0], means[1]
 
     def scorer(self, theta: Tensor) -> ClassProbabilities:
         """Return the scorer of weights."""
@@ -220,16 +223,16 @@ def softmax_optimum(
 ) -> tuple[Softmax, Optimum]:
     """Fit the softmax regression, from the shares of the classes."""
     data = task.train
-    found, counts = np.unique(data.classes[data.valid], return_counts=True)
-    if len(found) < 2:
+    present, counts = np.unique(data.classes[data.valid], return_counts=True)
+    if len(present) < 2:
         raise InputError(
             "patch sample of train",
-            f"all valid patches are of {len(found)} class, so that no class can be read",
+            f"all valid patches are of {len(present)} class, so that no class can be read",
             "leave out class_pointwise and class_position, or set `class_groups`",
         )
-    classes = torch.from_numpy(found.astype(np.int64)).to(task.device)
-    problem = Softmax(pairs, classes, Covariance.of(pairs[0]))
-    matrix = torch.zeros(data.dim + 1, len(found), device=classes.device)
+    classes = torch.from_numpy(present.astype(np.int64)).to(task.device)
+    problem = Softmax(pairs, classes, Covariance.measure(pairs[0]))
+    matrix = torch.zeros(data.dim + 1, len(present), device=classes.device)
     matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
     constant = matrix.view(-1)
     start = Optimum(constant, *problem.losses(constant))
@@ -241,22 +244,22 @@ def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
     """Fit the pointwise scorer over classes."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
-    problem, found = softmax_optimum(config, task, pairs)
-    scorer = problem.scorer(found.theta)
+    problem, optimum = softmax_optimum(config, task, pairs)
+    scorer = problem.scorer(optimum.theta)
     weights = {
         "weights": scorer.weights.cpu().numpy(),
         "bias": scorer.bias.cpu().numpy(),
         "classes": scorer.classes.cpu().numpy().astype(np.float32),
         "shares": scorer.shares.cpu().numpy().astype(np.float32),
     }
-    columns = optimum_columns(found) | simple_columns(scorer, pairs) | {"steps": found.steps}
+    columns = optimum_columns(optimum) | simple_columns(scorer, pairs) | {"steps": optimum.steps}
     return [
         Fitted(
             scorer,
             scaling,
             columns=columns,
             weights=weights | scaling_arrays(scaling),
-            history=found.history,
+            history=optimum.history,
         )
     ]
 
@@ -283,8 +286,8 @@ class Known:
     def tokens(self, block: Block) -> Tensor:
         """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
         image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
-        found = torch.cat([self.probabilities(block), image], dim=-1)
-        return found * block.valid[..., None]
+        parts = torch.cat([self.probabilities(block), image], dim=-1)
+        return parts * block.valid[..., None]
 
     def of_pairs(self, block: Block) -> list[Tensor]:
         """Return what is known of pairs besides g, (P,) each."""
@@ -353,12 +356,12 @@ def _image_basis(pairs: Pairs) -> Tensor:
 def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return features and labels of at most about so many pairs, evenly drawn."""
     generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
-    found, labels = [], []
+    features, labels = [], []
     for block in pairs.blocks():
-        kept = generator.random(len(block.index)) < share
-        found.append(scorer.features(block, scorer.of_form(block))[kept])
-        labels.append(block.same.cpu().numpy()[kept])
-    return np.concatenate(found), np.concatenate(labels)
+        chosen = generator.random(len(block.index)) < share
+        features.append(scorer.features(block, scorer.of_form(block))[chosen])
+        labels.append(block.same.cpu().numpy()[chosen])
+    return np.concatenate(features), np.concatenate(labels)
 
 
 def _boosted(
@@ -377,21 +380,21 @@ def _boosted(
         np.logaddexp(0, sign * logits.ravel()).mean()
         for logits in model.staged_decision_function(val[0])
     ]
-    kept = int(np.argmin(losses)) + 1
+    n_iterations = int(np.argmin(losses)) + 1
     model = HistGradientBoostingClassifier(
-        max_iter=kept, early_stopping=False, min_samples_leaf=LEAF, random_state=0
+        max_iter=n_iterations, early_stopping=False, min_samples_leaf=LEAF, random_state=0
     ).fit(*train)
-    return model.decision_function, kept
+    return model.decision_function, n_iterations
 
 
 def _known(
     config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
 ) -> tuple[Known, list[str]]:
     """Read classes, and what else is known, off train; return also the flags of the fit."""
-    problem, found = softmax_optimum(config, task, pairs)
+    problem, optimum = softmax_optimum(config, task, pairs)
     shares = same_shares(pairs[0], problem.classes, FARTHEST)
-    known = Known(problem.scorer(found.theta), _image_basis(pairs[0]), shares)
-    return known, [] if found.ended else ["not_converged"]
+    known = Known(problem.scorer(optimum.theta), _image_basis(pairs[0]), shares)
+    return known, [] if optimum.ended else ["not_converged"]
 
 
 def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
@@ -407,12 +410,12 @@ def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
         splits = [_with_tokens(split, read) for split in pairs]
         [form] = fit_quadratic_position(of_form, replace(task, train=splits[0], val=splits[1]))
         forms.append(ClassAndPlace(read, form))
-    alone = min(forms, key=lambda one: float(one.form.columns["val_loss_bits"]))
+    alone = min(forms, key=lambda candidate: float(candidate.form.columns["val_loss_bits"]))
     train, val = (_drawn(split, alone, config.pairs) for split in pairs)
     decide, steps = _boosted(train, val, config.iterations)
-    found = []
-    for scorer, taken in ((alone, 0), (replace(alone, decide=decide), steps)):
-        columns = simple_columns(scorer, pairs) | {"steps": taken}
+    candidates = []
+    for scorer, n_steps in ((alone, 0), (replace(alone, decide=decide), steps)):
+        columns = simple_columns(scorer, pairs) | {"steps": n_steps}
         columns["flags"] = sorted({*flags, *alone.form.columns["flags"]})
-        found.append(Fitted(scorer, scaling, columns=columns))
-    return [min(found, key=lambda one: float(one.columns["val_loss_bits"]))]
+        candidates.append(Fitted(scorer, scaling, columns=columns))
+    return [min(candidates, key=lambda fit: float(fit.columns["val_loss_bits"]))]

@@ -73,7 +73,7 @@ class PairObjective(Evaluated):
             margins = self.form.logits(theta, block).mul_(sign)
             loss += counted(softplus(margins), block).sum(dtype=torch.float64)
             total += self.form.slope(counted(margins.sigmoid().mul_(sign), block), block)
-            if self.pairs.held:
+            if self.pairs.in_memory:
                 self.margins.append(margins)
         n = self.pairs.n_pairs
         return (loss / n)[None], (total / n).to(w.dtype)[:, None]
@@ -81,7 +81,7 @@ class PairObjective(Evaluated):
     def aim(self, w: Tensor, direction: Tensor) -> None:
         """Take note of the line; where margins are held, also of how they change along it."""
         super().aim(w, direction)
-        if self.pairs.held:
+        if self.pairs.in_memory:
             self.changes = [
                 self.form.logits(direction[:, 0], block).mul_(block.sign)
                 for block in self.pairs.blocks()
@@ -89,7 +89,7 @@ class PairObjective(Evaluated):
 
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss and its slope along the line at step t, (1,) each."""
-        if not self.pairs.held:
+        if not self.pairs.in_memory:
             return super().trial(t)
         sums = torch.zeros(2, dtype=torch.float64)
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
@@ -103,7 +103,7 @@ class PairObjective(Evaluated):
 
     def arrive(self, t: Tensor) -> Tensor:
         """Go to the step; return the gradient (p, 1)."""
-        if not self.pairs.held:
+        if not self.pairs.in_memory:
             return super().arrive(t)
         total = torch.zeros((), dtype=torch.float64, device=t.device)
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
@@ -155,7 +155,7 @@ class PairProblem:
         train, val = (mean_loss(FormScorer(self.form, theta), split) for split in self.pairs)
         return train, val
 
-    def at(self, theta: Tensor) -> Optimum:
+    def evaluate(self, theta: Tensor) -> Optimum:
         """Return weights as an optimum that nothing was fitted for."""
         return Optimum(theta, *self.losses(theta))
 
@@ -193,14 +193,14 @@ def follow(
     `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
     order, with which the path begins; it goes on by factors of ten while validation gains.
     """
-    path = _Path.at(replace(contained, theta=centre, l2=inf)).resumed(checkpoint)
-    ordered, kept_s = sorted(strengths, reverse=True), monotonic()
+    path = _Path.begin(replace(contained, theta=centre, l2=inf)).resumed(checkpoint)
+    ordered, saved_s = sorted(strengths, reverse=True), monotonic()
     while not path.ended(ordered):
         path.extend(problem, centre, ordered, iterations, checkpoint)
         ended = path.ended(ordered)
-        if checkpoint and checkpoint.is_due(monotonic() - kept_s, last=ended, in_parts=True):
+        if checkpoint and checkpoint.is_due(monotonic() - saved_s, last=ended, in_parts=True):
             path.keep(checkpoint)
-            kept_s = monotonic()
+            saved_s = monotonic()
     if checkpoint:
         checkpoint.part(0).remove()
     best = path.best
@@ -229,7 +229,7 @@ class _Path:
     stale: int = 0
 
     @classmethod
-    def at(cls, first: Optimum) -> _Path:
+    def begin(cls, first: Optimum) -> _Path:
         """Return a path of no strength."""
         losses = {"train": first.train_bits, "val": first.val_bits}
         history = [Entry(0, split, bits) for split, bits in losses.items()]
@@ -254,17 +254,17 @@ class _Path:
         )  # fmt: skip
         self.delta, self.steps = solution.w, self.steps + solution.iterations
         theta = centre + self.delta[:, 0]
-        found = Optimum(theta, *problem.losses(theta), self.l2, short=float(solution.decrement))
-        for split, bits in (("train", found.train_bits), ("val", found.val_bits)):
+        optimum = Optimum(theta, *problem.losses(theta), self.l2, short=float(solution.decrement))
+        for split, bits in (("train", optimum.train_bits), ("val", optimum.val_bits)):
             self.history.append(Entry(self.steps, split, bits))
-        fell, gained = self.before - found.train_bits, self.best.val_bits - found.val_bits
+        fell, gained = self.before - optimum.train_bits, self.best.val_bits - optimum.val_bits
         if gained > GAIN * self.best.val_bits:
             self.stale = 0
         elif fell > GAIN * self.before:
             self.stale += 1
-        self.before = found.train_bits
+        self.before = optimum.train_bits
         if gained > 0:
-            self.best = found
+            self.best = optimum
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write all of it."""
@@ -295,13 +295,13 @@ def start(size: int, pairs: Split) -> Tensor:
     return theta
 
 
-def optimum_columns(found: Optimum) -> dict[str, Any]:
+def optimum_columns(optimum: Optimum) -> dict[str, Any]:
     """Return what a row says of how the optimum was found."""
     return {
-        "train_loss_bits": found.train_bits,
-        "val_loss_bits": found.val_bits,
-        "steps": found.steps,
-        "l2": found.l2 if isfinite(found.l2) else None,
-        "gradient_norm": found.gradient_norm,
-        "flags": [] if found.ended else ["not_converged"],
+        "train_loss_bits": optimum.train_bits,
+        "val_loss_bits": optimum.val_bits,
+        "steps": optimum.steps,
+        "l2": optimum.l2 if isfinite(optimum.l2) else None,
+        "gradient_norm": optimum.gradient_norm,
+        "flags": [] if optimum.ended else ["not_converged"],
     }

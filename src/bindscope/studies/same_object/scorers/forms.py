@@ -55,7 +55,7 @@ class Covariance:
     matrix: Tensor  # float64 (d, d)
 
     @classmethod
-    def of(cls, pairs: Pairs) -> Covariance:
+    def measure(cls, pairs: Pairs) -> Covariance:
         """Measure valid tokens, whose mean the scaling has taken off."""
         total, n = torch.zeros(pairs.data.dim, pairs.data.dim, dtype=torch.float64), 0
         for block in pairs.blocks():
@@ -99,14 +99,14 @@ class Linear:
         return len(self.covariance.matrix)
 
     @property
-    def own(self) -> int:
+    def linear_start(self) -> int:
         """Weights before [a; b]."""
         return 0
 
     @property
     def size(self) -> int:
         """Number of weights."""
-        return self.own + self.dim + 1
+        return self.linear_start + self.dim + 1
 
     def penalised(self) -> Tensor:
         """All weights but the bias."""
@@ -116,7 +116,7 @@ class Linear:
 
     def named(self, theta: Tensor) -> dict[str, Tensor]:
         """Return a and b."""
-        return {"linear": theta[self.own : -1], "bias": theta[-1:]}
+        return {"linear": theta[self.linear_start : -1], "bias": theta[-1:]}
 
     def contain(self, theta: Tensor) -> Tensor:
         """Return the weights whose form is that of the rung below with weights (q,)."""
@@ -124,8 +124,8 @@ class Linear:
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return a.x + a.y + b, (P,)."""
-        scores = (block.x @ theta[self.own : -1]).view(-1)
-        return scores[block.left] + scores[block.right] + theta[-1]
+        scores = (block.x @ theta[self.linear_start : -1]).view(-1)
+        return scores[block.first_places] + scores[block.second_places] + theta[-1]
 
     def slope(self, residuals: Tensor, block: Block) -> Tensor:
         """Return the gradient of the last d + 1 weights."""
@@ -134,7 +134,7 @@ class Linear:
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Take a.(x + y), of tokens drawn alone, to have the second moments 2 S."""
-        a = solved(self.covariance.spectrum, 2 * BOUND, l2, gradient[self.own : -1])
+        a = solved(self.covariance.spectrum, 2 * BOUND, l2, gradient[self.linear_start : -1])
         return torch.cat([a, gradient[-1:] / BOUND])
 
 
@@ -142,40 +142,40 @@ class Diagonal(Linear):
     """g = sum_k w_k x_k y_k + the linear form; weights [w; a; b]."""
 
     @property
-    def own(self) -> int:
+    def linear_start(self) -> int:
         """The d weights w."""
         return self.dim
 
     def named(self, theta: Tensor) -> dict[str, Tensor]:
         """Return w, a and b."""
-        return {"diagonal": theta[: self.own], **super().named(theta)}
+        return {"diagonal": theta[: self.linear_start], **super().named(theta)}
 
     def logits(self, theta: Tensor, block: Block) -> Tensor:
         """Return (X * w) X' and the linear form, (P,)."""
-        products = torch.bmm(block.x * theta[: self.own], block.x.transpose(1, 2))
+        products = torch.bmm(block.x * theta[: self.linear_start], block.x.transpose(1, 2))
         return super().logits(theta, block).add_(block.packed(products))
 
     def slope(self, residuals: Tensor, block: Block) -> Tensor:
         """Return sum X * (U X), and the linear form's."""
         pulled = torch.bmm(block.unpacked(residuals), block.x)
-        own = (pulled * block.x).sum((0, 1))
-        return torch.cat([own, super().slope(residuals, block)])
+        diagonal = (pulled * block.x).sum((0, 1))
+        return torch.cat([diagonal, super().slope(residuals, block)])
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Take x * y to have the second moments S * S."""
-        own = solved(self.covariance.squares, BOUND, l2, gradient[: self.own])
-        return torch.cat([own, super().precondition(gradient, l2)])
+        diagonal = solved(self.covariance.squares, BOUND, l2, gradient[: self.linear_start])
+        return torch.cat([diagonal, super().precondition(gradient, l2)])
 
     def contain(self, theta: Tensor) -> Tensor:
         """Return the weights whose form is a linear one with weights (d + 1,)."""
-        return torch.cat([theta.new_zeros(self.own), theta])
+        return torch.cat([theta.new_zeros(self.linear_start), theta])
 
 
 class Quadratic(Linear):
     """g = x' W y + the linear form, W symmetric; weights [W; a; b]."""
 
     @property
-    def own(self) -> int:
+    def linear_start(self) -> int:
         """The d^2 weights W, each pair of the same twice."""
         return self.dim**2
 
@@ -197,16 +197,16 @@ class Quadratic(Linear):
         """Return X' (U X), symmetric, and the linear form's."""
         pulled = torch.bmm(block.unpacked(residuals), block.x)
         half = block.x.reshape(-1, self.dim).t() @ pulled.view(-1, self.dim)
-        own = (half + half.t()).div_(2)
-        return torch.cat([own.view(-1), super().slope(residuals, block)])
+        matrix = (half + half.t()).div_(2)
+        return torch.cat([matrix.view(-1), super().slope(residuals, block)])
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Take x' W y to have the second moments of two tokens drawn alone."""
         values, q = self.covariance.spectrum
         inner = q.t() @ self.matrix(gradient) @ q
         inner /= BOUND * values[:, None] * values + l2
-        own = q @ inner @ q.t()
-        return torch.cat([own.reshape(-1), super().precondition(gradient, l2)])
+        matrix = q @ inner @ q.t()
+        return torch.cat([matrix.reshape(-1), super().precondition(gradient, l2)])
 
     def contain(self, theta: Tensor) -> Tensor:
         """Return the weights whose form is a diagonal one with weights (2 d + 1,)."""

@@ -107,9 +107,9 @@ class IdentityProbabilities(Probabilities):
         of the intersections over unions of their patches is greatest.
         """
         masks, values = objects(block), self.values(block)
-        taken = one_hot(values.argmax(-1), values.shape[-1]).float() * masks.any(2)[..., None]
-        both = torch.bmm(masks.transpose(1, 2), taken)
-        either = masks.sum(1)[:, :, None] + taken.sum(1)[:, None] - both
+        assigned = one_hot(values.argmax(-1), values.shape[-1]).float() * masks.any(2)[..., None]
+        both = torch.bmm(masks.transpose(1, 2), assigned)
+        either = masks.sum(1)[:, :, None] + assigned.sum(1)[:, None] - both
         total, _ = matched(-both / either.clamp_min(1), masks)
         return {"instance_miou": (-float(total), int(masks.any(1).sum()))}
 

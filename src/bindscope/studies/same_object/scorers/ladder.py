@@ -85,11 +85,11 @@ class Fit:
     checkpoints: Checkpoints | None = None  # one for each form that is fitted
 
     @classmethod
-    def of(cls, config: Convex, task: Task) -> Fit:
+    def begin(cls, config: Convex, task: Task) -> Fit:
         """Read train and val."""
         scaling = task.scaling()
         pairs = task.pairs(scaling)
-        return cls(config, scaling, pairs, Covariance.of(pairs[0]), task.checkpoints)
+        return cls(config, scaling, pairs, Covariance.measure(pairs[0]), task.checkpoints)
 
     def follow(self, form: Form, contained: Optimum, centre: Tensor) -> Optimum:
         """Fit a form from the optimum that it contains."""
@@ -101,42 +101,42 @@ class Fit:
     def climb(self, top: str) -> Optimum:
         """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
         lowest = Linear(self.covariance)
-        found = PairProblem(lowest, self.pairs).at(start(lowest.size, self.pairs[0]))
+        optimum = PairProblem(lowest, self.pairs).evaluate(start(lowest.size, self.pairs[0]))
         for name, kind in LADDER.items():
             form = kind(self.covariance)
-            found = self.follow(form, found, form.contain(found.theta))
+            optimum = self.follow(form, optimum, form.contain(optimum.theta))
             if name == top:
                 break
-        return found
+        return optimum
 
-    def fitted(self, form: Form, found: Optimum, **more: Any) -> Fitted:
+    def fitted(self, form: Form, optimum: Optimum, **more: Any) -> Fitted:
         """Return a form at its optimum as what a fit returns; `more` are columns of its row."""
-        named = form.named(found.theta)
+        named = form.named(optimum.theta)
         weights = {name: value.cpu().numpy() for name, value in named.items()}
         return Fitted(
-            FormScorer(form, found.theta),
+            FormScorer(form, optimum.theta),
             self.scaling,
-            columns=optimum_columns(found) | more,
+            columns=optimum_columns(optimum) | more,
             weights=weights | scaling_arrays(self.scaling),
-            history=found.history,
+            history=optimum.history,
         )
 
 
 def fit_form(config: LinearScorer | DiagonalScorer | QuadraticScorer, task: Task) -> list[Fitted]:
     """Fit a form of the ladder; of the quadratic one also its truncations, which come first."""
-    this = Fit.of(config, task)
-    form, found = LADDER[config.family](this.covariance), this.climb(config.family)
+    this = Fit.begin(config, task)
+    form, optimum = LADDER[config.family](this.covariance), this.climb(config.family)
     if config.family != "quadratic":
-        return [this.fitted(form, found)]
+        return [this.fitted(form, optimum)]
     assert isinstance(form, Quadratic)
-    lambdas, rows = eigen(form, found.theta)
-    full = this.fitted(form, found, **spectrum_columns(lambdas))
+    lambdas, rows = eigen(form, optimum.theta)
+    full = this.fitted(form, optimum, **spectrum_columns(lambdas))
     arrays = {"eigenvalues": lambdas.cpu().numpy(), "eigenrows": rows.cpu().numpy()}
     full = replace(full, weights={**full.weights, **arrays})
     ranks = sorted({min(rank, form.dim) for rank in config.ranks})
     cut = []
     for rank in ranks:
-        scorer = FormScorer(form, truncated(form, found.theta, lambdas, rows, rank))
+        scorer = FormScorer(form, truncated(form, optimum.theta, lambdas, rows, rank))
         columns = simple_columns(scorer, this.pairs) | spectrum_columns(lambdas[:rank])
         columns["flags"] = full.columns["flags"]
         cut.append(replace(full, scorer=scorer, rank=rank, weights={}, history=(), columns=columns))
@@ -172,19 +172,19 @@ def spectrum_columns(lambdas: Tensor) -> dict[str, Any]:
     total = float(squares.sum())
     if total == 0:
         return {"participation_ratio": 0.0, "effective_rank": 0, "negative_share": 0.0}
-    held = int((squares.cumsum(0) < SHARE * total).sum()) + 1
+    n_needed = int((squares.cumsum(0) < SHARE * total).sum()) + 1
     return {
         "participation_ratio": float(size.sum() ** 2) / total,
-        "effective_rank": held,
+        "effective_rank": n_needed,
         "negative_share": float(squares[lambdas < 0].sum()) / total,
     }
 
 
 def truncated(form: Quadratic, theta: Tensor, lambdas: Tensor, rows: Tensor, rank: int) -> Tensor:
     """Return the weights (p,) with only the largest eigenvalues; nothing is fitted again."""
-    kept = rows[:rank]
-    matrix = (kept.t() * lambdas[:rank]) @ kept
-    return torch.cat([matrix.view(-1), theta[form.own :]])
+    largest = rows[:rank]
+    matrix = (largest.t() * lambdas[:rank]) @ largest
+    return torch.cat([matrix.view(-1), theta[form.linear_start :]])
 
 
 NEWTON, HALVINGS = 20, 10  # steps of the start, and halvings of one of them, at most
@@ -203,10 +203,10 @@ class QuadraticPlaces(Quadratic):
     @property
     def table(self) -> slice:
         """Where t and u are among the weights."""
-        return slice(self.dim**2, self.own)
+        return slice(self.dim**2, self.linear_start)
 
     @property
-    def own(self) -> int:
+    def linear_start(self) -> int:
         """Weights before [a; b]."""
         return self.dim**2 + 2 * self.places.cells
 
@@ -252,7 +252,7 @@ class _Mixture:
     pairs: Split
     thetas: Sequence[Tensor]  # two weights (p,)
 
-    def at(self, numbers: Tensor) -> tuple[float, Tensor, Tensor]:
+    def evaluate(self, numbers: Tensor) -> tuple[float, Tensor, Tensor]:
         """Return the loss in nats at numbers (3,), its gradient and its Hessian; float64."""
         loss, n = 0.0, self.pairs.n_pairs
         slope, curved = numbers.new_zeros(3), numbers.new_zeros(3, 3)
@@ -271,20 +271,20 @@ class _Mixture:
         """Return the numbers of the smallest loss, by damped Newton steps from the better part."""
         device = self.thetas[0].device
         parts = list(torch.eye(3, dtype=torch.float64, device=device)[:2])
-        numbers: Tensor = min(parts, key=lambda one: self.at(one)[0])
-        loss, slope, curved = self.at(numbers)
+        numbers: Tensor = min(parts, key=lambda point: self.evaluate(point)[0])
+        loss, slope, curved = self.evaluate(numbers)
         for _ in range(NEWTON):
             guard = 1e-9 * torch.eye(3, dtype=torch.float64, device=device)
             step = torch.linalg.solve(curved + guard * curved.trace(), slope)
             for k in range(HALVINGS):
                 tried = numbers - step / 2**k
-                found = self.at(tried)
-                if found[0] < loss:
+                candidate = self.evaluate(tried)
+                if candidate[0] < loss:
                     break
             else:
                 return numbers
-            gained = loss - found[0]
-            numbers, (loss, slope, curved) = tried, found
+            gained = loss - candidate[0]
+            numbers, (loss, slope, curved) = tried, candidate
             if gained < ENDED:
                 break
         return numbers
@@ -298,18 +298,20 @@ def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     r, s, b = _Mixture(problem.form, problem.pairs[0], parts).lowest().float()
     mixed = r * parts[0] + s * parts[1]
     mixed[-1] += b
-    return min((problem.at(theta) for theta in (mixed, *parts)), key=lambda one: one.val_bits)
+    return min(
+        (problem.evaluate(theta) for theta in (mixed, *parts)), key=lambda optimum: optimum.val_bits
+    )
 
 
 def fit_quadratic_position(config: QuadraticPositionScorer, task: Task) -> list[Fitted]:
     """Fit the quadratic form, the table of positions, and then both at once."""
-    this = Fit.of(config, task)
+    this = Fit.begin(config, task)
     of_tokens = this.climb("quadratic")
     checkpoint = take(this.checkpoints)
     places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, checkpoint)
     form = QuadraticPlaces(this.covariance, places)
     parts = [form.contain(of_tokens.theta), form.contain_places(of_places.theta)]
     contained = mix(PairProblem(form, this.pairs), parts)
-    found = this.follow(form, contained, contained.theta)
-    lambdas, _ = eigen(form, found.theta)
-    return [this.fitted(form, found, **spectrum_columns(lambdas))]
+    optimum = this.follow(form, contained, contained.theta)
+    lambdas, _ = eigen(form, optimum.theta)
+    return [this.fitted(form, optimum, **spectrum_columns(lambdas))]

@@ -118,10 +118,10 @@ class Counts:
     couples: Couples
     data: PairData
     device: torch.device
-    held: bool = False  # margins are made anew at every step, so that no rounding adds up
+    in_memory: bool = False  # margins are made anew at every step, so that no rounding adds up
 
     @classmethod
-    def of(cls, pairs: Pairs) -> Counts:
+    def count(cls, pairs: Pairs) -> Counts:
         """Count the pairs of a split."""
         grid = pairs.data.grid
         cells = grid[0] * grid[1]
@@ -167,22 +167,22 @@ def fitted_places(
     checkpoint: Checkpoint | None = None,
 ) -> tuple[Places, Optimum]:
     """Fit the form of places to train and val, from the constant of train's share of pairs."""
-    train, val = (Counts.of(split) for split in pairs)
+    train, val = (Counts.count(split) for split in pairs)
     form = train.form()
     problem = PairProblem(form, (train, val))
     constant = start(form.size, train)
-    return form, follow(problem, problem.at(constant), constant, l2, steps, checkpoint)
+    return form, follow(problem, problem.evaluate(constant), constant, l2, steps, checkpoint)
 
 
 def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
     checkpoint = take(task.checkpoints)
-    form, found = fitted_places(task.pairs(None), config.l2, config.steps, checkpoint)
+    form, optimum = fitted_places(task.pairs(None), config.l2, config.steps, checkpoint)
     return [
         Fitted(
-            FormScorer(form, found.theta),
-            columns=optimum_columns(found),
-            weights={name: part.cpu().numpy() for name, part in form.named(found.theta).items()},
-            history=found.history,
+            FormScorer(form, optimum.theta),
+            columns=optimum_columns(optimum),
+            weights={name: part.cpu().numpy() for name, part in form.named(optimum.theta).items()},
+            history=optimum.history,
         )
     ]

@@ -21,8 +21,9 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Name the longest token, and list all of them."""
     table = tables["lengths"]
     longest = table.loc[table["length"].idxmax()]
-    found = f"The longest [CLS] token of {longest['model']} is {number(longest['length'])} long."
+    sentence = f"The longest [CLS] token of {longest['model']} is {number(longest['length'])} long."
     listed = page_table("Lengths", COLUMNS, table)
     return Chapter(
-        findings=(Finding(found),), sections=(Section("lengths", "All lengths", tables=(listed,)),)
+        findings=(Finding(sentence),),
+        sections=(Section("lengths", "All lengths", tables=(listed,)),),
     )

@@ -22,11 +22,11 @@ def _products(graph: Graph, shared: Shared, section: Section) -> None:
 
 
 def _table(graph: Graph, shared: Shared, section: Section) -> Request:
-    return Request({"lengths": graph.of("lengths")})
+    return Request({"lengths": graph.select("lengths")})
 
 
 def _figure(graph: Graph, shared: Shared, section: Section) -> Request:
-    return Request({"table": graph.of("table", table="lengths")})
+    return Request({"table": graph.select("table", table="lengths")})
 
 
 STUDY = Study(
@@ -42,7 +42,7 @@ STUDY = Study(
     ),
     tables=(TableEntry("lengths", f"{_HERE}.tables:LENGTHS", _table),),
     figures=(
-        FigureEntry.of(
+        FigureEntry.build(
             _HERE,
             "figures:lengths",
             "Length by layer",
