@@ -499,6 +499,31 @@ print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
     assert 1 < work.memory_mb * 2**20 / peak < 1.6
 
 
+def test_solids_take_longer_by_rays_and_by_objects() -> None:
+    def work(objects: int, antialias: int) -> Work:
+        render = {"kind": "solids", "size_px": 48, "backend": {"antialias": antialias}}
+        space = {"max_objects": objects, "min_objects": objects}
+        content = {"start": 0, "stop": 10, "dataset": {"render": render, "space": space}}
+        return shared_cost.scenes(SimpleNamespace(content=content))  # type: ignore[arg-type]
+
+    few, many, fine = work(2, 1), work(12, 1), work(2, 4)
+    assert fine.elements == 16 * few.elements
+    assert many.python - few.python == 10 * 10 * shared_cost._PLACED
+    assert many.bytes_disk - few.bytes_disk == 10 * 10 * shared_cost._DESCRIBED
+
+
+def test_a_training_draws_scenes_where_it_reads_none() -> None:
+    (job,) = planned().of("training")
+    content = job.content
+    draws, reads = (SimpleNamespace(content=content, inputs=inputs, wildcards=job.wildcards)
+                    for inputs in ({}, {"scenes": [job]}))  # fmt: skip
+    more = shared_cost.training(draws).elements - shared_cost.training(reads).elements  # type: ignore[arg-type]
+    assert more == pytest.approx(shared_cost._drawn_in_training(content))
+    none = {**content, "model": {**content["model"], "source": "controlled:none"}}
+    untrained = SimpleNamespace(content=none, inputs={}, wildcards=job.wildcards)
+    assert shared_cost.training(untrained).elements == 0  # type: ignore[arg-type]
+
+
 def test_colors_of_a_mask_become_numbers_in_place() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (500, 700, 3), np.uint8)
     numbers = masks.NUMBERS["red_green_blue"](pixels)

@@ -25,10 +25,11 @@ _COMPRESSED = {
     "photos": 2.5,
 }
 # Of a solid's image what is not smooth, the contours, grows as its side: bytes of a pixel of that
-# (57 at 48 px of `occlusion_small`, and at 224 px of `concepts`).
-_CONTOUR = 57
+# (55 at 48 px of `occlusion_small`, 53 at 224 px of `concepts`). An object has a description, and
+# is placed, labeled and shaded in so many steps of the interpreter (4 ms in `occlusion_small`).
+_CONTOUR, _DESCRIBED, _PLACED = 54, 100, 7.5e4
 _OF_OBJECT = 0.245  # the same of a pixel of a flat shape, whose background is nothing (default run)
-# Numbers that are computed for each pixel that is drawn (likewise).
+# Numbers that are computed for each pixel that is drawn, of solids for each ray (likewise).
 _DRAWN = {
     "shapes": 5,
     "clutter": 12,
@@ -174,15 +175,21 @@ def scenes(product: Product) -> Work:
             python=work.python + _MITSUBA + _MITSUBA_IMAGE * n,
             bytes_peak=work.bytes_peak + _MITSUBA_BYTES,
         )
-    if kind == "solids":
-        rays = (side_of(render) * backend.get("antialias", 2)) ** 2
-        return replace(work, bytes_peak=work.bytes_peak + _RAY * rays)
-    if kind != "shapes":
+    if kind not in ("shapes", "solids"):
         return work
     space = content["dataset"]["space"]
     most = space.get("max_objects") or space["n_objects"]
-    objects = (most + space.get("min_objects", most)) / 2
     n = content["stop"] - content["start"]
+    objects = (most + (space.get("min_objects") or most)) / 2
+    if kind == "solids":
+        rays = backend.get("antialias", 2) ** 2
+        return replace(
+            work,
+            bytes_disk=work.bytes_disk + n * objects * _DESCRIBED,
+            bytes_peak=work.bytes_peak + _RAY * rays * side_of(render) ** 2,
+            elements=rays * work.elements,
+            python=work.python + n * objects * _PLACED,
+        )
     return replace(
         work, bytes_disk=n * _OF_OBJECT * objects * render["object_px"] ** 2 + 9 * METADATA + n / 2
     )
@@ -248,11 +255,21 @@ def records(product: Product) -> Work:
 def training(product: Product) -> Work:
     """Count the training of a controlled model."""
     content = product.content
-    return trained(content, content["model"], content["dataset"]["render"], model_name(product))
+    work = _trained(content, content["model"], content["dataset"]["render"], model_name(product))
+    if product.inputs.get("scenes") or content["model"]["source"].endswith(":none"):
+        return work
+    return replace(work, elements=work.elements + _drawn_in_training(content))
 
 
-def trained(content: Content, model: Content, render: Content, name: str) -> Work:
-    """Count a training of a model: three passes' worth a step, evaluations, and drawn scenes."""
+def _drawn_in_training(content: Content) -> float:
+    """Return the numbers that are made of scenes which a training and its evaluations draw."""
+    recipe, render = content["model"]["training"], content["dataset"]["render"]
+    n = recipe["steps"] * recipe["batch_size"] + _VAL_SCENES
+    return float(_DRAWN[render["kind"]] * n * side_of(render) ** 2)
+
+
+def _trained(content: Content, model: Content, render: Content, name: str) -> Work:
+    """Count a training of a model: three passes' worth a step, and evaluations."""
     recipe = model["training"]
     side = side_of(render)
     shape = tower_of(model, side)
@@ -262,12 +279,11 @@ def trained(content: Content, model: Content, render: Content, name: str) -> Wor
     views = 4 if objective == "self_distillation" else 1
     n = recipe["steps"] * recipe["batch_size"] * views
     evaluated = (1 + min(_EVALUATIONS, recipe["steps"])) * _VAL_SCENES * views
-    drawn = _DRAWN[render["kind"]] * (n / views + _VAL_SCENES) * side**2
     return Work(
         "torch",
         passes=n + evaluated,
         flops=(3 * n + evaluated) * shape.flops() / _VIT,
-        elements=drawn + 40 * (n + evaluated) * shape.width,
+        elements=40 * (n + evaluated) * shape.width,
         python=8000 * recipe["steps"],
         threads=content["threads"],
         device=content["device"],
