@@ -513,7 +513,7 @@ def test_solids_take_longer_by_rays_and_by_objects() -> None:
 
 
 def test_a_training_draws_scenes_where_it_reads_none() -> None:
-    (job,) = planned().of("training")
+    (job,) = planned().select("training")
     content = job.content
     draws, reads = (SimpleNamespace(content=content, inputs=inputs, wildcards=job.wildcards)
                     for inputs in ({}, {"scenes": [job]}))  # fmt: skip
