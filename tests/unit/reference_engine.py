@@ -42,9 +42,9 @@ class ReferenceEngine(VisionLanguageEngine):
         n, length = inputs.ids.shape
         residual: list[Tensor] = []
 
-        def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        def hook(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
             residual.append(hidden)
-            return hidden, given
+            return hidden, options
 
         with before_layers(self.adapter, hook):
             whole_pass(self.adapter, inputs, inputs.ids[:, :0])
@@ -56,23 +56,25 @@ class ReferenceEngine(VisionLanguageEngine):
 
     def _answer(
         self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
-        asked: Sequence[Tensor], wanted: Tensor,
+        questions: Sequence[Tensor], candidates: Tensor,
     ) -> Tensor:  # fmt: skip
-        found = [
-            torch.stack([self._asked(base, edit, condition.frozen, ids) for ids in asked], 1)
+        states = [
+            torch.stack(
+                [self._encode_question(base, edit, condition.frozen, ids) for ids in questions], 1
+            )
             for condition, edit in zip(conditions, edits, strict=True)
         ]
-        return self.log_probabilities(torch.stack(found, 1), wanted)
+        return self.log_probabilities(torch.stack(states, 1), candidates)
 
-    def _asked(self, base: Frozen, edits: Edits, frozen: bool, ids: Tensor) -> Tensor:
+    def _encode_question(self, base: Frozen, edits: Edits, frozen: bool, ids: Tensor) -> Tensor:
         """Return the final norm's output at a question's last token, (n, d)."""
         length, more = base.length, ids.shape[1]
 
-        def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        def hook(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
             context = base.residual[layer] if frozen else hidden[:, :length]
             hidden = torch.cat([edits.residual(layer, context), hidden[:, length:]], 1)
-            mask = additive(given["attention_mask"], hidden)
-            return hidden, given | {
+            mask = additive(options["attention_mask"], hidden)
+            return hidden, options | {
                 "attention_mask": self._masked(mask, edits, layer, base),
                 "position_embeddings": self.adapter.position_embeddings(
                     layer, hidden, self._positions(base, edits, layer, more)
@@ -82,13 +84,13 @@ class ReferenceEngine(VisionLanguageEngine):
         with before_layers(self.adapter, hook):
             return whole_pass(self.adapter, base.inputs, ids)[:, -1]
 
-    def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+    def _watched(self, base: Frozen, questions: Sequence[Tensor], watch: Watch) -> None:
         def of_question(layer: int, weights: Tensor) -> None:
             watch(layer, weights[:, :, base.length :])
 
-        for ids in asked:
+        for ids in questions:
             with watched(self.adapter, of_question):
-                self._asked(base, Edits(), True, ids)
+                self._encode_question(base, Edits(), True, ids)
 
     def _masked(self, mask: Tensor, edits: Edits, layer: int, base: Frozen) -> Tensor:
         mask = hide_from_context(mask, edits.hidden, layer)
@@ -115,15 +117,17 @@ def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:
     if isinstance(adapter, ToyAdapter):
         embedded = adapter.embed(replace(inputs, ids=whole))
         return adapter.decode(embedded.hidden, embedded.positions, embedded.mask, None)
-    given = tensors_of(inputs, whole)
-    found: Tensor = adapter.model.model(input_ids=whole, use_cache=False, **given).last_hidden_state
-    return found
+    tensors = tensors_of(inputs, whole)
+    states: Tensor = adapter.model.model(
+        input_ids=whole, use_cache=False, **tensors
+    ).last_hidden_state
+    return states
 
 
 def tensors_of(inputs: Inputs, whole: Tensor) -> dict[str, Tensor]:
     """Return what the model is given beside the tokens of prompts with further text."""
-    found = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
-    if (types := found.get("mm_token_type_ids")) is not None:
+    tensors = dict(inputs.tensors, attention_mask=torch.ones_like(whole))
+    if (types := tensors.get("mm_token_type_ids")) is not None:
         more = whole.shape[1] - inputs.ids.shape[1]
-        found["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
-    return found
+        tensors["mm_token_type_ids"] = nn.functional.pad(types, (0, more))
+    return tensors

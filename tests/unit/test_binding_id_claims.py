@@ -30,28 +30,28 @@ def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
     suite = Suite(name="s", tasks=("t",), experiments=experiments, resamples=100)  # type: ignore[arg-type]
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
     names = {"suite": "s", "task": "t", "model": "m", "origin": "oracle",
-             "named_by": Reading.of(spec).by}  # fmt: skip
+             "named_by": Reading.from_spec(spec).by}  # fmt: skip
     rows = run(engine, None, spec).rows
     return pd.DataFrame([{**names, **row} for row in rows], columns=COLUMNS)
 
 
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
     return {
-        one.claim.name: one.verdict
-        for one in judge(CLAIMS, claim_effects({"binding_id": table}))
+        judgment.claim.name: judgment.verdict
+        for judgment in judge(CLAIMS, claim_effects({"binding_id": table}))
     }  # fmt: skip
 
 
 def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> pd.Series[Any]:
     rows = table[table["condition"].eq(condition) & table["candidate"].eq(candidate)]
-    (row,) = (one for _, one in rows[rows["query"].eq("all")].iterrows())
+    (row,) = (line for _, line in rows[rows["query"].eq("all")].iterrows())
     return row
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_claims_hold_of_genuine_cases_and_not_of_impostors(case: Any) -> None:
-    found = judge_case(case, CLAIMS, 0)
-    assert found == dict.fromkeys(case.genuine, True) | dict.fromkeys(case.impostor, False)
+    holding = judge_case(case, CLAIMS, 0)
+    assert holding == dict.fromkeys(case.genuine, True) | dict.fromkeys(case.impostor, False)
 
 
 def test_every_claim_has_a_genuine_case_and_an_impostor() -> None:
@@ -74,7 +74,7 @@ def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     table = table_of(Oracle("slot", noise=0.0), "mean", "transfer")
     assert row_of(table, "C")["length"] == 0.0
     assert row_of(table, "C on O")["length"] == 0.0
-    effects = {one.claim: one for one in claim_effects({"binding_id": table})}
+    effects = {effect.claim: effect for effect in claim_effects({"binding_id": table})}
     assert effects["mean-colors"].reason == EMPTY
     assert verdicts(table)["mean-colors"] == "not testable"
     noisy = table_of(Oracle("slot"), "transfer")
@@ -85,13 +85,13 @@ def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
 def test_nulls_have_the_length_and_level_of_what_they_guard(order: str) -> None:
     table = table_of(Fragile("slot"), "mean", layout="sprites", order=order)
     for name in ("O", "I", "C", "O by slot", "I by slot"):
-        lengths = [row_of(table, one)["length"] for one in (name, f"{name} random")]
+        lengths = [row_of(table, condition)["length"] for condition in (name, f"{name} random")]
         np.testing.assert_allclose(*lengths, rtol=1e-6)
     assert row_of(table, "O by slot")["length"] > 1.0
     # The random vector that a claim by slot is judged on is long enough to harm this model.
-    found = verdicts(table)
-    assert found["mean-objects"] == "holds"
-    assert found["random-objects"] == found["random-items"] == "does not hold"
+    by_claim = verdicts(table)
+    assert by_claim["mean-objects"] == "holds"
+    assert by_claim["random-objects"] == by_claim["random-items"] == "does not hold"
     if order == "independent":  # what was judged before: as short as the difference of roles
         assert row_of(table, "O random")["length"] < 0.3
         assert row_of(table, "O random")["change"] > -0.05
@@ -108,8 +108,8 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     estimates = estimate(oracle, draw_pairs(rule, "estimation", 20, 0).base, None, 20)
     batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
     ((_, trials),) = mean_interventions(batch, ["role"]).trials
-    (null,) = (one for one in trials if one.condition.name == "O random")
-    first, second = (one for one in null.condition.interventions if isinstance(one, Add))
+    (null,) = (trial for trial in trials if trial.condition.name == "O random")
+    first, second = (edit for edit in null.condition.interventions if isinstance(edit, Add))
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)
 
 
@@ -123,8 +123,10 @@ def test_the_right_account_holds_where_things_are_named_by_size(
         Oracle(mechanism), "signatures", "factorizability", shared="shape", distinguished_by="size"
     )
     assert set(table["named_by"]) == {"size"}
-    found = verdicts(table)
-    holding = {name for name, one in found.items() if one == "holds" and "account" in name}
+    by_claim = verdicts(table)
+    holding = {
+        name for name, verdict in by_claim.items() if verdict == "holds" and "account" in name
+    }
     assert holding == {f"account-{account}"}
 
 
@@ -135,17 +137,17 @@ def test_a_blend_is_no_account_though_one_decides_every_answer(shares: Any) -> N
     assert row["share"] == 1.0
     assert row["effect"] == pytest.approx(shares["slot"], abs=0.02)
     assert row_of(table, "from other slots")["effect"] == pytest.approx(row["effect"])
-    assert not [name for name, one in verdicts(table).items()
-                if one == "holds" and name.startswith("account")]  # fmt: skip
+    assert not [name for name, verdict in verdicts(table).items()
+                if verdict == "holds" and name.startswith("account")]  # fmt: skip
 
 
 def test_works_and_gates_are_two_things() -> None:
     """Of 12 % of the answers that no ID decides the claims work, and the gates are missed."""
     table = table_of(MixedOracle({"slot": 0.84}), "mean", rows=600)
-    found = verdicts(table)
-    assert found["mean-objects"] == "holds"
-    assert found["gate-control"] == "does not hold"
-    assert found["gate-both"] != "holds"
+    by_claim = verdicts(table)
+    assert by_claim["mean-objects"] == "holds"
+    assert by_claim["gate-control"] == "does not hold"
+    assert by_claim["gate-both"] != "holds"
 
 
 def test_normalized_effects_by_hand() -> None:
@@ -157,9 +159,9 @@ def test_normalized_effects_by_hand() -> None:
     answers = Answers(logs, ["O0"], ["I0", "I1"], [{"O0": "I0"}] * 3)
 
     def effect(trial: int, candidate: int) -> float:
-        found = normalized_effect(answers, trial, np.full((200, 1), candidate), 100, 0)
-        assert found is not None
-        return found.value
+        estimate = normalized_effect(answers, trial, np.full((200, 1), candidate), 100, 0)
+        assert estimate is not None
+        return estimate.value
 
     assert effect(0, 0) == pytest.approx(1.0)
     assert effect(0, 1) == pytest.approx(0.0, abs=1e-9)
@@ -171,12 +173,12 @@ def test_normalized_effects_by_hand() -> None:
 
 
 def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() -> None:
-    one = table_of(Oracle("slot"), "signatures").assign(origin="toy", model="free-0")
-    other = one.assign(model="free-1")
-    (single,) = {(e.n, e.resampled) for e in claim_effects({"binding_id": one})
+    single_toy = table_of(Oracle("slot"), "signatures").assign(origin="toy", model="free-0")
+    second_toy = single_toy.assign(model="free-1")
+    (single,) = {(e.n, e.resampled) for e in claim_effects({"binding_id": single_toy})
                  if e.claim == "answered"}  # fmt: skip
     assert single == (120, "scenes")
-    (both,) = (e for e in claim_effects({"binding_id": pd.concat([one, other])})
+    (both,) = (e for e in claim_effects({"binding_id": pd.concat([single_toy, second_toy])})
                if e.claim == "answered")  # fmt: skip
     assert (both.n, both.resampled) == (2, "training seeds")
     assert both.where == "free, 2 training seeds (toy)"
@@ -188,7 +190,7 @@ def test_words_of_exact_oracles_do_not_match_each_other() -> None:
     for attribute, kind in kinds.items():
         words = dict.fromkeys(
             word for layout in ("pair", "grid", "sprites") for split in ("test", "estimation")
-            for word in Rule(layout).words(split).of(attribute)  # type: ignore[arg-type]
+            for word in Rule(layout).words(split).get(attribute)  # type: ignore[arg-type]
         )  # fmt: skip
         vectors = np.stack([word_vector(kind, word) for word in words])
         products = vectors @ vectors.T - np.eye(len(vectors))

@@ -47,8 +47,8 @@ def setting(name):
     source, others = tiny_vlms.scenes(N, 1, SIDE)
     source = source.with_(slot=base.slot, boxes=base.boxes)
     states = [(e.contexts(base, images), e.contexts(source, others)) for e in engines]
-    asked = [question(base, 0), question(source, 1)]
-    return engines, states, asked
+    questions = [question(base, 0), question(source, 1)]
+    return engines, states, questions
 
 
 def vectors(engine, state, group, seed, tokens=None):
@@ -60,9 +60,9 @@ def bases(engine, state, group, seed, size=2):
     """Orthonormal rows of each layer and token; the second token's has one dimension less."""
     layers, tokens, width = engine.residual(state, group, 0).shape[1:]
     drawn = np.random.default_rng(seed).normal(size=(layers, tokens, width, size))
-    found = np.linalg.qr(drawn)[0].swapaxes(-1, -2).astype(np.float32)
-    found[:, 1:, -1] = 0
-    return found
+    basis = np.linalg.qr(drawn)[0].swapaxes(-1, -2).astype(np.float32)
+    basis[:, 1:, -1] = 0
+    return basis
 
 
 def some_layers(engine, rng):
@@ -72,7 +72,7 @@ def some_layers(engine, rng):
 def conditions(engine, state, seed):
     """Every kind of intervention on every group, at random layers, alone and together."""
     rng = np.random.default_rng(seed)
-    found = []
+    listed = []
     for group in GROUPS:
         add, basis = vectors(engine, state, group, seed), bases(engine, state, group, seed)
         kinds = [
@@ -93,21 +93,21 @@ def conditions(engine, state, seed):
         ]  # fmt: skip
         if len(state.positions) == 3:
             kinds[2] = [Rotate(group, 0, np.array([1, 4, -2])), Rotate(group, 1, np.eye(3)[:2] * 3)]
-        found += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
+        listed += [Condition(f"{group} {i}", tuple(edits)) for i, edits in enumerate(kinds)]
         anew = (Replace(group, 0, (1,)), Add(group, 1, add, 1.0, (0,)),
                 Replace(group, 1, (1,), bases=basis))  # fmt: skip
-        found.append(Condition(f"{group} anew", anew, frozen=False))
+        listed.append(Condition(f"{group} anew", anew, frozen=False))
     hidden = (Knockout("color", 0, (1,), "item"), Knockout("object", 0, None, "color"),
               Knockout("object", 1, None, "color", heads=(2,)))  # fmt: skip
-    return [CONTROL, *found, Condition("hidden from the context", hidden, frozen=False)]
+    return [CONTROL, *listed, Condition("hidden from the context", hidden, frozen=False)]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_both_engines_agree_on_every_intervention(name):
-    engines, states, asked = setting(name)
+    engines, states, questions = setting(name)
     todo = conditions(engines[0], states[0][0], 3)
     fast, slow = (
-        engine.answers(*pair, todo, asked, ITEMS)
+        engine.answers(*pair, todo, questions, ITEMS)
         for engine, pair in zip(engines, states, strict=True)
     )
     assert fast.shape == (N, len(todo), 2, 3)
@@ -122,46 +122,48 @@ def test_both_engines_agree_on_every_intervention(name):
 def test_both_engines_read_the_same_contexts(name):
     engines, states, _ = setting(name)
     for group in GROUPS:
-        found = [e.residual(s[0], group, 1) for e, s in zip(engines, states, strict=True)]
-        np.testing.assert_allclose(*found, atol=TOLERANCE)
+        residuals = [e.residual(s[0], group, 1) for e, s in zip(engines, states, strict=True)]
+        np.testing.assert_allclose(*residuals, atol=TOLERANCE)
         places = [e.positions(s[0], group, 1) for e, s in zip(engines, states, strict=True)]
         np.testing.assert_array_equal(*places)
 
 
 def test_parts_inside_and_outside_are_the_whole():
     """What both parts of a subspace come from is what was replaced; nothing of itself changes."""
-    (engine, _), ((base, source), _), asked = setting("llava")
+    (engine, _), ((base, source), _), questions = setting("llava")
     for group in GROUPS:
         basis = bases(engine, base, group, 1)
         inside, outside = (
             Replace(group, 0, bases=basis, part=part)
             for part in ("inside", "outside")  # type: ignore[arg-type]
         )
-        own = Replace(group, 0, context="base", bases=basis)
+        unchanged = Replace(group, 0, context="base", bases=basis)
         none = Replace(group, 0, bases=np.zeros_like(basis))
         todo = [
             (Replace(group, 0),), (inside, outside),
             (Replace(group, 0, bases=0 * basis, part="outside"),),
-            (), (own,), (none,),
+            (), (unchanged,), (none,),
         ]  # fmt: skip
-        found = engine.answers(base, source, [Condition("", one) for one in todo], asked, ITEMS)
-        np.testing.assert_allclose(found[:, 1:3], found[:, [0, 0]], atol=TOLERANCE)
-        np.testing.assert_allclose(found[:, 4:], found[:, [3, 3]], atol=TOLERANCE)
+        answers = engine.answers(
+            base, source, [Condition("", edits) for edits in todo], questions, ITEMS
+        )
+        np.testing.assert_allclose(answers[:, 1:3], answers[:, [0, 0]], atol=TOLERANCE)
+        np.testing.assert_allclose(answers[:, 4:], answers[:, [3, 3]], atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(("factor", "words"), [(2.0, "orthonormal"), (np.nan, "orthonormal")])
 def test_a_basis_that_is_none_is_refused(factor, words):
-    (engine, _), ((base, source), _), asked = setting("llava")
+    (engine, _), ((base, source), _), questions = setting("llava")
     basis = bases(engine, base, "item", 0)
-    for wrong, said in ((factor * basis, words), (basis[:1], "shape")):
+    for wrong, message in ((factor * basis, words), (basis[:1], "shape")):
         edit = Condition("parts", (Replace("item", 0, bases=wrong),))
-        with pytest.raises(InputError, match=said):
-            engine.answers(base, source, [edit], asked, ITEMS)
+        with pytest.raises(InputError, match=message):
+            engine.answers(base, source, [edit], questions, ITEMS)
 
 
 def whole(scenes, questions):
     """The template, with every word of the context in some group."""
-    found = []
+    moved = []
     for prompt in tiny_vlms.template(scenes, questions):
         ends = {0: len("<image>")}
         spans = {}
@@ -169,12 +171,12 @@ def whole(scenes, questions):
             spans["color", role] = (ends[role], prompt.spans["color", role][1])
             ends[role + 1] = prompt.context.index(".", spans["color", role][1]) + 1
             spans["item", role] = (spans["color", role][1], ends[role + 1])
-        found.append(replace(prompt, spans=spans))
-    return found
+        moved.append(replace(prompt, spans=spans))
+    return moved
 
 
 def test_a_context_replaced_as_a_whole_is_the_other_context():
-    (engine, _), _, asked = setting("llava")
+    (engine, _), _, questions = setting("llava")
     engine = VisionLanguageEngine(engine.adapter, whole)
     base, images = tiny_vlms.scenes(N, 0, SIDE)
     source, others = tiny_vlms.scenes(N, 1, SIDE)
@@ -183,9 +185,9 @@ def test_a_context_replaced_as_a_whole_is_the_other_context():
     background = Tokens(support="background")
     edits = [Replace(group, role) for group in GROUPS for role in (0, 1)]
     edits.append(Replace("object", 0, tokens=background))
-    found = engine.answers(*states, [Condition("all", tuple(edits))], asked, ITEMS)
+    answers = engine.answers(*states, [Condition("all", tuple(edits))], questions, ITEMS)
     np.testing.assert_allclose(
-        found, engine.answers(states[1], None, [CONTROL], asked, ITEMS), atol=TOLERANCE
+        answers, engine.answers(states[1], None, [CONTROL], questions, ITEMS), atol=TOLERANCE
     )
 
 
@@ -217,27 +219,27 @@ def test_only_differences_of_positions_count(name):
 
 
 def test_a_batch_is_its_scenes_one_by_one_and_leaves_no_trace():
-    (engine, _), ((base, source), _), asked = setting("llava anyres")
+    (engine, _), ((base, source), _), questions = setting("llava anyres")
     todo = conditions(engine, base, 5)[:12]
-    found = engine.answers(base, source, todo, asked, ITEMS)
+    answers = engine.answers(base, source, todo, questions, ITEMS)
     assert not engine.adapter.layers[0]._forward_pre_hooks
     single = VisionLanguageEngine(engine.adapter, engine.template, Options(batch_size=1))
     np.testing.assert_allclose(
-        found, single.answers(base, source, todo, asked, ITEMS), atol=TOLERANCE
+        answers, single.answers(base, source, todo, questions, ITEMS), atol=TOLERANCE
     )
-    np.testing.assert_array_equal(found, engine.answers(base, source, todo, asked, ITEMS))
+    np.testing.assert_array_equal(answers, engine.answers(base, source, todo, questions, ITEMS))
     scenes, images = tiny_vlms.scenes(N, 0, SIDE)
     alone = engine.contexts(scenes[1:], images[1:])
+    later = [q[1:] for q in questions]
     np.testing.assert_allclose(
-        found[1:, :1], engine.answers(alone, None, [CONTROL], [q[1:] for q in asked], ITEMS[1:]),
-        atol=TOLERANCE,
-    )  # fmt: skip
+        answers[1:, :1], engine.answers(alone, None, [CONTROL], later, ITEMS[1:]), atol=TOLERANCE
+    )
     assert not any(values.requires_grad for _, values in base.cache)
 
 
 def test_single_views_and_cells_add_up():
     """Replacing each view, or each cell, in turn is replacing the thing."""
-    (engine, slow), ((base, source), states), asked = setting("llava anyres")
+    (engine, slow), ((base, source), states), questions = setting("llava anyres")
     assert "views" in engine.abilities
     # The thing is one cell of the base view and 2 x 2 of the other.
     first, rest = Tokens(views=(1,), cells=(0,)), Tokens(views=(1,), cells=(1, 2, 3))
@@ -245,9 +247,11 @@ def test_single_views_and_cells_add_up():
     tokens = [[Tokens()], [base_view, crops], [first, base_view, rest]]
     todo = [Condition("", tuple(Replace("object", 0, tokens=t) for t in some)) for some in tokens]
     todo.append(Condition("ends", (Replace("object", 0, tokens=Tokens(support="newline")),)))
-    found = engine.answers(base, source, todo, asked, ITEMS)
-    np.testing.assert_allclose(found[:, :3], found[:, [0, 0, 0]], atol=TOLERANCE)
-    np.testing.assert_allclose(found, slow.answers(*states, todo, asked, ITEMS), atol=TOLERANCE)
+    answers = engine.answers(base, source, todo, questions, ITEMS)
+    np.testing.assert_allclose(answers[:, :3], answers[:, [0, 0, 0]], atol=TOLERANCE)
+    np.testing.assert_allclose(
+        answers, slow.answers(*states, todo, questions, ITEMS), atol=TOLERANCE
+    )
 
 
 def test_the_text_only_twin_has_things_in_words():
@@ -262,11 +266,11 @@ def test_the_text_only_twin_has_things_in_words():
     )
     assert not fast.needs_images
     todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
-    found = [
+    answers = [
         e.answers(e.contexts(scenes, None), None, todo, [question(scenes, 0)], ITEMS)
         for e in (fast, slow)
     ]
-    np.testing.assert_allclose(*found, atol=TOLERANCE)
+    np.testing.assert_allclose(*answers, atol=TOLERANCE)
     assert fast.positions(fast.contexts(scenes, None), "object", 0).shape == (N, 2)
 
 
@@ -285,11 +289,11 @@ def test_toys_have_the_same_engines():
     adapter = ToyAdapter("a toy", toy)
     template = partial(prompts, form=Form("short"))
     base, images = tiny_vlms.scenes(N, 0, SIDE)
-    found = []
+    answers = []
     for engine in (VisionLanguageEngine(adapter, template), ReferenceEngine(adapter, template)):
         state = engine.contexts(base, images)
         assert "views" not in engine.abilities
         np.testing.assert_array_equal(engine.positions(state, "object", 0)[:, 0], base.slot[:, 0])
         todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
-        found.append(engine.answers(state, None, todo, [question(base, 0)], ITEMS))
-    np.testing.assert_allclose(*found, atol=TOLERANCE)
+        answers.append(engine.answers(state, None, todo, [question(base, 0)], ITEMS))
+    np.testing.assert_allclose(*answers, atol=TOLERANCE)

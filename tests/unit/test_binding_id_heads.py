@@ -42,56 +42,58 @@ def setting(family: str) -> Any:
     return engines, states, [question(scenes, 0), question(scenes, 1)]
 
 
-def library_attention(engine: Any, state: Any, asked: Any) -> np.ndarray[Any, Any]:
+def library_attention(engine: Any, state: Any, questions: Any) -> np.ndarray[Any, Any]:
     """What `attention` is to be, from the whole maps that the library gives in eager mode."""
     adapter, k = engine.adapter, state.scenes.things
-    prompts = engine.template(state.scenes, asked)
-    found = np.zeros((N, 2, engine.layers, HEADS, len(asked), len(GROUPS), k))
+    prompts = engine.template(state.scenes, questions)
+    looks = np.zeros((N, 2, engine.layers, HEADS, len(questions), len(GROUPS), k))
     for q, ids in enumerate(question_tokens(adapter, state.read, prompts, torch.device("cpu"))):
         whole = torch.cat([state.inputs.ids, ids], 1)
-        given = tensors_of(state.inputs, whole)
-        maps = adapter.model(input_ids=whole, output_attentions=True, **given).attentions
+        tensors = tensors_of(state.inputs, whole)
+        maps = adapter.model(input_ids=whole, output_attentions=True, **tensors).attentions
         for layer, weights in enumerate(maps):
             assert weights.shape[1:] == (HEADS, whole.shape[1], whole.shape[1])
             for g, group in enumerate(GROUPS):
                 for role in range(k):
                     index = token_map(state, group, role)
                     for row in range(N):
-                        own = sum(weights[row, :, state.length :, t] for t in index[row].tolist())
-                        found[row, 0, layer, :, q, g, role] = own[:, -1]
-                        found[row, 1, layer, :, q, g, role] = own.mean(-1)
-    return found
+                        weight = sum(
+                            weights[row, :, state.length :, t] for t in index[row].tolist()
+                        )
+                        looks[row, 0, layer, :, q, g, role] = weight[:, -1]
+                        looks[row, 1, layer, :, q, g, role] = weight.mean(-1)
+    return looks
 
 
 @pytest.mark.parametrize("family", tiny_vlms.FAMILIES)
 def test_where_heads_look_is_what_the_library_says(family: str) -> None:
     """With torch's product, which gives no maps, and with the library's own, which does."""
-    engines, states, asked = setting(family)
-    found = [e.attention(s, asked) for e, s in zip(engines, states, strict=True)]
+    engines, states, questions = setting(family)
+    measured = [e.attention(s, questions) for e, s in zip(engines, states, strict=True)]
     model = engines[0].adapter.model
     model.set_attn_implementation("eager")
     try:
-        wanted = library_attention(engines[0], states[0], asked)
-        found += [e.attention(s, asked) for e, s in zip(engines, states, strict=True)]
+        expected = library_attention(engines[0], states[0], questions)
+        measured += [e.attention(s, questions) for e, s in zip(engines, states, strict=True)]
     finally:
         model.set_attn_implementation("sdpa")
-    assert found[0].shape == (N, 2, engines[0].layers, HEADS, 2, len(GROUPS), 2)
-    assert wanted.std() > 0.01
-    for one in found:
-        np.testing.assert_allclose(one, wanted, atol=1e-5)
+    assert measured[0].shape == (N, 2, engines[0].layers, HEADS, 2, len(GROUPS), 2)
+    assert expected.std() > 0.01
+    for looks in measured:
+        np.testing.assert_allclose(looks, expected, atol=1e-5)
 
 
 def test_a_question_of_one_token_looks_with_every_head() -> None:
     """Heads that share keys are packed then, and are not among several questions."""
-    (engine, _), (state, _), (asked, _) = setting("llava_onevision")
+    (engine, _), (state, _), (query, _) = setting("llava_onevision")
 
     def one_word(scenes: Any, questions: Any) -> Any:
         prompts = tiny_vlms.template(scenes, questions)
         return [replace(prompt, questions=(" has",) * len(questions)) for prompt in prompts]
 
     short = VisionLanguageEngine(engine.adapter, one_word, engine.options)
-    first = short.attention(state, [asked])
-    both = short.attention(state, [asked, asked])  # side by side: no pass over a single query
+    first = short.attention(state, [query])
+    both = short.attention(state, [query, query])  # side by side: no pass over a single query
     assert first.shape == (N, 2, 3, HEADS, 1, len(GROUPS), 2)
     np.testing.assert_allclose(first, both[:, :, :, :, :1], atol=1e-6)
     np.testing.assert_allclose(first[:, 0], first[:, 1], atol=1e-7)
@@ -102,7 +104,7 @@ def test_a_question_of_one_token_looks_with_every_head() -> None:
     [("llava_onevision", "sdpa"), *((family, "eager") for family in tiny_vlms.FAMILIES)],
 )
 def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str) -> None:
-    engines, states, asked = setting(family)
+    engines, states, questions = setting(family)
     hidden = [("object", 0), ("item", 1)]
     every, none = tuple(range(HEADS)), ()
 
@@ -116,7 +118,7 @@ def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str
     model.set_attn_implementation(attention)
     try:
         fast, slow = (
-            engine.answers(state, None, todo, asked, ITEMS)
+            engine.answers(state, None, todo, questions, ITEMS)
             for engine, state in zip(engines, states, strict=True)
         )
     finally:
@@ -130,10 +132,10 @@ def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str
 
 
 def test_a_head_that_there_is_not_is_refused() -> None:
-    (engine, _), (state, _), asked = setting("llava_onevision")
+    (engine, _), (state, _), questions = setting("llava_onevision")
     edit = Condition("blind", (Knockout("item", 0, heads=(0, 4)),))
     with pytest.raises(InputError, match=r"head 4.*each layer of the model has 4"):
-        engine.answers(state, None, [edit], asked, ITEMS)
+        engine.answers(state, None, [edit], questions, ITEMS)
 
 
 def test_the_oracle_looks_where_its_mechanism_says() -> None:
@@ -141,11 +143,11 @@ def test_the_oracle_looks_where_its_mechanism_says() -> None:
     scenes = draw_pairs(Rule("sprites", 3, "independent"), "test", 50, 0).base
     oracle = Oracle("slot")
     looks = oracle.attention(oracle.contexts(scenes), [question(scenes, r) for r in range(3)])
-    own = np.diagonal(looks, axis1=4, axis2=6).mean(axis=(0, 1, 3, 5))  # blocks, groups
-    wanted = np.zeros((4, len(GROUPS)))
+    diagonal = np.diagonal(looks, axis1=4, axis2=6).mean(axis=(0, 1, 3, 5))  # blocks, groups
+    expected = np.zeros((4, len(GROUPS)))
     for block, group in ((2, "object"), (3, "item")):
-        wanted[block, GROUPS.index(group)] = 1  # type: ignore[arg-type]
-    np.testing.assert_allclose(own, wanted, atol=5e-3)
+        expected[block, GROUPS.index(group)] = 1  # type: ignore[arg-type]
+    np.testing.assert_allclose(diagonal, expected, atol=5e-3)
 
 
 @pytest.fixture(scope="module")
@@ -157,30 +159,32 @@ def table() -> pd.DataFrame:
         suite = Suite(name="s", tasks=("t",), oracles=("o",), experiments=("heads", "knockout"),
                       resamples=50, head_layers=layers)  # fmt: skip
         spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-        found = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
-        rows += [{**NAMES, "model": mechanism, **row} for row in found.heads]
+        results = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
+        rows += [{**NAMES, "model": mechanism, **row} for row in results.heads]
         # All heads of all layers are experiment `knockout`.
-        whole = {row["condition"]: row["change"] for row in found.rows[1:]}
-        for row in found.heads[:3]:
+        whole = {row["condition"]: row["change"] for row in results.rows[1:]}
+        for row in results.heads[:3]:
             assert (row["layer"], row["head"]) == ("all", "all")
             letter = row["group"][0].upper()
             assert row["change"] == whole[f"question without {letter}"]
     return table_of(rows, HEADS_SCHEMA)
 
 
-def of(table: pd.DataFrame, model: str, layer: str, head: str, group: str) -> pd.Series:
+def find_row(table: pd.DataFrame, model: str, layer: str, head: str, group: str) -> pd.Series:
+    key = (model, layer, head, group)
     (row,) = (
-        own for _, own in table.iterrows()
-        if (own["model"], own["layer"], own["head"], own["group"]) == (model, layer, head, group)
-    )  # fmt: skip
+        line
+        for _, line in table.iterrows()
+        if (line["model"], line["layer"], line["head"], line["group"]) == key
+    )
     return row
 
 
 def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) -> None:
     for layer in range(4):
         for group, block in (("object", 2), ("item", 3), ("color", -1)):
-            row = of(table, "slot", str(layer), "0", group)
-            together = of(table, "slot", str(layer), "all", group)
+            row = find_row(table, "slot", str(layer), "0", group)
+            together = find_row(table, "slot", str(layer), "all", group)
             assert row["change"] == together["change"] == (-0.5 if layer == block else 0)
             assert row["last_most"] == row["question_most"] == (1.0 if layer == block else 0.5)
             if group != "color":  # hiding it takes nothing, so there is no effect to share
@@ -190,33 +194,33 @@ def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) ->
 
 
 def test_heads_of_layers_that_are_left_out_are_looked_at_alone(table: pd.DataFrame) -> None:
-    own = table[table["model"] == "gather"]
-    blinded = own[own["change"].notna()]
+    gather = table[table["model"] == "gather"]
+    blinded = gather[gather["change"].notna()]
     assert {*zip(blinded["layer"], blinded["head"], strict=True)} == {
         ("all", "all"), ("3", "all"), ("3", "0")
     }  # fmt: skip
-    row = of(table, "gather", "2", "0", "object")
+    row = find_row(table, "gather", "2", "0", "object")
     assert np.isnan(row["change"])
     assert row["last_right"] > 0.99
 
 
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
-    found = carriers(table)
+    carrying = carriers(table)
     heads = {
-        key: [*zip(own["layer"], own["head"], strict=True)][1:]
-        for key, own in found.groupby(["model", "group"])
+        key: [*zip(rows["layer"], rows["head"], strict=True)][1:]
+        for key, rows in carrying.groupby(["model", "group"])
     }
     assert heads["slot", "item"] == [("3", "0")]
     assert heads["slot", "object"] == [("2", "0")]
     # Content that items carry makes the image needless; nothing at all is lost without answers.
     for key in (("gather", "object"), ("none", "item"), ("slot", "color")):
         assert heads[key] == []
-    said = chapter({"binding_id_heads": table}, None)  # type: ignore[arg-type]
-    words = dict(said.findings[0].points)
+    page = chapter({"binding_id_heads": table}, None)  # type: ignore[arg-type]
+    words = dict(page.findings[0].points)
     for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colors changes no answers."):
         assert part in words["slot (oracle)"]
     assert words["none (oracle)"].count("changes no answers") == 3
-    assert len(said.sections[0].tables[0].rows) == len(found)
+    assert len(page.sections[0].tables[0].rows) == len(carrying)
 
 
 def test_the_figure_shows_effects_where_something_is_lost(table: pd.DataFrame) -> None:
@@ -227,8 +231,8 @@ def test_the_figure_shows_effects_where_something_is_lost(table: pd.DataFrame) -
     np.testing.assert_allclose(slot[0].ravel(), [0, 0, 1, 0], atol=1e-6)
     np.testing.assert_allclose(slot[4].ravel(), [0, 0, 0, 1], atol=1e-2)
 
-    def empty(one: Any) -> Any:
-        return np.ma.getmaskarray(np.ma.masked_invalid(one)).ravel().tolist()
+    def empty(values: Any) -> Any:
+        return np.ma.getmaskarray(np.ma.masked_invalid(values)).ravel().tolist()
 
     assert all(empty(gather[0]))  # hiding objects takes nothing
     assert empty(gather[3]) == [True, True, True, False]  # a single layer was blinded

@@ -53,7 +53,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {family: hub_vlms.save(family, folder / family) for family in FAMILIES}
 
 
-def configured(folder: Path, model: dict[str, Any] | None = None, **own: Any) -> dict[str, Any]:
+def configured(folder: Path, model: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """A suite of a stand-in on four tasks' worth of keys."""
     section = {
         "tasks": [
@@ -62,13 +62,13 @@ def configured(folder: Path, model: dict[str, Any] | None = None, **own: Any) ->
              "estimation_rows": 6},
         ],
         "models": [{"name": "m", "source": f"hf:path:{folder}", **(model or {})}],
-        "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], **SMALL, **own}],
+        "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], **SMALL, **changes}],
     }  # fmt: skip
     return {"datasets": [], "studies": {"binding_id": section}}
 
 
-def graph_of(folder: Path, model: dict[str, Any] | None = None, **own: Any) -> Graph:
-    return build(Config.model_validate(configured(folder, model, **own)))
+def graph_of(folder: Path, model: dict[str, Any] | None = None, **changes: Any) -> Graph:
+    return build(Config.model_validate(configured(folder, model, **changes)))
 
 
 def jobs_of(graph: Graph) -> list[Product]:
@@ -88,18 +88,18 @@ def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def loaded(folder: Path, rule: Rule | None = None, text_only: bool = False, **model: Any) -> Any:
-    given = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
+    config = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
     reading = Reading(rule or Rule(), text_only=text_only)
-    return load(given.model_dump(mode="json"), reading, None)
+    return load(config.model_dump(mode="json"), reading, None)
 
 
 def test_every_experiment_of_two_things_ends_where_words_split_unequally(
     hub: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = run_all(graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2), tmp_path)
-    assert set(found) == set(TWO_THINGS)
-    assert all(found.values())
-    whole = [row for row in found["mean"] if row["candidate"] == "expected"]
+    results = run_all(graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2), tmp_path)
+    assert set(results) == set(TWO_THINGS)
+    assert all(results.values())
+    whole = [row for row in results["mean"] if row["candidate"] == "expected"]
     assert all(0 <= row["share_null"] <= 1 for row in whole)
 
 
@@ -108,9 +108,9 @@ def test_every_experiment_of_two_things_ends_where_words_split_unequally(
 def test_the_text_only_twin_ends_in_batches_of_any_size(
     hub: dict[str, Path], tmp_path: Path, family: str, size: int
 ) -> None:
-    own: dict[str, Any] = {"experiments": ["factorizability", "mean", "signatures"]}
-    found = run_all(graph_of(hub[family], **own, text_only=True, batch_size=size), tmp_path)
-    assert all(found.values())
+    fields: dict[str, Any] = {"experiments": ["factorizability", "mean", "signatures"]}
+    results = run_all(graph_of(hub[family], **fields, text_only=True, batch_size=size), tmp_path)
+    assert all(results.values())
 
 
 def test_padded_regions_of_nine_slots_stay_in_their_view(
@@ -126,7 +126,7 @@ def test_padded_regions_of_nine_slots_stay_in_their_view(
     image = engine.adapter.image_tokens({}, (384, 384))
     for boxes in scenes.boxes:
         for role in (0, 1):
-            assert len(image.of(boxes, role, vlm_engine.Tokens(pad=3), "inside")) == 2 * 11**2
+            assert len(image.select(boxes, role, vlm_engine.Tokens(pad=3), "inside")) == 2 * 11**2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -142,17 +142,17 @@ def test_words_of_a_kind_take_equally_many_tokens(
     for split in ("test", "estimation"):
         scenes = draw_pairs(rule, split, 60, 0).base  # type: ignore[arg-type]
         assert len(np.unique(scenes.color)) == 6
-        other = question(draw_pairs(rule, "estimation", 60, 1).base, 0)
-        for prompt in engine.template(scenes, [question(scenes, 0), other]):
-            context, own, null = (
+        foreign = question(draw_pairs(rule, "estimation", 60, 1).base, 0)
+        for prompt in engine.template(scenes, [question(scenes, 0), foreign]):
+            context, present, null = (
                 len(tokenizer([text])[0][0]) for text in (prompt.context, *prompt.questions)
             )
             lengths["context"].add(context)
-            lengths[split].add(own)
+            lengths[split].add(present)
             lengths["estimation"].add(null)
-    assert {name: len(found) for name, found in lengths.items()} == dict.fromkeys(lengths, 1)
-    uneven = partial(prompts, form=Form(image=not text_only))(scenes, [other])
-    assert len({len(tokenizer([one.context])[0][0]) for one in uneven}) > 1
+    assert {name: len(values) for name, values in lengths.items()} == dict.fromkeys(lengths, 1)
+    uneven = partial(prompts, form=Form(image=not text_only))(scenes, [foreign])
+    assert len({len(tokenizer([each.context])[0][0]) for each in uneven}) > 1
 
 
 def test_words_that_no_space_makes_equal_are_named_before_weights_are_read(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_pat
     folder = hub_vlms.save("llava_onevision", tmp_path, split)
     engine, _ = loaded(folder, compat="paper")
     scenes = draw_pairs(Rule(), "estimation", 30, 0).base
-    asked = question(scenes, 0)
-    for prompt, word in zip(engine.template(scenes, [asked]), asked.texts(), strict=True):
+    about = question(scenes, 0)
+    for prompt, word in zip(engine.template(scenes, [about]), about.texts(), strict=True):
         spaces = "  " if word in ("pyramid", "prism") else ""
         assert prompt.context.startswith("<|im_start|>user <image>\n\nAnswer the question")
         assert "  " not in prompt.context
@@ -193,14 +193,14 @@ def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_pat
 
 def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> None:
     scenes = draw_pairs(Rule(), "test", 1, 0).base
-    said = {}
+    texts = {}
     for family in FAMILIES:
         (prompt,) = loaded(hub[family])[0].template(scenes, [question(scenes, 0)])
-        said[family] = (prompt.context, prompt.questions[0])
+        texts[family] = (prompt.context, prompt.questions[0])
     before = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<image>"
-    assert said["qwen2_vl"][0].startswith(f"{before}Answer the question")
-    assert "?<|im_end|>\n<|im_start|>assistant\nAnswer: The " in said["qwen2_vl"][1]
-    assert said["llava_onevision"][0].startswith("<|im_start|>user <image>\nAnswer the question")
+    assert texts["qwen2_vl"][0].startswith(f"{before}Answer the question")
+    assert "?<|im_end|>\n<|im_start|>assistant\nAnswer: The " in texts["qwen2_vl"][1]
+    assert texts["llava_onevision"][0].startswith("<|im_start|>user <image>\nAnswer the question")
     (twin,) = loaded(hub["qwen2_vl"], text_only=True)[0].template(scenes, [])
     assert "<image>" not in twin.context
     assert twin.context.startswith("<|im_start|>system\n")
@@ -221,12 +221,12 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "own", "words"), WRONG, ids=[words for *_, words in WRONG])
+@pytest.mark.parametrize(("model", "fields", "words"), WRONG, ids=[words for *_, words in WRONG])
 def test_what_the_released_code_does_not_have_is_refused(
-    tmp_path: Path, model: dict[str, Any], own: dict[str, Any], words: str
+    tmp_path: Path, model: dict[str, Any], fields: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        load_config(configured(tmp_path, model, **own), "c.yaml")
+        load_config(configured(tmp_path, model, **fields), "c.yaml")
 
 
 def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
@@ -236,10 +236,10 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
     before = {job.path() for job in jobs_of(graph_of(folder, **few))}
     assert len(before) == 3  # and the mean differences
 
-    def new(**own: Any) -> set[str]:
+    def new(**changes: Any) -> set[str]:
         return {
             job.wildcards.get("experiment", "estimates")
-            for job in jobs_of(graph_of(folder, **{**few, **own})) if job.path() not in before
+            for job in jobs_of(graph_of(folder, **{**few, **changes})) if job.path() not in before
         }  # fmt: skip
 
     assert new(experiments=["factorizability", "mean", "doses"]) == {"doses"}
@@ -298,13 +298,13 @@ def test_a_failed_experiment_leaves_the_others(
         script(job.rule).main(job_by_hand(job, expected))
     script(first.rule).main(job_by_hand(first, tmp_path))
 
-    whole, asked = Plan.answered, []
+    whole, calls = Plan.answered, []
 
-    def counted(self: Plan, *given: Any) -> Any:
-        asked.append(self)
-        if len(asked) == 3:
+    def counted(self: Plan, *arguments: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 3:
             raise KeyboardInterrupt
-        return whole(self, *given)
+        return whole(self, *arguments)
 
     monkeypatch.setattr(Plan, "answered", counted)
     monkeypatch.setattr(checkpoint, "WORTH_S", 0.0)
@@ -313,11 +313,11 @@ def test_a_failed_experiment_leaves_the_others(
     assert list(tmp_path.rglob("*.checkpoint"))
     assert (tmp_path / first.path()).is_file()
     script(second.rule).main(job_by_hand(second, tmp_path))
-    assert len(asked) == 4  # two batches, one that was cut off, and that one again
+    assert len(calls) == 4  # two batches, one that was cut off, and that one again
     assert not list(tmp_path.rglob("*.checkpoint"))
     for output in ("rows", "answers"):
-        there, wanted = (root / second.path(output) for root in (tmp_path, expected))
-        assert there.read_bytes() == wanted.read_bytes()
+        there, undisturbed = (root / second.path(output) for root in (tmp_path, expected))
+        assert there.read_bytes() == undisturbed.read_bytes()
 
 
 def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
@@ -362,19 +362,21 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     assert len({id(edit.vectors) for edit in added}) == 4  # a group and role, whatever the dose
     happened: list[str] = []
 
-    def seen(name: str, function: Any) -> Any:
-        def call(*given: Any) -> Any:
+    def watch(name: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             happened.append(name)
-            return function(*given)
+            return function(*arguments)
 
         return call
 
-    monkeypatch.setattr(vlm_engine, "resolve", seen("resolved", resolve))
-    monkeypatch.setattr(engine, "_answer", seen("answered", engine._answer))
+    monkeypatch.setattr(vlm_engine, "resolve", watch("resolved", resolve))
+    monkeypatch.setattr(engine, "_answer", watch("answered", engine._answer))
     plan.answered(engine, batch.base)
     assert happened == ["resolved", "answered"] * 7
     assert all(
-        not one.without_vectors().condition.interventions for _, own in plan.trials for one in own
+        not trial.without_vectors().condition.interventions
+        for _, trials in plan.trials
+        for trial in trials
     )
 
 
@@ -408,9 +410,9 @@ def test_answers_in_bfloat16_are_checked_in_float32(
     assert 1e-4 < off < 0.2
     assert f"differ by up to {off:.3f} nats" in caplog.text
     plain = graph_of(hub["qwen2_vl"], experiments=["factorizability"])
-    (other,) = plain.select("binding_id_interventions")
-    script(other.rule).main(job_by_hand(other, tmp_path))
-    exact = load_file(tmp_path / other.path("answers"))
+    (exact_job,) = plain.select("binding_id_interventions")
+    script(exact_job.rule).main(job_by_hand(exact_job, tmp_path))
+    exact = load_file(tmp_path / exact_job.path("answers"))
     assert list(exact) == ["m"]
     # Of the same weights, rounded: what is checked is what float32 answers.
     assert np.abs(exact["m"][:2, 0] - answers["m.float32"]).max() < 0.2
@@ -433,10 +435,10 @@ def test_answers_in_bfloat16_are_checked_in_float32(
 def test_the_device_is_named_once_and_decides_the_arithmetic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own: dict[str, Any] = {"experiments": ["factorizability"]}
+    fields: dict[str, Any] = {"experiments": ["factorizability"]}
 
     def spec(model: dict[str, Any] | None = None, **more: Any) -> tuple[str, str]:
-        (job,) = graph_of(hub_folder, model, **own, **more).select("binding_id_interventions")
+        (job,) = graph_of(hub_folder, model, **fields, **more).select("binding_id_interventions")
         content = json.loads(job.spec)
         return content["device"], content["models"][0]["precision"]
 
@@ -446,7 +448,7 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
     assert spec({"precision": "float32"}, device="cuda") == ("cuda", "float32")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert spec() == spec(device="cpu") == ("cpu", "float32")
-    oracle = configured(hub_folder, **own)
+    oracle = configured(hub_folder, **fields)
     section = oracle["studies"]["binding_id"]
     section["oracles"] = [{"name": "o", "mechanism": "slot"}]
     section["suites"][0] |= {"models": [], "oracles": ["o"], "device": "cuda"}

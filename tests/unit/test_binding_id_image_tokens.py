@@ -29,8 +29,8 @@ BOXES = np.array([[85, 42, 149, 107], [280, 84, 346, 152]])
 
 def cells(view, role, pad=0):
     """Return rows and columns of a thing of the paper's images."""
-    found = PAPER.views[view].cells(BOXES[role], pad, "inside") - PAPER.views[view].start
-    rows, columns = np.divmod(found, PAPER.views[view].stride)
+    tokens = PAPER.views[view].cells(BOXES[role], pad, "inside") - PAPER.views[view].start
+    rows, columns = np.divmod(tokens, PAPER.views[view].stride)
     return sorted(set(rows.tolist())), sorted(set(columns.tolist()))
 
 
@@ -46,9 +46,9 @@ def test_the_papers_objects_stand_where_its_code_says(view):
 
 
 def test_padding_by_three_is_242_tokens_on_the_border_too():
-    official = PAPER.of(BOXES, 0, Tokens(pad=3), "official")
+    official = PAPER.select(BOXES, 0, Tokens(pad=3), "official")
     assert len(official) == 242
-    wraps = PAPER.of(BOXES, 1, Tokens(pad=3), "official")
+    wraps = PAPER.select(BOXES, 1, Tokens(pad=3), "official")
     assert len(wraps) == 242
     # Its last column leaves the grid: the next row's first cell, and the ends of 11 rows.
     ends = set(PAPER.views[1].ends().tolist())
@@ -59,10 +59,10 @@ def test_padding_by_three_is_242_tokens_on_the_border_too():
 
 
 def test_things_background_and_ends_of_rows_are_all_tokens():
-    parts = [PAPER.of(BOXES, role, Tokens(), "inside") for role in (0, 1)]
-    parts.append(PAPER.of(BOXES, 0, Tokens(support="background"), "inside"))
+    parts = [PAPER.select(BOXES, role, Tokens(), "inside") for role in (0, 1)]
+    parts.append(PAPER.select(BOXES, 0, Tokens(support="background"), "inside"))
     assert sorted(np.concatenate(parts).tolist()) == list(range(1485))
-    assert len(PAPER.of(BOXES, 0, Tokens(support="newline"), "inside")) == 27
+    assert len(PAPER.select(BOXES, 0, Tokens(support="newline"), "inside")) == 27
 
 
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "sprites"])
@@ -71,8 +71,8 @@ def test_all_slots_of_a_layout_have_equally_many_tokens(layout):
     qwen = plain_view("one view", 0, 14, 14, 14, 384, 384)
     for view in (*PAPER.views, qwen):
         for pad in range(4):
-            found = {len(view.cells(box, pad, "inside")) for box in LAYOUTS[layout].regions}
-            assert found == {((3 if view is qwen else 5) + 2 * pad) ** 2}
+            counts = {len(view.cells(box, pad, "inside")) for box in LAYOUTS[layout].regions}
+            assert counts == {((3 if view is qwen else 5) + 2 * pad) ** 2}
             for box in LAYOUTS[layout].regions:  # what a thing has without padding is always there
                 assert set(view.cells(box, 0, "inside")) <= set(view.cells(box, pad, "inside"))
 
@@ -113,13 +113,13 @@ def test_the_library_packs_in_the_order_of_the_map(size):
     np.testing.assert_array_equal(np.flatnonzero(packed[:, 0] < 0), views[1].ends())
     for number, view in enumerate(views):
         index = (np.arange(view.rows)[:, None] * view.stride + np.arange(view.columns)).ravel()
-        found = packed[view.start + index]
-        np.testing.assert_allclose(found[:, 0], number)
+        packed_features = packed[view.start + index]
+        np.testing.assert_allclose(packed_features[:, 0], number)
         edges = _cell_edges(number, crops)
         for axis, mine in ((0, view.y), (1, view.x)):
             centres = (mine[1:] + mine[:-1]) / 2
             scaled = _to_image(number, axis, size, target, edges[axis])
-            there = np.interp(found[:, 1 + axis] + 0.5, np.arange(len(scaled)), scaled)
+            there = np.interp(packed_features[:, 1 + axis] + 0.5, np.arange(len(scaled)), scaled)
             want = (centres[:, None] + 0 * views[number].x[1:] if axis == 0
                     else centres[None] + 0 * views[number].y[1:, None]).ravel()  # fmt: skip
             # Exact but where the library shrinks by interpolating at centres of cells.
@@ -154,7 +154,7 @@ def test_processors_put_pixels_where_the_map_says(family, size):
     y, x = np.mgrid[:height, :width]
     image = np.stack([x * 255 / width, y * 255 / height, 0 * x], -1).round().astype(np.uint8)
     inputs = adapter.read([f"{adapter.image_text} The"], image[None])
-    shown = _shown(family, inputs, processor)  # (features, 2), each from 0 to 1
+    means = _read_means(family, inputs, processor)  # (features, 2), each from 0 to 1
     marks = (inputs.ids[0] == model.config.image_token_id).nonzero()[:, 0].numpy()
     ends = np.concatenate([view.ends() for view in inputs.image.views])
     if family == "llava_onevision":
@@ -167,22 +167,25 @@ def test_processors_put_pixels_where_the_map_says(family, size):
                 middle = [view.x[column : column + 2].mean() / width,
                           view.y[row : row + 2].mean() / height]  # fmt: skip
                 side = [np.diff(view.x).max() / width, np.diff(view.y).max() / height]
-                off = np.abs(shown[place[token]] - np.clip(middle, 0, 1)) / side
-                assert (off < 0.35).all(), (view.name, row, column, shown[place[token]], middle)
+                off = np.abs(means[place[token]] - np.clip(middle, 0, 1)) / side
+                assert (off < 0.35).all(), (view.name, row, column, means[place[token]], middle)
 
 
-def _shown(family, inputs, processor):
+def _read_means(family, inputs, processor):
     """Return the mean red and green of what each feature is made from, in the packed order."""
     pixels = inputs.tensors["pixel_values"].double()
-    own = processor.image_processor
-    mean, std = (torch.tensor(values[:2]) for values in (own.image_mean, own.image_std))
+    image_processor = processor.image_processor
+    mean, std = (
+        torch.tensor(values[:2])
+        for values in (image_processor.image_mean, image_processor.image_std)
+    )
     if family == "llava_onevision":
         patches = torch.nn.functional.avg_pool2d(pixels[0], 8)[:, :2].permute(0, 2, 3, 1)
         values = patches * std + mean
         newline = torch.full((2,), -1.0, dtype=values.dtype)
         config = SimpleNamespace(
             vision_config=SimpleNamespace(image_size=16, patch_size=8),
-            image_grid_pinpoints=own.image_grid_pinpoints,
+            image_grid_pinpoints=image_processor.image_grid_pinpoints,
         )
         packed, _ = LlavaOnevisionModel.pack_image_features(
             SimpleNamespace(config=config), [values.flatten(1, 2)], inputs.tensors["image_sizes"],
@@ -194,14 +197,14 @@ def _shown(family, inputs, processor):
 
 
 def test_qwens_image_of_384_px_is_14_cells_of_27_px():
-    own = Qwen2VLImageProcessor()
-    assert own.get_number_of_image_patches(384, 384) // 4 == 14 * 14
+    processor = Qwen2VLImageProcessor()
+    assert processor.get_number_of_image_patches(384, 384) // 4 == 14 * 14
     qwen = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
     model = SimpleNamespace(config=qwen)
     grid = {"image_grid_thw": torch.tensor([[1, 28, 28]])}
     family = type(adapt("tiny", *tiny_vlms.qwen(), "cpu"))
     image = family.image_tokens(SimpleNamespace(model=model), grid, (384, 384))
-    assert len(image.of(BOXES, 0, Tokens(), "inside")) == 9
+    assert len(image.select(BOXES, 0, Tokens(), "inside")) == 9
     assert np.allclose(np.diff(image.views[0].x), 384 / 14)
 
 
@@ -216,13 +219,13 @@ def test_qwens_image_of_384_px_is_14_cells_of_27_px():
 )
 def test_boxes_outside_the_grid_are_refused(box, words):
     with pytest.raises(InputError, match=words):
-        PAPER.of(np.array([box]), 0, Tokens(), "inside")
+        PAPER.select(np.array([box]), 0, Tokens(), "inside")
 
 
 def test_views_and_cells_that_are_not_there_are_refused():
     with pytest.raises(InputError, match=r"view 2: .* 2 views"):
-        PAPER.of(BOXES, 0, Tokens(views=(2,)), "inside")
+        PAPER.select(BOXES, 0, Tokens(views=(2,)), "inside")
     with pytest.raises(InputError, match=r"cell 25: .* 25 cells"):
-        PAPER.of(BOXES, 0, Tokens(cells=(25,)), "inside")
+        PAPER.select(BOXES, 0, Tokens(cells=(25,)), "inside")
     with pytest.raises(InputError, match="begins or ends outside"):
-        PAPER.of(np.array([[0, 0, 14, 14]]), 0, Tokens(pad=1), "official")
+        PAPER.select(np.array([[0, 0, 14, 14]]), 0, Tokens(pad=1), "official")

@@ -40,12 +40,12 @@ def test_the_papers_boxes_are_its_cells() -> None:
 def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> None:
     layout = LAYOUTS[name]
     room = 0 if layout.sprites else SHADOW_PX
-    taken = np.zeros((layout.size_px + 2 * room,) * 2, int)
+    covered = np.zeros((layout.size_px + 2 * room,) * 2, int)
     for left, top, right, bottom in layout.regions:
         assert 0 <= left < right <= layout.size_px
         assert 0 <= top < bottom <= layout.size_px
-        taken[top : bottom + 2 * room, left : right + 2 * room] += 1
-    assert taken.max() == 1
+        covered[top : bottom + 2 * room, left : right + 2 * room] += 1
+    assert covered.max() == 1
     assert len(layout.places) == len(set(layout.places)) == len(layout.regions)
 
 
@@ -77,13 +77,13 @@ def test_a_thing_is_seen_in_its_mask_alone(layout: LayoutName) -> None:
     assert not changed[first.masks != 2].any()
     assert changed[first.masks == 2].mean() > 0.9
     np.testing.assert_array_equal(first.masks, recolored.masks)
-    other = draw(scenes.with_(shape=(scenes.shape + OTHER) % 4), layout)
-    np.testing.assert_array_equal(other.boxes[:, 0], first.boxes[:, 0])
+    reshaped = draw(scenes.with_(shape=(scenes.shape + OTHER) % 4), layout)
+    np.testing.assert_array_equal(reshaped.boxes[:, 0], first.boxes[:, 0])
     for row, (left, top, right, bottom) in enumerate(
         LAYOUTS[layout].boxes(scenes.slot[:, 0]).tolist()
     ):
         part = row, slice(top, bottom), slice(left, right)
-        np.testing.assert_array_equal(other.images[part], first.images[part])
+        np.testing.assert_array_equal(reshaped.images[part], first.images[part])
 
 
 def test_a_thing_looks_the_same_in_every_slot() -> None:
@@ -109,24 +109,24 @@ def test_equal_things_are_told_apart_by_what_they_should_be(distinguished_by: st
 
 def test_sprites_vary_within_their_region() -> None:
     scenes = scenes_of(Rule("sprites", 9), 4)
-    plain, one, again = (
+    plain, jittered, again = (
         draw(scenes, "sprites", jitter)
         for jitter in (None, np.random.default_rng(0), np.random.default_rng(0))
     )
-    np.testing.assert_array_equal(one.images, again.images)
-    assert (np.abs(one.boxes - plain.boxes) <= 1).all()
-    assert (one.boxes != plain.boxes).any()
+    np.testing.assert_array_equal(jittered.images, again.images)
+    assert (np.abs(jittered.boxes - plain.boxes) <= 1).all()
+    assert (jittered.boxes != plain.boxes).any()
     regions = LAYOUTS["sprites"].boxes(scenes.slot)
-    assert (regions[..., :2] <= one.boxes[..., :2]).all()
-    assert (one.boxes[..., 2:] <= regions[..., 2:]).all()
-    assert len({tuple(pixel) for pixel in one.images[one.masks == 1].tolist()}) > 100
+    assert (regions[..., :2] <= jittered.boxes[..., :2]).all()
+    assert (jittered.boxes[..., 2:] <= regions[..., 2:]).all()
+    assert len({tuple(pixel) for pixel in jittered.images[jittered.masks == 1].tolist()}) > 100
 
 
 def test_words_of_another_order_do_not_move_things() -> None:
     scenes = scenes_of(Rule("grid", 3), 3)
-    first, other = draw(scenes, "grid"), draw(scenes.mentioned(np.array([2, 0, 1])), "grid")
-    np.testing.assert_array_equal(first.images, other.images)
-    np.testing.assert_array_equal(first.boxes[:, [2, 0, 1]], other.boxes)
+    first, reordered = draw(scenes, "grid"), draw(scenes.mentioned(np.array([2, 0, 1])), "grid")
+    np.testing.assert_array_equal(first.images, reordered.images)
+    np.testing.assert_array_equal(first.boxes[:, [2, 0, 1]], reordered.boxes)
 
 
 @pytest.mark.parametrize(

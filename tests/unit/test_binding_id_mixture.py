@@ -42,7 +42,7 @@ PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("color", "color"),
                                            ("gather", "content"))  # fmt: skip
 
 
-def asked(engine: Oracle, things: int, rows: int) -> np.ndarray:
+def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
     """Log-probabilities (n, conditions, questions, items) of an oracle's answers."""
     rule = Rule("sprites", things, "independent")
     batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), Reading(rule))
@@ -55,7 +55,7 @@ def asked(engine: Oracle, things: int, rows: int) -> np.ndarray:
 @pytest.mark.parametrize("things", [3, 4])
 def test_oracles_answer_what_their_account_predicts(things: int) -> None:
     for mechanism, account in PURE:
-        answers = asked(Oracle(mechanism, noise=0.01), things, 6).argmax(axis=-1)
+        answers = ask(Oracle(mechanism, noise=0.01), things, 6).argmax(axis=-1)
         assert (answers == predictions(things)[:, :, MIXED.index(account)]).all(), account
 
 
@@ -94,11 +94,11 @@ def test_shares_and_width_are_found_where_answers_are_as_often_as_is_probable(
 ) -> None:
     guesses = 0.3 * np.arange(1, things + 1) / sum(range(things + 1))  # later ones more often
     planted = np.array([0.4, 0.1, 0.2, *guesses])
-    parts = {one: parts_of(things, one)[1:] for one in WIDTHS}
-    found = fit((parts[width] @ planted)[None], parts)
-    assert found.shares[0] == pytest.approx(planted, abs=1e-3)
-    assert found.width[0] == width
-    assert found.ended.all()
+    parts = {each: parts_of(things, each)[1:] for each in WIDTHS}
+    estimated = fit((parts[width] @ planted)[None], parts)
+    assert estimated.shares[0] == pytest.approx(planted, abs=1e-3)
+    assert estimated.width[0] == width
+    assert estimated.ended.all()
 
 
 def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
@@ -134,11 +134,11 @@ def test_the_saturated_fit_against_its_closed_form() -> None:
     patterns, labels = agreeing(3)
     shares = saturated(train, 3)
     for i, pattern in enumerate(patterns[1:]):
-        alike = [j for j, one in enumerate(patterns[1:]) if one == pattern]
+        alike = [j for j, candidate in enumerate(patterns[1:]) if candidate == pattern]
         for role, item in np.ndindex(3, 3):
             there = labels[1:][alike] == labels[1:][i, role, item]
-            own = train[0][alike]
-            assert shares[0, i, role, item] == pytest.approx(own[there].sum() / own.sum())
+            weights = train[0][alike]
+            assert shares[0, i, role, item] == pytest.approx(weights[there].sum() / weights.sum())
 
 
 def test_a_question_draws_the_same_mechanism_whatever_it_is_read_with() -> None:
@@ -150,8 +150,8 @@ def test_a_question_draws_the_same_mechanism_whatever_it_is_read_with() -> None:
     assert shares == pytest.approx([0.2, 0.3, 0.4, 0.1], abs=0.04)
     some = oracle.drawn(scenes[7:11], question(scenes[7:11], 0))
     assert (some == drawn[7:11]).all()
-    other = MixedOracle({"slot": 0.2, "color": 0.3, "gather": 0.4}, seed=1)
-    assert (other.drawn(scenes, question(scenes, 0)) != drawn[:400]).any()
+    reseeded = MixedOracle({"slot": 0.2, "color": 0.3, "gather": 0.4}, seed=1)
+    assert (reseeded.drawn(scenes, question(scenes, 0)) != drawn[:400]).any()
 
 
 def section(**suite: Any) -> dict[str, Any]:
@@ -181,13 +181,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     folder = tmp_path_factory.mktemp("mixture")
     config = Config.model_validate({"datasets": [], "studies": {"binding_id": section()}})
     graph = build(config)
-    assert [one.wildcards["table"] for one in graph.select("table")] == ["binding_id_mixture"]
-    assert [one.wildcards["figure"] for one in graph.select("figure")] == ["binding_id_mixture"]
+    assert [product.wildcards["table"] for product in graph.select("table")] == [
+        "binding_id_mixture"
+    ]
+    assert [product.wildcards["figure"] for product in graph.select("figure")] == [
+        "binding_id_mixture"
+    ]
     (job,) = graph.select("binding_id_interventions")
     script(job.rule).main(job_by_hand(job, folder))
     files = {name: str(folder / job.path(name)) for name in job.step.outputs}
-    given = ProductFiles({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
-    return BINDING_ID_MIXTURE.build(Inputs({"rows": [given]}))
+    rows_file = ProductFiles({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
+    return BINDING_ID_MIXTURE.build(Inputs({"rows": [rows_file]}))
 
 
 def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
@@ -196,11 +200,11 @@ def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
 
 
 def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
-    found = fitted(table, "by-turns")
+    shares = fitted(table, "by-turns")
     for account, share in zip((*MIXED, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
-        row = found.loc[account]
+        row = shares.loc[account]
         assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, account
-    assert found["ended"].all()
+    assert shares["ended"].all()
     # Shares and what was answered say the same, in conditions of every kind.
     answered = table[table["model"].eq("by-turns") & table["fitted"].notna()]
     assert (answered["fitted"] - answered["share"]).abs().max() < 0.05
@@ -209,9 +213,9 @@ def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
 
 def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFrame) -> None:
     for model, account in (("by-slot", "slot"), ("by-gather", "content"), ("by-none", "guess")):
-        found = fitted(table, model)
-        assert found.loc[account, "share"] > 0.99
-        others = found.loc[[one for one in (*MIXED, "guess") if one != account]]
+        shares = fitted(table, model)
+        assert shares.loc[account, "share"] > 0.99
+        others = shares.loc[[name for name in (*MIXED, "guess") if name != account]]
         assert (others["share_low"] < 0.01).all()
         assert (others["share_high"] > 0.01).all()  # 120 rows exclude no less
     assert fitted(table, "by-slot").loc["slot", "width"] == 0.0
@@ -257,9 +261,9 @@ def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
 def test_tasks_on_which_accounts_cannot_differ_are_refused(
     fields: dict[str, Any], words: str
 ) -> None:
-    given = {"datasets": [], "studies": {"binding_id": section(**fields)}}
+    content = {"datasets": [], "studies": {"binding_id": section(**fields)}}
     with pytest.raises(ConfigError, match=words):
-        load_config(given, "c.yaml")
+        load_config(content, "c.yaml")
 
 
 @pytest.mark.parametrize(
@@ -271,6 +275,6 @@ def test_tasks_on_which_accounts_cannot_differ_are_refused(
     ],
 )
 def test_shares_that_cannot_be_are_refused(oracle: dict[str, Any], words: str) -> None:
-    given = {"datasets": [], "studies": {"binding_id": {"oracles": [{"name": "o", **oracle}]}}}
+    content = {"datasets": [], "studies": {"binding_id": {"oracles": [{"name": "o", **oracle}]}}}
     with pytest.raises(ConfigError, match=words):
-        load_config(given, "c.yaml")
+        load_config(content, "c.yaml")

@@ -32,8 +32,8 @@ SCENES, IMAGES = tiny_vlms.scenes(2, 0, SIDE)
 ITEMS = SCENES.item
 
 
-def engine(options=None, template=tiny_vlms.template, made=None):
-    model, processor = made or tiny_vlms.llava()
+def engine(options=None, template=tiny_vlms.template, parts=None):
+    model, processor = parts or tiny_vlms.llava()
     return VisionLanguageEngine(adapt("tiny", model, processor, "cpu"), template, options)
 
 
@@ -49,12 +49,14 @@ def saved(folder, family="llava_onevision", without=()):
 def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path):
     config = saved(tmp_path, family)
     form = Form("short")
-    found = load_engine(config_of({"kind": "pretrained", **config.model_dump(mode="json")}), form)
-    made = engine(template=partial(prompts, form=form), made=tiny_vlms.FAMILIES[family]())
+    reloaded = load_engine(
+        config_of({"kind": "pretrained", **config.model_dump(mode="json")}), form
+    )
+    rebuilt = engine(template=partial(prompts, form=form), parts=tiny_vlms.FAMILIES[family]())
     scenes = SCENES.with_(words=dataclasses.replace(SCENES.words, places=("left", "right")))
     answers = [
         e.answers(e.contexts(scenes, IMAGES), None, [CONTROL], [question(scenes, 0)], ITEMS)
-        for e in (found, made)
+        for e in (reloaded, rebuilt)
     ]
     np.testing.assert_allclose(*answers, atol=1e-6)
 
@@ -62,8 +64,8 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
     changes = {"pad": 1, "batch_size": 3}
-    found = load_engine(plain.model_copy(update=changes), Form("short", image=False))
-    assert found.options == Options(**changes, images=False)
+    reloaded = load_engine(plain.model_copy(update=changes), Form("short", image=False))
+    assert reloaded.options == Options(**changes, images=False)
     assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
     paper = load_engine(plain.model_copy(update={"compat": "paper"}), Form("paper")).options
     assert (paper.pad, paper.border, paper.answer) == (3, "official", "bare")
@@ -106,9 +108,9 @@ def test_other_families_and_moving_sources_are_refused(tmp_path):
 
 def test_a_processor_of_another_model_is_refused():
     model, _ = tiny_vlms.llava()
-    _, other = tiny_vlms.llava(pinpoints=((16, 16), (32, 32)))
+    _, foreign = tiny_vlms.llava(pinpoints=((16, 16), (32, 32)))
     with pytest.raises(ModelError, match=r"makes \[24\] tokens of an image .* the model 10"):
-        engine(made=(model, other)).contexts(SCENES, IMAGES)
+        engine(parts=(model, foreign)).contexts(SCENES, IMAGES)
     _, qwen = tiny_vlms.qwen()
     with pytest.raises(ModelError, match="marks the image by token 2, the model looks for token 1"):
         adapt("tiny", model, qwen, "cpu")
@@ -118,7 +120,7 @@ def test_a_missing_attention_mask_is_refused():
     model, processor = tiny_vlms.llava()
     processor.tokenizer.model_input_names = ["input_ids"]
     with pytest.raises(ModelError, match="no attention mask"):
-        engine(made=(model, processor)).contexts(SCENES, IMAGES)
+        engine(parts=(model, processor)).contexts(SCENES, IMAGES)
 
 
 def test_sliding_attention_and_growing_rotations_are_refused():
@@ -127,12 +129,12 @@ def test_sliding_attention_and_growing_rotations_are_refused():
         use_sliding_window=True,
     )  # fmt: skip
     with pytest.raises(ModelError, match="sliding window"):
-        engine(made=sliding)
+        engine(parts=sliding)
     growing = tiny_vlms.llava(
         rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
     )
     with pytest.raises(ModelError, match=r"\(dynamic\) change with the length"):
-        engine(made=growing)
+        engine(parts=growing)
 
 
 def words(**changes):
@@ -167,24 +169,24 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_scenes_that_a_model_cannot_read_are_refused(case):
-    made, message = REFUSED[case]
-    scenes, asked = made(), engine()
+    make, message = REFUSED[case]
+    scenes, subject = make(), engine()
     shapes = np.array([3, 1]) if "shapes" in case else np.array([0, 1])
     about = dataclasses.replace(question(scenes, 0), values=shapes)
     edit = Condition("", (Replace("object", 0, context="base"),))
 
     def read_and_ask():
-        return asked.answers(asked.contexts(scenes, IMAGES), None, [edit], [about], ITEMS)
+        return subject.answers(subject.contexts(scenes, IMAGES), None, [edit], [about], ITEMS)
 
     with pytest.raises(BindscopeError, match=message):
         read_and_ask()
 
 
 def edited(edit, frozen=True):
-    asked = engine()
-    state = asked.contexts(SCENES, IMAGES)
+    subject = engine()
+    state = subject.contexts(SCENES, IMAGES)
     condition = Condition("mine", (edit,), frozen)
-    return asked.answers(state, None, [condition], [question(SCENES, 0)], ITEMS)
+    return subject.answers(state, None, [condition], [question(SCENES, 0)], ITEMS)
 
 
 @pytest.mark.parametrize(
@@ -230,13 +232,13 @@ def test_a_full_stop_and_line_breaks_that_are_one_token_belong_to_the_context():
         tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>",
         additional_special_tokens=["<image>"],
     )  # fmt: skip
-    template, asked = partial(prompts, form=form), [question(SCENES, 0)]
-    plain = engine(template=template, made=(model, processor))
+    template, questions = partial(prompts, form=form), [question(SCENES, 0)]
+    plain = engine(template=template, parts=(model, processor))
     with pytest.raises(InputError, match="changes the tokens of its context"):
-        plain.answers(plain.contexts(SCENES, IMAGES), None, [CONTROL], asked, ITEMS)
+        plain.answers(plain.contexts(SCENES, IMAGES), None, [CONTROL], questions, ITEMS)
     options = Options(lead="\n\n", answer="bare")
     led = engine(options, template, (model, processor))
     state = led.contexts(SCENES, IMAGES)
     last = led.adapter.tokenize(state.read.texts)[0][0][-1]
     assert processor.tokenizer.convert_ids_to_tokens(last) == ".ĊĊ"
-    assert np.isfinite(led.answers(state, None, [CONTROL], asked, ITEMS)).all()
+    assert np.isfinite(led.answers(state, None, [CONTROL], questions, ITEMS)).all()

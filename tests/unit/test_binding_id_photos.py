@@ -43,15 +43,15 @@ def record(corners: Any, questions: Any = ((0, 0), (1, 1)), **changes: Any) -> d
         {"box": [x, y, x + 16, y + 16], "mention": f"{color} object", "item": item}
         for (x, y), color, item in zip(corners, ("green", "red"), "JQ", strict=True)
     ]
-    asked = [{"text": ASKED[text], "role": role} for text, role in questions]
-    return {"image": "a.png", "context": CONTEXT, "things": things, "questions": asked, **changes}
+    entries = [{"text": ASKED[text], "role": role} for text, role in questions]
+    return {"image": "a.png", "context": CONTEXT, "things": things, "questions": entries, **changes}
 
 
 def written(folder: Path, *records: dict[str, Any]) -> Path:
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(folder / "a.png")
     path = folder / "records.jsonl"
-    path.write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in records))
     return path
 
 
@@ -74,37 +74,39 @@ def brute_force(engine: VisionLanguageEngine, picture: Any, question: str, hidde
     for token in hidden:
         mask[start:, image + token] = -1e30
     logits = engine.adapter.model(**{**whole, "attention_mask": mask[None, None]}).logits[0, -1]
-    wanted = [tiny_vlms.NUMBER[item] for item in "JQ"]
-    return logits.double().log_softmax(-1)[wanted].numpy()
+    items = [tiny_vlms.NUMBER[item] for item in "JQ"]
+    return logits.double().log_softmax(-1)[items].numpy()
 
 
 def test_hidden_things_are_masked_forward_passes(
     engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
     corners = ((16, 16), (0, 0))
-    (one,) = read_records(written(tmp_path, record(corners)))
-    found = answer(engine, one, np.random.default_rng(1)).logs
-    picture = one.picture()
+    (photo,) = read_records(written(tmp_path, record(corners)))
+    logs = answer(engine, photo, np.random.default_rng(1)).logs
+    picture = photo.picture()
     free = [tokens for corner, tokens in QUARTERS.items() if corner not in corners]
-    for i, role in enumerate(one.roles):
-        plain, hidden, other = found[i]
+    for i, role in enumerate(photo.roles):
+        plain, hidden, moved = logs[i]
         np.testing.assert_allclose(plain, brute_force(engine, picture, ASKED[i], ()), atol=1e-5)
-        own = QUARTERS[corners[role]]
-        np.testing.assert_allclose(hidden, brute_force(engine, picture, ASKED[i], own), atol=1e-5)
+        quarter = QUARTERS[corners[role]]
+        np.testing.assert_allclose(
+            hidden, brute_force(engine, picture, ASKED[i], quarter), atol=1e-5
+        )
         # Elsewhere is one of the two quarters where nothing is.
-        wanted = [brute_force(engine, picture, ASKED[i], tokens) for tokens in free]
-        assert min(np.abs(other - one).max() for one in wanted) < 1e-5
-        assert np.abs(np.stack([hidden, other]) - plain).min() > 1e-4
-        assert np.abs(np.diff(wanted, axis=0)).max() > 1e-4
+        expected = [brute_force(engine, picture, ASKED[i], tokens) for tokens in free]
+        assert min(np.abs(moved - reference).max() for reference in expected) < 1e-5
+        assert np.abs(np.stack([hidden, moved]) - plain).min() > 1e-4
+        assert np.abs(np.diff(expected, axis=0)).max() > 1e-4
 
 
 def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
     engine: VisionLanguageEngine, tmp_path: Path
 ) -> None:
-    (one,) = read_records(written(tmp_path, record(((0, 0), (16, 0)))))
-    read = engine.adapter.read([one.prompt.context], one.picture()[None])
+    (photo,) = read_records(written(tmp_path, record(((0, 0), (16, 0)))))
+    read = engine.adapter.read([photo.prompt.context], photo.picture()[None])
     for seed in range(5):
-        box = elsewhere(one, 0, read.image, np.random.default_rng(seed))
+        box = elsewhere(photo, 0, read.image, np.random.default_rng(seed))
         assert box is not None
         assert (box[2:] - box[:2] == 16).all()
         assert box[1] >= 8  # its tokens are those of the lower half
@@ -115,9 +117,9 @@ def test_a_place_elsewhere_is_as_large_and_shows_no_thing(
         ]})
     )  # fmt: skip
     assert elsewhere(full, 0, read.image, np.random.default_rng(0)) is None
-    found = answer(engine, full, np.random.default_rng(0))
-    assert np.isfinite(found.right()[:2]).all()
-    assert np.isnan(found.right()[2])
+    answers = answer(engine, full, np.random.default_rng(0))
+    assert np.isfinite(answers.right()[:2]).all()
+    assert np.isnan(answers.right()[2])
 
 
 def test_rows_count_records_and_pair_them() -> None:
@@ -181,8 +183,8 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
         part.save_pretrained(tmp_path / "model")
     (tmp_path / "photos").mkdir()
     written(tmp_path / "photos", record(((0, 0), (16, 16))), record(((16, 0), (0, 16)), [(0, 1)]))
-    given = config(tmp_path / "photos", tmp_path / "model")
-    graph = build(Config.model_validate(given))
+    content = config(tmp_path / "photos", tmp_path / "model")
+    graph = build(Config.model_validate(content))
     (job,) = graph.select("binding_id_interventions")
     assert job.wildcards["task"] == "mine"
     script(job.rule).main(job_by_hand(job, tmp_path))
@@ -201,12 +203,12 @@ def test_records_run_end_to_end(tmp_path: Path) -> None:
         (per_record[:, 1] - per_record[:, 0]).mean()
     )
     # The photos are part of the key, and what counts for tasks alone is not.
-    other = config(tmp_path / "photos", tmp_path / "model", window=3)
-    assert build(Config.model_validate(other)).select(job.rule)[0].key == job.key
+    wider = config(tmp_path / "photos", tmp_path / "model", window=3)
+    assert build(Config.model_validate(wider)).select(job.rule)[0].key == job.key
     Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
-    assert build(Config.model_validate(given)).select(job.rule)[0].key != job.key
-    said = chapter({"binding_id": table}, RATES)
-    assert "Own photos" in [section.title for section in said.sections]
+    assert build(Config.model_validate(content)).select(job.rule)[0].key != job.key
+    page = chapter({"binding_id": table}, RATES)
+    assert "Own photos" in [section.title for section in page.sections]
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -33,10 +33,10 @@ def scene(**changes: list[int]) -> Scenes:
     return Scenes(WORDS, **{name: np.array([value]) for name, value in values.items()})
 
 
-def one(scenes: Scenes, form: Form, *by: Attribute) -> Prompt:
+def build_prompt(scenes: Scenes, form: Form, *by: Attribute) -> Prompt:
     names = by or SHAPE
-    asked = [question(scenes, role, name) for name in names for role in (0, 1)]
-    return prompts(scenes, asked, form)[0]
+    questions = [question(scenes, role, name) for name in names for role in (0, 1)]
+    return prompts(scenes, questions, form)[0]
 
 
 def parts(prompt: Prompt) -> dict[tuple[str, int], str]:
@@ -45,7 +45,7 @@ def parts(prompt: Prompt) -> dict[tuple[str, int], str]:
 
 def test_the_papers_prompt() -> None:
     """Word by word as in the released code."""
-    prompt = one(scene(), Form())
+    prompt = build_prompt(scene(), Form())
     assert prompt.context + prompt.questions[1] == (
         "<|im_start|>user <image>\n\nAnswer the question based on the provided image and the "
         "context below. Keep the answer short.\n\nContext:The green object contains item J. The "
@@ -57,7 +57,7 @@ def test_the_papers_prompt() -> None:
 
 
 def test_the_short_form() -> None:
-    prompt = one(scene(), Form("short"), "shape", "slot")
+    prompt = build_prompt(scene(), Form("short"), "shape", "slot")
     assert prompt.context == "<image> green has J . red has Q ."
     assert prompt.questions == (" ? sphere has", " ? cube has", " ? left has", " ? right has")
     assert parts(prompt)["item", 1] == "Q ."
@@ -66,25 +66,25 @@ def test_the_short_form() -> None:
 
 def test_the_twin_tells_the_image_by_slots() -> None:
     """The thing on the left is told first, also where it is mentioned second."""
-    prompt = one(scene(slot=[1, 0], color=[2, 4]), Form(image=False))
+    prompt = build_prompt(scene(slot=[1, 0], color=[2, 4]), Form(image=False))
     assert "Context:There is a red cube and a green sphere. The green object con" in prompt.context
     assert parts(prompt)["object", 0] == "green sphere"
     assert "<image>" not in prompt.context
-    told = one(scene(material=[0, 1]), Form("short", image=False))
-    assert told.context.startswith("rubber green sphere . metal red cube . green has J .")
+    twin = build_prompt(scene(material=[0, 1]), Form("short", image=False))
+    assert twin.context.startswith("rubber green sphere . metal red cube . green has J .")
 
 
 def test_spans_move_with_a_models_own_image_token() -> None:
-    prompt = one(scene(), Form("short"))
+    prompt = build_prompt(scene(), Form("short"))
     assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)
 
 
 def test_released_spacing() -> None:
     scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
-    asked = question(scenes, 0)
+    about = question(scenes, 0)
     form = Form(spaces=RELEASED_SPACES)
-    texts = [prompt.questions[0] for prompt in prompts(scenes, [asked], form)]
-    for word, text in zip(asked.texts(), texts, strict=True):
+    texts = [prompt.questions[0] for prompt in prompts(scenes, [about], form)]
+    for word, text in zip(about.texts(), texts, strict=True):
         assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text
 
 
@@ -99,4 +99,4 @@ def test_texts_that_leave_nothing_to_find_are_refused(
     scenes: Scenes, form: Form, by: Attribute, problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
-        one(scenes, form, by)
+        build_prompt(scenes, form, by)

@@ -52,9 +52,9 @@ def test_a_record_is_read(tmp_path: Path) -> None:
 
 
 def test_an_image_may_stand_elsewhere_in_the_context(tmp_path: Path) -> None:
-    own = f"{CONTEXT} <image>"
-    (record,) = read_records(written(tmp_path, changed(context=own)))
-    assert record.prompt.context == own
+    context = f"{CONTEXT} <image>"
+    (record,) = read_records(written(tmp_path, changed(context=context)))
+    assert record.prompt.context == context
 
 
 def test_a_turned_photo_has_the_size_that_it_is_shown_in(tmp_path: Path) -> None:

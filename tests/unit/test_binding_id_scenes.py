@@ -93,13 +93,13 @@ def test_order_of_mention_follows_slots_or_not() -> None:
 def test_a_pair_is_withheld_in_some_slots_and_shown_in_others() -> None:
     words = words_of("test", "sprites")
     draw = np.random.default_rng(4)
-    shown = draw_scenes(Rule("sprites", 3, withheld="training"), words, 3000, draw)
-    held = draw_scenes(Rule("sprites", 2, withheld="held_out"), words, 100, draw)
-    assert not withheld(shown).any()
-    assert withheld(held).any(axis=1).all()
-    assert len(held) == 100
-    seen = {(c, s) for c, s in zip(shown.color.ravel(), shown.shape.ravel(), strict=True)}
-    assert len(seen) == 6 * 4  # every pair is seen somewhere
+    training = draw_scenes(Rule("sprites", 3, withheld="training"), words, 3000, draw)
+    held_out = draw_scenes(Rule("sprites", 2, withheld="held_out"), words, 100, draw)
+    assert not withheld(training).any()
+    assert withheld(held_out).any(axis=1).all()
+    assert len(held_out) == 100
+    pairs = {(c, s) for c, s in zip(training.color.ravel(), training.shape.ravel(), strict=True)}
+    assert len(pairs) == 6 * 4  # every pair is seen somewhere
 
 
 def test_exchanges_change_what_their_delta_is_about() -> None:
@@ -110,17 +110,17 @@ def test_exchanges_change_what_their_delta_is_about() -> None:
     )
     changed = {"shape", "color", "material", "size"}
     for name in ARRAYS:
-        own, other = getattr(scenes, name), getattr(scenes, name)[:, ::-1]
-        assert (getattr(contents, name) == (other if name in changed else own)).all()
-        assert (getattr(items, name) == (other if name == "item" else own)).all()
-        assert (getattr(sentences, name) == other).all()
+        plain, exchanged = getattr(scenes, name), getattr(scenes, name)[:, ::-1]
+        assert (getattr(contents, name) == (exchanged if name in changed else plain)).all()
+        assert (getattr(items, name) == (exchanged if name == "item" else plain)).all()
+        assert (getattr(sentences, name) == exchanged).all()
 
 
 def test_draws_follow_from_the_seed_alone() -> None:
     for split in ("test", "estimation"):
-        first, again, other = (draw_pairs(Rule(), split, 20, seed) for seed in (0, 0, 1))
+        first, again, reseeded = (draw_pairs(Rule(), split, 20, seed) for seed in (0, 0, 1))
         assert all((getattr(first.base, n) == getattr(again.base, n)).all() for n in ARRAYS)
-        assert (first.base.item != other.base.item).any()
+        assert (first.base.item != reseeded.base.item).any()
 
 
 @pytest.mark.parametrize(

@@ -46,24 +46,24 @@ def test_what_is_committed_passes_its_gates_on_fresh_scenes(path: Path) -> None:
     manifest = json.loads(path.read_text())
     interchange = manifest["objective"] == "interchange"
     toy = stored.load(path)
-    found = evaluation.accuracies(toy, UNSEEN, SCENES, held=True, interchange=interchange)
-    evaluation.check(path.stem, found, "-")
+    accuracies = evaluation.accuracies(toy, UNSEEN, SCENES, held_out=True, interchange=interchange)
+    evaluation.check(path.stem, accuracies, "-")
     evaluation.check(path.stem, manifest["accuracies"], "-")
-    assert interchange == ("object_all_replaced" in found)
+    assert interchange == ("object_all_replaced" in accuracies)
     assert path.stem.endswith(f"-{manifest['seed']}")
     assert path.with_suffix(".safetensors").stat().st_size < 1e6
 
 
 def test_the_zoo_has_the_toys_that_its_preset_trains() -> None:
     preset = load_file(CLONE / "config/presets/zoo.yaml")
-    made = {
+    recipes = {
         product.wildcards["toy"]: json.loads(product.spec)["toy"]
         for product in build_graph(preset).select("toy_vlm")
     }
-    assert {path.stem for path in COMMITTED} == set(made)
+    assert {path.stem for path in COMMITTED} == set(recipes)
     for path in COMMITTED:
         recipe = json.loads(path.read_text())["recipe"]["model"]
-        assert {key: value for key, value in recipe.items() if key != "name"} == made[path.stem]
+        assert {key: value for key, value in recipe.items() if key != "name"} == recipes[path.stem]
 
 
 @pytest.fixture
@@ -102,10 +102,10 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     assert len(manifest["lock"]) == 64
     assert "spec" not in manifest
     engine, _ = load({"name": "kept", "source": "zoo:made"}, READING, None)
-    found, expected = engine.adapter.toy, trained.toy.trained_parameters()
+    toy, expected = engine.adapter.toy, trained.toy.trained_parameters()
     assert all(
         torch.equal(value, expected[name].half().float())
-        for name, value in found.trained_parameters().items()
+        for name, value in toy.trained_parameters().items()
     )
     _decides_the_key(zoo, manifest)
     _is_named_where_damaged(zoo)
@@ -116,11 +116,11 @@ def _decides_the_key(zoo: Path, manifest: dict[str, Any]) -> None:
 
     def jobs() -> set[str]:
         files._read.cache_clear()
-        graph = build_graph(load_config({"studies": {"binding_id": kept}, "datasets": []}, "s"))
+        graph = build_graph(load_config({"studies": {"binding_id": content}, "datasets": []}, "s"))
         assert not graph.select("toy_vlm")
         return {product.path() for product in graph.select("binding_id_interventions")}
 
-    kept = {**SECTION, "toys": SECTION["toys"][1:]}
+    content = {**SECTION, "toys": SECTION["toys"][1:]}
     before = jobs()
     (zoo / "made.json").write_text(json.dumps(manifest | {"cpu_seconds": 3}))
     assert jobs() == before

@@ -51,9 +51,9 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "alike", "shared": "shape", "distinguished_by": "size", "rows": 40},
             {"name": "by-place", "layout": "sprites", "shared": "both"},
         ],
-        "oracles": [{"name": f"by-{one}", "mechanism": one} for one in MECHANISMS],
+        "oracles": [{"name": f"by-{name}", "mechanism": name} for name in MECHANISMS],
         "suites": [{
-            "name": "known", "tasks": ["pairs"], "oracles": [f"by-{one}" for one in MECHANISMS],
+            "name": "known", "tasks": ["pairs"], "oracles": [f"by-{name}" for name in MECHANISMS],
             "resamples": 100, **suite,
         }],
     }  # fmt: skip
@@ -70,23 +70,23 @@ def run(folder: Path, **suite: Any) -> dict[str, pd.DataFrame]:
     graph = graph_of(**suite)
     for job in graph.select("binding_id_estimates", "binding_id_interventions"):
         script(job.rule).main(job_by_hand(job, folder))
-    found = {}
+    by_table = {}
     for table in graph.select("table"):
         name = table.wildcards["table"]
         if name.startswith("binding_id"):
-            given = [
+            rows = [
                 ProductFiles(
                     {**job.wildcards, "spec_key": job.key, "code_key": job.code},
                     {output: str(folder / job.path(output)) for output in job.step.outputs},
                 )
                 for job in table.inputs["rows"]
             ]
-            found[name] = getattr(tables, name.upper()).build(Inputs({"rows": given}))
-    return found
+            by_table[name] = getattr(tables, name.upper()).build(Inputs({"rows": rows}))
+    return by_table
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+def all_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     """All experiments on all oracles, things mentioned from left to right."""
     two_things = [name for name in EXPERIMENTS if name != "mixture"]
     return run(tmp_path_factory.mktemp("pairs"), experiments=two_things)
@@ -100,8 +100,8 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
 
 def judged(tables_: dict[str, pd.DataFrame], model: str) -> dict[str, Judgment]:
     """The judgments about one oracle, by claim."""
-    own = {name: one[one["model"].eq(f"by-{model}")] for name, one in tables_.items()}
-    return {one.claim.name: one for one in judge(CLAIMS, claim_effects(own))}
+    of_model = {name: table[table["model"].eq(f"by-{model}")] for name, table in tables_.items()}
+    return {judgment.claim.name: judgment for judgment in judge(CLAIMS, claim_effects(of_model))}
 
 
 def share(table: pd.DataFrame, model: str, experiment: str, condition: str) -> float:
@@ -114,39 +114,44 @@ def share(table: pd.DataFrame, model: str, experiment: str, condition: str) -> f
 
 
 def test_every_oracle_is_recognised_and_no_other_account_holds(
-    found: dict[str, pd.DataFrame],
+    all_tables: dict[str, pd.DataFrame],
 ) -> None:
     names = {"slot": "slot", "color": "color", "gather": "content", "order": "order", "none": ""}
     for mechanism, account in names.items():
         verdicts = {
-            name.removeprefix("account-"): one.verdict
-            for name, one in judged(found, mechanism).items() if name.startswith("account-")
+            name.removeprefix("account-"): judgment.verdict
+            for name, judgment in judged(all_tables, mechanism).items()
+            if name.startswith("account-")
         }  # fmt: skip
-        held = [name for name, verdict in verdicts.items() if verdict == "holds"]
-        assert held == ([account] if account else [])
+        holding = [name for name, verdict in verdicts.items() if verdict == "holds"]
+        assert holding == ([account] if account else [])
         assert set(verdicts.values()) <= {"holds", "does not hold"}
 
 
 def test_the_claims_hold_of_slots_and_fail_of_what_cannot_bind(
-    found: dict[str, pd.DataFrame],
+    all_tables: dict[str, pd.DataFrame],
 ) -> None:
-    slot = judged(found, "slot")
+    slot = judged(all_tables, "slot")
     # 100 rows without exception exclude no more than 3.7 %: too few for `no effect` and one gate.
     few = {"colors-replaced", "mean-colors", "random-objects", "random-items", "gate-control"}
     others = {"account-color", "account-content", "account-order"}
     assert {slot[name].verdict for name in few} == {"not significant"}
-    assert {one.verdict for name, one in slot.items() if name not in few | others} == {"holds"}
-    nothing = judged(found, "none")
-    assert {one.verdict for name, one in nothing.items() if name not in few} == {"does not hold"}
-    order = judged(found, "order")
+    assert {judgment.verdict for name, judgment in slot.items() if name not in few | others} == {
+        "holds"
+    }
+    nothing = judged(all_tables, "none")
+    assert {judgment.verdict for name, judgment in nothing.items() if name not in few} == {
+        "does not hold"
+    }
+    order = judged(all_tables, "order")
     assert order["keys-objects"].verdict == "does not hold"
     assert order["keys-colors"].verdict == "holds"
 
 
 def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
-    found: dict[str, pd.DataFrame],
+    all_tables: dict[str, pd.DataFrame],
 ) -> None:
-    table = found["binding_id"]
+    table = all_tables["binding_id"]
     for null in ("shared direction", "permuted", "content"):
         assert share(table, "slot", "nulls", f"O {null}") >= 0.95
     # Another thing's content is a disturbance, and still no exchange.
@@ -154,8 +159,8 @@ def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
     assert share(table, "slot", "mean", "O") == 1.0
 
 
-def test_a_sweep_finds_the_layers_that_are_planted(found: dict[str, pd.DataFrame]) -> None:
-    table = found["binding_id"]
+def test_a_sweep_finds_the_layers_that_are_planted(all_tables: dict[str, pd.DataFrame]) -> None:
+    table = all_tables["binding_id"]
     rows = table[table["experiment"].eq("layers") & table["model"].eq("by-slot")]
     effect = rows.set_index(["condition", "layers"])["effect"]
     frozen = {
@@ -170,9 +175,9 @@ def test_a_sweep_finds_the_layers_that_are_planted(found: dict[str, pd.DataFrame
 
 
 def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
-    found: dict[str, pd.DataFrame], free: dict[str, pd.DataFrame]
+    all_tables: dict[str, pd.DataFrame], free: dict[str, pd.DataFrame]
 ) -> None:
-    for tables_ in (found, free):
+    for tables_ in (all_tables, free):
         rows = tables_["binding_id_vectors"]
         planted = rows[rows["levels"].eq("slot") & rows["cosine_truth"].notna()]
         assert set(planted[planted["model"] == "by-slot"]["group"]) == {"object", "item"}
@@ -186,19 +191,19 @@ def test_mean_differences_are_the_planted_ones_slot_by_slot_and_not_over_slots(
 
 
 def test_one_dimension_holds_the_ids_of_two_slots_and_of_no_other_mechanism(
-    found: dict[str, pd.DataFrame],
+    all_tables: dict[str, pd.DataFrame],
 ) -> None:
     for mechanism in MECHANISMS:
-        verdict = judged(found, mechanism)["subspace"].verdict
+        verdict = judged(all_tables, mechanism)["subspace"].verdict
         assert verdict == ("holds" if mechanism == "slot" else "does not hold")
-    said = dict(chapter(found, RATES).findings[1].points)
-    assert said["by-slot (oracle)"].startswith("1 dimension hold them (weakest: ")
-    assert said["by-color (oracle)"].startswith("does not hold of the largest, of 1 dimension")
+    points = dict(chapter(all_tables, RATES).findings[1].points)
+    assert points["by-slot (oracle)"].startswith("1 dimension hold them (weakest: ")
+    assert points["by-color (oracle)"].startswith("does not hold of the largest, of 1 dimension")
 
 
-def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataFrame]) -> None:
+def test_exchanged_pairs_are_used_where_it_was_planted(all_tables: dict[str, pd.DataFrame]) -> None:
     """By color: the question, in layer 2. By slot and content: the text alone, in layer 0."""
-    rows = found["binding_id"]
+    rows = all_tables["binding_id"]
     rows = rows[rows["experiment"].eq("pairing") & rows["share"].gt(0.5)]
     used = {
         model.removeprefix("by-"): {*zip(part["condition"], part["layers"], strict=True)}
@@ -215,19 +220,19 @@ def test_exchanged_pairs_are_used_where_it_was_planted(found: dict[str, pd.DataF
     }
 
 
-def test_what_is_read_of_slots_need_not_be_used(found: dict[str, pd.DataFrame]) -> None:
-    rows = found["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
+def test_what_is_read_of_slots_need_not_be_used(all_tables: dict[str, pd.DataFrame]) -> None:
+    rows = all_tables["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
     for model in MECHANISMS:  # every image says where its things are
         assert rows[f"by-{model}", "object", "slot", 2] >= 0.95
     assert rows["by-slot", "item", "slot", 3] >= 0.95
     assert 0.3 < rows["by-slot", "item", "slot", 1] < 0.7  # not before the item took it over
     assert 0.3 < rows["by-color", "item", "slot", 3] < 0.7
     # Read, and not used. Slots follow from roles here, so that their difference is added once.
-    assert share(found["binding_id"], "color", "mean", "O") <= 0.05
+    assert share(all_tables["binding_id"], "color", "mean", "O") <= 0.05
 
 
 def test_rows_are_the_answers_that_are_stored(
-    found: dict[str, pd.DataFrame], tmp_path: Path
+    all_tables: dict[str, pd.DataFrame], tmp_path: Path
 ) -> None:
     (job,) = graph_of(experiments=["factorizability"], oracles=["by-slot"]).select(
         "binding_id_interventions"
@@ -236,7 +241,7 @@ def test_rows_are_the_answers_that_are_stored(
     logs = load_file(tmp_path / job.path("answers"))["by-slot"]
     assert logs.shape == (100, 10, 4, 4)
     assert (np.exp(logs).sum(axis=-1) <= 1 + 1e-5).all()
-    table = found["binding_id"]
+    table = all_tables["binding_id"]
     cell = table[
         table["experiment"].eq("factorizability") & table["model"].eq("by-slot")
         & table["condition"].eq("none") & table["query"].eq("O1") & table["candidate"].eq("I1")
@@ -245,33 +250,35 @@ def test_rows_are_the_answers_that_are_stored(
     assert cell["expected"].item() == 1
 
 
-def test_figures_and_chapter_say_that_these_are_oracles(found: dict[str, pd.DataFrame]) -> None:
-    said = chapter(found, RATES)
-    assert "No pretrained model is measured" in said.lead[0]
-    percent = 100 * share(found["binding_id"], "slot", "mean", "O")
-    assert f": {percent:.0f} % (of the answers, 95 % CI " in said.lead[1]
-    assert "for by-slot (oracle)" in said.lead[1]
-    assert said.lead[1].startswith("Controls: Adding the mean difference to objects swaps")
-    assert said.lead[1].endswith(", and 2 more.")
-    assert all("(oracle)" in name for name, _ in said.findings[0].points)
-    points = dict(said.findings[0].points)
+def test_figures_and_chapter_say_that_these_are_oracles(
+    all_tables: dict[str, pd.DataFrame],
+) -> None:
+    page = chapter(all_tables, RATES)
+    assert "No pretrained model is measured" in page.lead[0]
+    percent = 100 * share(all_tables["binding_id"], "slot", "mean", "O")
+    assert f": {percent:.0f} % (of the answers, 95 % CI " in page.lead[1]
+    assert "for by-slot (oracle)" in page.lead[1]
+    assert page.lead[1].startswith("Controls: Adding the mean difference to objects swaps")
+    assert page.lead[1].endswith(", and 2 more.")
+    assert all("(oracle)" in name for name, _ in page.findings[0].points)
+    points = dict(page.findings[0].points)
     assert points["by-none (oracle)"] == "does not answer the questions."
     assert points["by-gather (oracle)"].startswith("ties them by content")
-    assert all(one.lead.startswith("Controls") for one in said.findings[:3])
-    assert said.sections[-1].title == "Claims and their verdicts"
-    for shown in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
-        assert reason(shown, table=found["binding_id"]) is None
-        assert reason(shown, table=found["binding_id"].iloc[:0])
-    figure = binding_id_positions.draw(table=found["binding_id"])
+    assert all(finding.lead.startswith("Controls") for finding in page.findings[:3])
+    assert page.sections[-1].title == "Claims and their verdicts"
+    for drawing in (binding_id, binding_id_mean, binding_id_sweeps, binding_id_subspaces):
+        assert reason(drawing, table=all_tables["binding_id"]) is None
+        assert reason(drawing, table=all_tables["binding_id"].iloc[:0])
+    figure = binding_id_positions.draw(table=all_tables["binding_id"])
     drawn = [text.get_text() for text in figure.legends[0].get_texts()]
     assert drawn == [f"by-{name} (oracle)" for name in sorted(MECHANISMS)]
-    assert panels(found["binding_id"])
+    assert panels(all_tables["binding_id"])
     assert chapter({}, RATES).findings == ()
 
 
-def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame]) -> None:
-    free = found["binding_id"].assign(origin="toy")
-    bound = found["binding_id"].assign(origin="interchange_toy", suite="bound")
+def test_the_chapter_says_what_was_planted_in_toys(all_tables: dict[str, pd.DataFrame]) -> None:
+    free = all_tables["binding_id"].assign(origin="toy")
+    bound = all_tables["binding_id"].assign(origin="interchange_toy", suite="bound")
     lead, opening = chapter({"binding_id": pd.concat([free, bound])}, RATES).lead
     assert opening.startswith("Adding the mean difference to objects swaps their items: ")
     assert "for by-slot (toy" in opening
@@ -279,10 +286,10 @@ def test_the_chapter_says_what_was_planted_in_toys(found: dict[str, pd.DataFrame
     assert "planted attention heads in their first two layers" in lead
     assert "made to bind and trained by interchange" in lead
     assert "bind by slot by construction" in lead
-    said = chapter({"binding_id": bound}, RATES)
-    assert all("(toy, made to bind)" in name for name, _ in said.findings[0].points)
+    page = chapter({"binding_id": bound}, RATES)
+    assert all("(toy, made to bind)" in name for name, _ in page.findings[0].points)
     assert "by construction" not in chapter({"binding_id": free}, RATES).lead[0]
-    local = found["binding_id"].assign(origin="local")
+    local = all_tables["binding_id"].assign(origin="local")
     lead = chapter({"binding_id": pd.concat([free, local])}, RATES).lead[0]
     assert lead.startswith("The measured models are of a local folder or another package, whose")
 
@@ -291,7 +298,9 @@ def test_a_suite_is_a_job_per_task_and_model_and_asks_for_what_it_fills() -> Non
     graph = graph_of(tasks=["pairs", "free"], experiments=["positions"])
     assert len(graph.select("binding_id_interventions")) == 2
     assert [table.wildcards["table"] for table in graph.select("table")] == ["binding_id"]
-    assert [one.wildcards["figure"] for one in graph.select("figure")] == ["binding_id_positions"]
+    assert [product.wildcards["figure"] for product in graph.select("figure")] == [
+        "binding_id_positions"
+    ]
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
@@ -306,12 +315,12 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "words"), MISTAKES, ids=[words for _, words in MISTAKES])
 def test_a_mistake_is_named(fields: dict[str, Any], words: str) -> None:
-    given = {"datasets": [], "studies": {"binding_id": section(**fields)}}
+    content = {"datasets": [], "studies": {"binding_id": section(**fields)}}
     with pytest.raises(ConfigError, match=words) as caught:
-        load_config(given, "c.yaml")
+        load_config(content, "c.yaml")
     assert "studies.binding_id.suites.0" in caught.value.problem
 
 
 def test_planning_loads_nothing_that_computes() -> None:
-    found = loaded("import bindscope.studies.binding_id.study")
-    assert found <= {"pydantic", "numpy"}
+    modules = loaded("import bindscope.studies.binding_id.study")
+    assert modules <= {"pydantic", "numpy"}

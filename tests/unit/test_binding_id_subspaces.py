@@ -57,8 +57,8 @@ def table() -> pd.DataFrame:
     spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
     rows: list[dict[str, Any]] = []
     for mechanism in ("slot", "color"):
-        found = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
-        rows += [{**NAMES, "model": mechanism, **row} for row in found]
+        suite_rows = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
+        rows += [{**NAMES, "model": mechanism, **row} for row in suite_rows]
     return pd.DataFrame(rows)
 
 
@@ -114,24 +114,26 @@ def test_levels_that_differ_in_fewer_dimensions_have_fewer_directions() -> None:
     values = np.zeros((5, 2, 1, 6), np.float32)
     values[:4, 0, 0, 2] = [1.0, 2.0, 4.0, 8.0]
     values[4] = 99
-    seen = np.array([True] * 4 + [False])
-    found = Effects("slot", values, values[None], seen, 1, np.zeros(2)).directions
-    assert found.shape == (2, 1, 3, 6)
-    np.testing.assert_allclose(np.abs(found[0, 0]), np.eye(6)[[2]] * [[1], [0], [0]], atol=1e-6)
-    assert not found[1].any()
+    present = np.array([True] * 4 + [False])
+    directions = Effects("slot", values, values[None], present, 1, np.zeros(2)).directions
+    assert directions.shape == (2, 1, 3, 6)
+    np.testing.assert_allclose(
+        np.abs(directions[0, 0]), np.eye(6)[[2]] * [[1], [0], [0]], atol=1e-6
+    )
+    assert not directions[1].any()
 
 
 def test_parts_of_an_oracles_tokens_are_projections() -> None:
     oracle, pairs = Oracle("slot"), draw_pairs(RULE, "test", 5, 0)
     states = oracle.contexts(pairs.base), oracle.contexts(pairs.source)
-    own, other = oracle.residual(states[0], "item", 0), oracle.residual(states[1], "item", 1)
+    base, source = oracle.residual(states[0], "item", 0), oracle.residual(states[1], "item", 1)
     bases = random_directions(np.zeros((4, 1, 3, oracle.width), np.float32), 0)
     projection = np.einsum("ltrd,ltre->ltde", bases, bases)
-    inside = np.einsum("ltde,nlte->nltd", projection, other - own)
-    for part, change in (("inside", inside), ("outside", other - own - inside)):
+    inside = np.einsum("ltde,nlte->nltd", projection, source - base)
+    for part, change in (("inside", inside), ("outside", source - base - inside)):
         edit = Replace("item", 0, by=1, bases=bases, part=part)  # type: ignore[arg-type]
         edited = oracle._edited(*states, Condition("", (edit,)))
-        np.testing.assert_allclose(oracle.residual(edited, "item", 0), own + change, atol=1e-5)
+        np.testing.assert_allclose(oracle.residual(edited, "item", 0), base + change, atol=1e-5)
         others = np.delete(np.arange(states[0].parts.shape[2]), states[0].tokens("item", 0)[0])
         np.testing.assert_array_equal(edited.parts[:, :, others], states[0].parts[:, :, others])
 
@@ -146,8 +148,10 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
     whole = rows[rows["condition"].isin(["O elsewhere", "I elsewhere"])]
     assert (whole["share"] >= 0.95).all()  # what the part outside does not do
     verdicts = {
-        one.effect.where.partition(" (weakest")[0]: one.verdict
-        for one in judge(CLAIMS, claim_effects({"binding_id": table[table["dose"].isin([2, 8])]}))
+        judgment.effect.where.partition(" (weakest")[0]: judgment.verdict
+        for judgment in judge(
+            CLAIMS, claim_effects({"binding_id": table[table["dose"].isin([2, 8])]})
+        )
     }
     assert verdicts == {
         "slot (oracle), 2 dimensions": "does not hold", "slot (oracle), 8 dimensions": "holds",
@@ -159,8 +163,8 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
 def test_a_task_with_more_dimensions_is_shown_before_one_with_fewer(table: pd.DataFrame) -> None:
     flat = table[~table["dose"].eq(8.0)].assign(task="flat")
     rows = pd.concat([flat, table])
-    shown = figures.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
-    assert set(shown["task"]) == {"t"}
+    plane = figures.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    assert set(plane["task"]) == {"t"}
     assert len(figures.binding_id_subspaces.draw(table=table).axes) == 3
 
 
@@ -175,7 +179,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     reading = Reading(rule, "paper")
     batch = Batch(Oracle("slot"), None, pairs, reading, estimates)
     plan = subspaces(batch, (1,))
-    names = [one.condition.name for _, trials in plan.trials for one in trials]
+    names = [trial.condition.name for _, trials in plan.trials for trial in trials]
     assert names == [
         "none", "O within", "O random", "I within", "I random", "O+I within",
         "O elsewhere", "O outside", "I elsewhere", "I outside",
@@ -185,7 +189,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
         Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), reading, estimates),
         (1,),
     )  # fmt: skip
-    one, other = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
-    assert isinstance(one, Replace)
-    assert isinstance(other, Replace)
-    np.testing.assert_array_equal(one.bases, other.bases)
+    first, second = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
+    assert isinstance(first, Replace)
+    assert isinstance(second, Replace)
+    np.testing.assert_array_equal(first.bases, second.bases)

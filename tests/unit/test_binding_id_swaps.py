@@ -21,9 +21,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "words"), REFUSED, ids=[words for _, words in REFUSED])
 def test_what_nobody_can_answer_is_refused(fields: dict[str, Any], words: str) -> None:
-    given = section(**fields) | {"toys": [{"name": "free"}]}
+    content = section(**fields) | {"toys": [{"name": "free"}]}
     with pytest.raises(ConfigError, match=words):
-        load_config({"datasets": [], "studies": {"binding_id": given}}, "c.yaml")
+        load_config({"datasets": [], "studies": {"binding_id": content}}, "c.yaml")
 
 
 def test_swaps_are_wrong_answers_that_are_there() -> None:
@@ -31,15 +31,15 @@ def test_swaps_are_wrong_answers_that_are_there() -> None:
     logs = np.random.default_rng(0).normal(size=(30, 2, 3, 6))
     names = [f"I{i}" for i in range(3)] + [f"I{i}'" for i in range(3)]
     expected = [{f"O{i}": f"I{i}" for i in range(3)}, {"O0": "I0'", "O1": "I1", "O2": "I2"}]
-    found = Answers(logs, ["O0", "O1", "O2"], names, expected)
+    answers = Answers(logs, ["O0", "O1", "O2"], names, expected)
     for trial, there in ((0, {0, 1, 2}), (1, {3, 1, 2})):
         right = [names.index(expected[trial][f"O{i}"]) for i in range(3)]
-        wanted = [
+        reference = [
             np.mean([int(row[i].argmax() in there - {right[i]}) for i in range(3)])
             for row in logs[:, trial]
         ]
-        counted, guessed = swaps(found, trial, expected[trial])
-        np.testing.assert_allclose(counted, wanted)
+        counted, guessed = swaps(answers, trial, expected[trial])
+        np.testing.assert_allclose(counted, reference)
         assert guessed == 2 / 5
     # Random answers: of the wrong ones, as many are there as chance says.
     wrong = 1 - 1 / 6

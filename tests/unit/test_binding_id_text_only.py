@@ -21,7 +21,7 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     """Things are words: both engines give the same rows, and so do batches of one row."""
     reading = Reading(Rule(), "short", text_only=True)
     words = draw_pairs(reading.rule, "test", 1, 0).base.words
-    more = [w for kind in ("shape", "color", "item") for w in words.of(kind)]
+    more = [w for kind in ("shape", "color", "item") for w in words.get(kind)]
     more += [w.lower() for w in words.items]
     every = dict.fromkeys((*tiny_vlms.WORDS, *more))
     monkeypatch.setattr(tiny_vlms, "NUMBER", {word: i for i, word in enumerate(every)})
@@ -35,17 +35,17 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     }  # fmt: skip
     options = Options(images=False)
     render = partial(prompts, form=reading.form)
-    found = [
+    results = [
         run(kind(adapter, render, options), None, spec)
         for kind in (VisionLanguageEngine, ReferenceEngine)
     ]
-    logs = [one.answers["factorizability"] for one in found]
+    logs = [result.answers["factorizability"] for result in results]
     single = VisionLanguageEngine(adapter, render, Options(images=False, batch_size=1))
     answers = run(single, None, {**spec, "batch_size": 1}).answers["factorizability"]
     np.testing.assert_allclose(answers, logs[0], atol=1e-5)
     assert logs[0].shape == (3, 10, 4, 4)
     np.testing.assert_allclose(*logs, atol=1e-5)
-    rows = {row["condition"]: row for row in found[0].rows if row["query"] == "all"}
+    rows = {row["condition"]: row for row in results[0].rows if row["query"] == "all"}
     right = logs[0][:, 0, :2].argmax(axis=-1) == [0, 1]
     assert rows["none"]["share"] == pytest.approx(right.mean())
     # All that tells the things was replaced, and the answers are others.
@@ -57,6 +57,6 @@ def test_the_text_only_twin_runs_on_spans_of_text(monkeypatch: pytest.MonkeyPatc
     ids = state.inputs.ids.gather(1, token_map(state, "object", 1))
     names, kinds = list(every), ["color", "shape"]
     assert [[names[i] for i in row] for row in ids.tolist()] == [
-        [words.of(kind)[getattr(scenes, kind)[row, 1]] for kind in kinds]  # type: ignore[arg-type]
+        [words.get(kind)[getattr(scenes, kind)[row, 1]] for kind in kinds]  # type: ignore[arg-type]
         for row in range(3)
     ]

@@ -73,26 +73,26 @@ def _words(text: str) -> list[int]:
 
 def _context(scenes: Scenes) -> torch.Tensor:
     """The tokens of "green has J . red has Q .", int64 (n, 4 k)."""
-    made = prompts(scenes, [], Form(template="short"))
-    return torch.tensor([_words(one.context.removeprefix("<image>")) for one in made])
+    built = prompts(scenes, [], Form(template="short"))
+    return torch.tensor([_words(prompt.context.removeprefix("<image>")) for prompt in built])
 
 
 @torch.no_grad()
 def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: ToyModel) -> None:
     scenes = _scenes(k=3)
-    asked, _ = VOCABULARY.questions(scenes, KINDS)
-    found = answered(engine_of("t", toy), _read(toy, scenes), asked)
+    questions, _ = VOCABULARY.questions(scenes, KINDS)
+    result = answered(engine_of("t", toy), _read(toy, scenes), questions)
     embed = toy.network.get_input_embeddings()
-    seen, text = toy.see(images(scenes, rng(2))), embed(_context(scenes))
-    assert seen.shape == (3, toy.image_tokens, 96)
-    for number in range(asked.shape[1]):
-        words = embed(torch.from_numpy(asked[:, number]))
-        whole = torch.cat([seen, text, words], 1)
+    visual, text = toy.see(images(scenes, rng(2))), embed(_context(scenes))
+    assert visual.shape == (3, toy.image_tokens, 96)
+    for number in range(questions.shape[1]):
+        words = embed(torch.from_numpy(questions[:, number]))
+        whole = torch.cat([visual, text, words], 1)
         hidden = toy.network.model.language_model(
             inputs_embeds=whole, attention_mask=torch.ones(whole.shape[:2])
         ).last_hidden_state
         expected = toy.network.lm_head(hidden[:, -1])
-        torch.testing.assert_close(found.logits[:, number], expected, atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(result.logits[:, number], expected, atol=2e-4, rtol=1e-4)
 
 
 def test_first_heads_look_back_as_planted() -> None:
@@ -114,24 +114,24 @@ def test_first_heads_look_back_as_planted() -> None:
 def test_weights_follow_from_the_seed_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, same, other = (
+    first, same, reseeded = (
         build(Toy(name="t", seed=seed), VOCABULARY).trained_parameters() for seed in (0, 0, 1)
     )
     assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    differ = [name for name, value in one.items() if not torch.equal(value, other[name])]
-    assert len(differ) == sum(v.ndim > 1 for v in one.values())  # biases and norms start alike
-    assert 2 * sum(value.numel() for value in one.values()) < 1e6  # bytes as float16
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    differ = [name for name, value in first.items() if not torch.equal(value, reseeded[name])]
+    assert len(differ) == sum(v.ndim > 1 for v in first.values())  # biases and norms start alike
+    assert 2 * sum(value.numel() for value in first.values()) < 1e6  # bytes as float16
 
 
 def test_tokens_are_the_words_of_the_short_template(plain: ToyModel) -> None:
     scenes = _scenes()
     text = prompts(scenes, [question(scenes, 1)], Form(template="short"))
-    asked, engine = VOCABULARY.questions(scenes, ["cross"])[0], engine_of("t", plain)
+    questions, engine = VOCABULARY.questions(scenes, ["cross"])[0], engine_of("t", plain)
     for row, prompt in enumerate(text):
-        assert _words(prompt.questions[0]) == asked[row, 1].tolist()
+        assert _words(prompt.questions[0]) == questions[row, 1].tolist()
         ((tokens, _),) = engine.adapter.tokenize([prompt.questions[0]])
-        assert tokens == asked[row, 1].tolist()
+        assert tokens == questions[row, 1].tolist()
     with pytest.raises(InputError, match="teapot"):
         engine.adapter.tokenize(["? teapot has"])
 
@@ -139,33 +139,33 @@ def test_tokens_are_the_words_of_the_short_template(plain: ToyModel) -> None:
 def test_answers_are_those_of_the_scene() -> None:
     scenes = _scenes()
     tokens, answers = VOCABULARY.questions(scenes, KINDS)
-    said = [[VOCABULARY.tokens[i] for i in row] for row in (*tokens[0], answers[0])]
+    words = [[VOCABULARY.tokens[i] for i in row] for row in (*tokens[0], answers[0])]
     shape, color, item = (
-        [scenes.words.of(name)[i] for i in getattr(scenes, name)[0]]
+        [scenes.words.get(name)[i] for i in getattr(scenes, name)[0]]
         for name in ("shape", "color", "item")
     )
-    assert said[0] == ["?", shape[0], "has"]
-    assert said[3] == ["?", color[1], "has"]
-    assert said[5] == ["?", shape[1], "is"]
-    assert said[6] == ["?", color[0], "is"]
-    assert said[8] == [*item, *item, *color, *shape]
+    assert words[0] == ["?", shape[0], "has"]
+    assert words[3] == ["?", color[1], "has"]
+    assert words[5] == ["?", shape[1], "is"]
+    assert words[6] == ["?", color[0], "is"]
+    assert words[8] == [*item, *item, *color, *shape]
 
 
 @pytest.mark.parametrize(("patch_px", "tokens"), [(12, 1), (6, 4)])
 def test_naming_reads_the_tokens_of_each_things_slot(patch_px: int, tokens: int) -> None:
     """The gradient of the image tokens: what shows no thing has none."""
     toy, scenes = build(Toy(name="t", patch_px=patch_px), VOCABULARY), _scenes()
-    seen: list[torch.Tensor] = []
+    captured: list[torch.Tensor] = []
 
-    def keep(_: object, __: object, found: torch.Tensor) -> None:
-        found.retain_grad()
-        seen.append(found)
+    def keep(_: object, __: object, output: torch.Tensor) -> None:
+        output.retain_grad()
+        captured.append(output)
 
     handle = toy.network.model.multi_modal_projector.register_forward_hook(keep)
     naming_loss(engine_of("t", toy), toy, scenes, images(scenes, rng(2)), ["shape"]).backward()  # type: ignore[no-untyped-call]
     handle.remove()
-    assert seen[0].grad is not None
-    read = seen[0].grad.abs().sum(-1) > 0
+    assert captured[0].grad is not None
+    read = captured[0].grad.abs().sum(-1) > 0
     assert (read.sum(1) == tokens * scenes.things).all()
     per_slot, side = 12 // patch_px, 36 // patch_px
     for row, token in zip(*read.nonzero(as_tuple=True), strict=True):
@@ -182,27 +182,27 @@ def test_replacements_are_answered_by_slot(plain: ToyModel) -> None:
         values = edited(engine_of("t", plain).adapter, base, edits)[layer][1]
         return np.asarray((values != base.cache[layer][1]).any(-1).any(1))
 
-    found = objects_replaced(plain, pairs, base, source, [1])
-    asked = VOCABULARY.ask(pairs.base.words, "shape", pairs.source.shape)
-    assert np.array_equal(found.questions[:, 1], asked[:, 1])
-    assert not np.array_equal(found.questions[:, 0], asked[:, 0])
-    items = VOCABULARY.of(pairs.base.words, "item", pairs.base.item)
-    assert np.array_equal(found.answers, items)
-    there = changed(found.edits, 0)
+    replaced = objects_replaced(plain, pairs, base, source, [1])
+    questions = VOCABULARY.ask(pairs.base.words, "shape", pairs.source.shape)
+    assert np.array_equal(replaced.questions[:, 1], questions[:, 1])
+    assert not np.array_equal(replaced.questions[:, 0], questions[:, 0])
+    items = VOCABULARY.encode(pairs.base.words, "item", pairs.base.item)
+    assert np.array_equal(replaced.answers, items)
+    there = changed(replaced.edits, 0)
     assert np.array_equal(there[:, :9], np.eye(9, dtype=bool)[pairs.base.slot[:, 1]])
     assert not there[:, 9:].any()
 
-    found = items_replaced(plain, pairs, base, source, [0])
-    new = VOCABULARY.of(pairs.base.words, "item", pairs.source.item)
-    assert np.array_equal(found.answers, np.stack([new[:, 0], items[:, 1]], 1))
-    assert (np.flatnonzero(changed(found.edits, 1).any(0)) == [9 + 2]).all()
+    replaced = items_replaced(plain, pairs, base, source, [0])
+    new = VOCABULARY.encode(pairs.base.words, "item", pairs.source.item)
+    assert np.array_equal(replaced.answers, np.stack([new[:, 0], items[:, 1]], 1))
+    assert (np.flatnonzero(changed(replaced.edits, 1).any(0)) == [9 + 2]).all()
 
 
 def test_interchange_reaches_tower_text_and_probes(plain: ToyModel) -> None:
     pairs = draw_pairs("estimation", rng(4), 4)
     probes = SlotProbes(96, torch.Generator().manual_seed(0))
-    seen = (images(pairs.base, rng(1)), images(pairs.source, rng(2)))
-    loss = interchange_loss(engine_of("t", plain), plain, probes, pairs, seen, [0, 1])
+    pictures = (images(pairs.base, rng(1)), images(pairs.source, rng(2)))
+    loss = interchange_loss(engine_of("t", plain), plain, probes, pairs, pictures, [0, 1])
     loss.backward()  # type: ignore[no-untyped-call]
     reached = [name for name, p in plain.network.named_parameters() if p.grad is not None]
     assert len(reached) == len(list(plain.network.parameters()))
@@ -213,8 +213,8 @@ def test_interchange_reaches_tower_text_and_probes(plain: ToyModel) -> None:
 
 
 def test_training_withholds_pairs_of_some_slots() -> None:
-    shown, out = draw("test", rng(1), 200, 3), draw("test", rng(1), 50, 3, "held_out")
-    assert not withheld(shown).any()
+    drawn, out = draw("test", rng(1), 200, 3), draw("test", rng(1), 50, 3, "held_out")
+    assert not withheld(drawn).any()
     assert withheld(out).any(axis=1).all()
     pairs: Pairs = draw_pairs("test", rng(1), 50)
     assert not withheld(pairs.base).any()
@@ -248,8 +248,8 @@ def test_killed_training_goes_on_to_the_same_bits(
         training.train(config, checkpoint=checkpoint)
     monkeypatch.setattr(training._Task, "backward", backward)
     resumed = training.train(config, checkpoint=checkpoint)
-    found, expected = (t.toy.trained_parameters() for t in (resumed, whole))
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    parameters, expected = (t.toy.trained_parameters() for t in (resumed, whole))
+    assert all(torch.equal(parameters[name], expected[name]) for name in expected)
     assert resumed.history == whole.history
     assert resumed.accuracies == whole.accuracies
     splits = [entry["split"] for entry in whole.history]
@@ -294,10 +294,10 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
     monkeypatch.setattr(Vocabulary, "questions", remember)
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "answered", oracle)
-        found = evaluation.accuracies(plain, 0, 8, held=True, interchange=False)
-    assert set(found.values()) == {1.0}
-    assert len(found) == 16
-    wrong = evaluation.accuracies(plain, 0, 8, held=False, interchange=True)
+        accuracies = evaluation.accuracies(plain, 0, 8, held_out=True, interchange=False)
+    assert set(accuracies.values()) == {1.0}
+    assert len(accuracies) == 16
+    wrong = evaluation.accuracies(plain, 0, 8, held_out=False, interchange=True)
     assert max(wrong.values()) < 0.5
     assert len(wrong) == 12
 
@@ -306,15 +306,15 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("tower", ["siglip", "zoo:matching-objects-0"])
 def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
     config = Toy(name="t", tower=tower, training=ToyTraining(**FEW))
-    made = training.Trained(build(config, VOCABULARY), [], {"cross_2": 1.0})
+    trained = training.Trained(build(config, VOCABULARY), [], {"cross_2": 1.0})
     paths = (tmp_path / "t.safetensors", tmp_path / "t.json")
-    stored.write(made, config, *paths, code="c")
+    stored.write(trained, config, *paths, code="c")
     manifest = json.loads(paths[1].read_text())
     assert (manifest["tower_sha256"] is None) == (tower == "siglip")
     assert manifest["accuracies"] == {"cross_2": 1.0}
     assert manifest["seed"] == 0
     loaded = stored.load(paths[1])
-    written, expected = loaded.trained_parameters(), made.toy.trained_parameters()
+    written, expected = loaded.trained_parameters(), trained.toy.trained_parameters()
     assert all(torch.equal(written[name], expected[name].half().float()) for name in expected)
     assert not any(p.requires_grad for p in loaded.network.parameters())
     assert any("vision_tower" in name for name in written) == (tower == "siglip")
@@ -325,8 +325,8 @@ def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
 
 def _stored(folder: Path) -> Path:
     config = Toy(name="t", training=ToyTraining(**FEW))
-    made = training.Trained(build(config, VOCABULARY), [], {})
-    stored.write(made, config, folder / "t.safetensors", folder / "t.json", code="c")
+    trained = training.Trained(build(config, VOCABULARY), [], {})
+    stored.write(trained, config, folder / "t.safetensors", folder / "t.json", code="c")
     return folder / "t.json"
 
 
@@ -334,18 +334,18 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     path, scenes = _stored(tmp_path), _scenes()
     rule = Rule("sprites", 2, "independent")
     engine, pictures = adapter.load({"name": "t"}, Reading(rule, "short"), path)
-    found = engine.answers(
+    answers = engine.answers(
         engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
         scenes.item,
     )  # fmt: skip
     toy = stored.load(path)
-    asked, _ = VOCABULARY.questions(scenes, ["cross"])
-    own = engine_of("t", toy)
+    questions, _ = VOCABULARY.questions(scenes, ["cross"])
+    reference = engine_of("t", toy)
     with torch.no_grad():
-        said = answered(own, own.read(scenes, pictures(scenes)), asked[:, :1])
-    logs = said.logits[:, 0].log_softmax(-1)
-    items = torch.from_numpy(VOCABULARY.of(scenes.words, "item", scenes.item))
-    np.testing.assert_allclose(found[:, 0, 0], logs.gather(1, items), atol=1e-4)
+        result = answered(reference, reference.read(scenes, pictures(scenes)), questions[:, :1])
+    logs = result.logits[:, 0].log_softmax(-1)
+    items = torch.from_numpy(VOCABULARY.encode(scenes.words, "item", scenes.item))
+    np.testing.assert_allclose(answers[:, 0, 0], logs.gather(1, items), atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -358,13 +358,13 @@ def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"patch_px": 5}, "does not divide 12"),
         ({"width": 90}, "width"),
         ({"training": {"grounding_until": 9, "copying_until": 8}}, "out of order"),
     ],
 )
-def test_what_cannot_be_trained_is_refused(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_what_cannot_be_trained_is_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         Toy.model_validate({"name": "t", **wrong})

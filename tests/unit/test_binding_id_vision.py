@@ -32,8 +32,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def manifest(folder: Path, **changes: Any) -> Path:
     """Store a toy that was not trained."""
     config = Toy(name="t", n_layers=4, **changes)
-    made = training.Trained(build(config, Vocabulary.of_splits()), [], {})
-    stored.write(made, config, folder / "t.safetensors", folder / "t.json", code="c")
+    trained = training.Trained(build(config, Vocabulary.of_splits()), [], {})
+    stored.write(trained, config, folder / "t.safetensors", folder / "t.json", code="c")
     return folder / "t.json"
 
 
@@ -52,11 +52,11 @@ def test_its_layers_are_what_the_engine_edits(name: str, tmp_path: Path) -> None
     side = model.token_map.grid[0]
     rows, cells = np.arange(3)[:, None], scenes.slot
     for layer in range(4):
-        found = tokens[CONNECTOR + layer].numpy().reshape(3, side, side, -1)
+        features = tokens[CONNECTOR + layer].numpy().reshape(3, side, side, -1)
         if side != 3:  # the first token of each slot, as of each region
-            found = found[:, :: side // 3, :: side // 3]
-        found = found.reshape(3, 9, -1)[rows, cells]
-        np.testing.assert_allclose(found, objects[:, :, layer, 0], atol=1e-4)
+            features = features[:, :: side // 3, :: side // 3]
+        features = features.reshape(3, 9, -1)[rows, cells]
+        np.testing.assert_allclose(features, objects[:, :, layer, 0], atol=1e-4)
     toy = stored.load(path)
     with torch.no_grad():
         connected = toy.network.model.multi_modal_projector(tokens[TOWER])
@@ -101,9 +101,9 @@ def configured(**changes: Any) -> dict[str, Any]:
 def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:
     graph = build_graph(Config.model_validate(configured()))
     (toy,) = graph.select("toy_vlm")
-    made = graph.select("patches")
-    assert [product.wildcards["layer"] for product in made] == ["1", "2", "3", "4", "5"]
-    assert all(product.inputs["weights"] == [toy] for product in made)
+    products = graph.select("patches")
+    assert [product.wildcards["layer"] for product in products] == ["1", "2", "3", "4", "5"]
+    assert all(product.inputs["weights"] == [toy] for product in products)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def test_vit_agrees_with_a_written_out_forward_pass() -> None:
         scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
         return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    corners = [(top, left) for top in (0, 8, 16) for left in (0, 8, 16)]
-    squares = [pixels[:, :, top : top + 8, left : left + 8] for top, left in corners]
+    corners = [(row, column) for row in (0, 8, 16) for column in (0, 8, 16)]
+    squares = [pixels[:, :, row : row + 8, column : column + 8] for row, column in corners]
     patches = torch.stack([linear(square.flatten(1), "embed") for square in squares], dim=1)
     x = torch.cat([w["cls"].expand(2, 1, 32), patches], 1) + w["positions"]
     for i in range(2):

@@ -42,7 +42,7 @@ Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _ConditionClaim:
     """A claim about a column of the first of some conditions that a suite has."""
 
     claim: Claim
@@ -50,19 +50,21 @@ class _Measured:
     conditions: tuple[Key, ...]
 
 
-def _works(name: str, sentence: str, *conditions: Key) -> _Measured:
+def _works(name: str, sentence: str, *conditions: Key) -> _ConditionClaim:
     claim = Claim(name, f"{sentence} in {_MORE}.", "above", WORKS, "fraction", sentence)
-    return _Measured(claim, "share", conditions)
+    return _ConditionClaim(claim, "share", conditions)
 
 
-def _nothing(name: str, sentence: str, *conditions: Key) -> _Measured:
+def _nothing(name: str, sentence: str, *conditions: Key) -> _ConditionClaim:
     words = f"{sentence} changes less than {NO_EFFECT:.0%} of the answers."
-    return _Measured(Claim(name, words, "within", NO_EFFECT, "fraction"), "change", conditions)
+    return _ConditionClaim(
+        Claim(name, words, "within", NO_EFFECT, "fraction"), "change", conditions
+    )
 
 
-def _gate(name: str, sentence: str, at: float, *conditions: Key) -> _Measured:
+def _gate(name: str, sentence: str, at: float, *conditions: Key) -> _ConditionClaim:
     claim = Claim(name, f"Gate: {sentence}.", "above" if at > 0.5 else "below", at, "fraction")
-    return _Measured(claim, "own", conditions)
+    return _ConditionClaim(claim, "own", conditions)
 
 
 def _mean(groups: str, null: str = "") -> tuple[Key, Key]:
@@ -101,7 +103,7 @@ _CONDITIONS = (
           0.90, *_mean("O+I")),
     _works("first-view", "Objects that are replaced in the first view of the image only take over "
            "the item of the place", ("tokens", "view 0 alone")),
-    _Measured(
+    _ConditionClaim(
         Claim("photo-box", f"{_PHOTO}.", "below", 0.0, "fraction", _PHOTO),
         "change", (("records", AGAINST),),
     ),
@@ -133,7 +135,7 @@ HEAD = Claim(
 )  # fmt: skip
 """Judged over the heads of one model (`carriers`), not among the claims of the chapter."""
 CLAIMS: tuple[Claim, ...] = (
-    *(one.claim for one in _CONDITIONS), *_ACCOUNTS.values(), _SUBSPACES, *_KEYS.values(),
+    *(entry.claim for entry in _CONDITIONS), *_ACCOUNTS.values(), _SUBSPACES, *_KEYS.values(),
     *_MIXTURES.values(),
 )  # fmt: skip
 
@@ -171,10 +173,10 @@ def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
         yield from _of_keys(where, seeds)
 
 
-def _by_candidate(own: pd.DataFrame) -> dict[str, dict[Key, Row]]:
+def _by_candidate(rows: pd.DataFrame) -> dict[str, dict[Key, Row]]:
     """Return the rows without a dose by what is counted (the expected answers, an account's)."""
     by_key: dict[str, dict[Key, Row]] = {}
-    for row in own[own["dose"].isna()].reindex(columns=_READ).to_dict("records"):
+    for row in rows[rows["dose"].isna()].reindex(columns=_READ).to_dict("records"):
         key = (row["experiment"], row["condition"])
         by_key.setdefault(row["candidate"], {})[key] = row
     return by_key
@@ -324,9 +326,9 @@ def _weakest(
     return _as_effect(claim, f"{where} (weakest: {words})", least, reason)
 
 
-def _as_effect(claim: Claim, where: str, found: _Number | None, reason: str) -> Effect:
-    if found is None:
+def _as_effect(claim: Claim, where: str, number: _Number | None, reason: str) -> Effect:
+    if number is None:
         return Effect(claim.name, where, np.nan, np.nan, np.nan, 0, "scenes", reason)
     return Effect(
-        claim.name, where, found.value, found.low, found.high, found.n, found.resampled, reason
+        claim.name, where, number.value, number.low, number.high, number.n, number.resampled, reason
     )

@@ -394,7 +394,7 @@ def _unreleased(
     where: str, suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
 ) -> Iterator[str]:
     """Yield what the released code, which a model is to be read as, does not have."""
-    paper = [one for one in suite.models if models[one].compat == "paper"]
+    paper = [unreadable for unreadable in suite.models if models[unreadable].compat == "paper"]
     if not paper:
         return
     if suite.template != "paper" or suite.text_only:

@@ -199,7 +199,7 @@ def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
     return trials, things * (1 + every) + (experiment == "mean")
 
 
-def _asked(
+def _to_queries(
     product: Product, contexts: float, answers: float, arrays: float, rows: float,
     queries: int = 1, sums: float = 0.0,
 ) -> Work:  # fmt: skip
@@ -267,20 +267,20 @@ def binding_id_estimates(product: Product) -> Work:
     numbers = sum(numbers_of_effects(engine, task) for engine in engines)
     arrays = 4.0 * numbers / len(engines)
     # Of both halves of the rows sums in float64, and what is solved of them and of all.
-    return _asked(product, contexts, 0, arrays, 9400, sums=7 * arrays)
+    return _to_queries(product, contexts, 0, arrays, 9400, sums=7 * arrays)
 
 
 def binding_id_interventions(product: Product) -> Work:
     """Count contexts of tested rows, and answers under every condition of an experiment."""
     content = product.content
     if "records" in content:
-        return _asked(product, 500, 2000, 1e6, 1e5)
+        return _to_queries(product, 500, 2000, 1e6, 1e5)
     rows, things = content["task"]["rows"], content["task"]["things"]
     deepest = max((_engine(model, product) for model in content["models"]), key=lambda e: e.layers)
     trials, queries = _trials(content, deepest)
     name = content["experiment"]
     candidates = things * (1 + (name in ("factorizability", "layers")))  # of one scene, or both
-    return _asked(
+    return _to_queries(
         product,
         2.0 * rows * (1 + (name == "signatures")),
         float(rows * trials * queries),

@@ -152,12 +152,12 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was found; see `core.interfaces.Findings`."""
     table = tables.get("binding_id")
     heads, mixture = tables.get("binding_id_heads"), tables.get("binding_id_mixture")
-    shown = [candidate for candidate in (table, heads, mixture) if candidate is not None]
-    if not shown:
+    frames = [candidate for candidate in (table, heads, mixture) if candidate is not None]
+    if not frames:
         return Chapter()
     models, controls = _judged(tables, "!="), _judged(tables, "==")
     return Chapter(
-        lead=(_origins(pd.concat([candidate["origin"] for candidate in shown])),
+        lead=(_origins(pd.concat([candidate["origin"] for candidate in frames])),
               *(_opening(models, "") or _opening(controls, "Controls: "))),
         headline=("binding_id", "binding_id_mean"),
         findings=(

@@ -55,7 +55,7 @@ def interventions(job: Job) -> None:
     with hold_device(job.spec.get("device", "cpu")) as device, _checkpoints(job) as checkpoints:
         for model in job.spec["models"]:
             results = _answered(model, job, device, checkpoints)
-            by = "words" if "records" in job.spec else Reading.of(job.spec).by
+            by = "words" if "records" in job.spec else Reading.from_spec(job.spec).by
             lines += _lines(results.rows, {**_names(job, model), "named_by": by, **job.keys})
             answers[model["name"]] = results.answers
             if results.checked is not None:
@@ -79,7 +79,7 @@ def _answered(
 
 def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
     load = resolve(str(engine_reference(model["kind"])))
-    return load(model, Reading.of(job.spec), _weights(job), device)
+    return load(model, Reading.from_spec(job.spec), _weights(job), device)
 
 
 def _weights(job: Job) -> Path | None:

@@ -115,7 +115,7 @@ def _measure_drawn(
     model: Any, processor: Any, spec: dict[str, Any], batch_size: int, device: str
 ) -> Result:
     """Measure a model on scenes of a task."""
-    reading = Reading.of(spec)
+    reading = Reading.from_spec(spec)
     engine = _engine(model, processor, reading, batch_size, device)
     with _evaluating(model):
         results = run(engine, Images(reading.rule.layout), spec, check=_refuse_nonsense)

@@ -48,11 +48,12 @@ def _effects(
     for i, engine in enumerate(models):
         names = {
             "suite": "planted", "task": "planted", "model": f"planted-{i}",
-            "origin": "oracle" if len(models) == 1 else "toy", "named_by": Reading.of(spec).by,
+            "origin": "oracle" if len(models) == 1 else "toy",
+            "named_by": Reading.from_spec(spec).by,
         }  # fmt: skip
-        found = run(engine, None, spec)
+        results = run(engine, None, spec)
         for name, table in tables.items():
-            table.extend({**names, **row} for row in getattr(found, name))
+            table.extend({**names, **row} for row in getattr(results, name))
     return claim_effects(
         {
             _SCHEMAS[name].name: pd.DataFrame(
@@ -109,8 +110,8 @@ def _oracle(mechanism: Any, **more: Any) -> Callable[[int], Oracle]:
     return lambda seed: Oracle(mechanism, seed=seed, **more)
 
 
-def _mixed(slot: float, other: str, **more: Any) -> Callable[[int], Oracle]:
-    shares: Any = {"slot": slot, other: 1 - slot}
+def _mixed(slot: float, rival: str, **more: Any) -> Callable[[int], Oracle]:
+    shares: Any = {"slot": slot, rival: 1 - slot}
     return lambda seed: MixedOracle(shares, seed=seed, **more)
 
 

@@ -78,7 +78,7 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
     oracles = {oracle.name: oracle for oracle in section.oracles}
     models = {model.name: model for model in section.models}
     toys = {toy.name: add_toy(graph, toy) for toy in section.toys}
-    own = {record.name: record for record in section.records}
+    records_by_name = {record.name: record for record in section.records}
     for suite in section.suites:
         planted = [
             {"kind": "oracle", "origin": "oracle",
@@ -97,21 +97,21 @@ def add_products(graph: Graph, shared: Shared, section: BindingIdSection) -> Non
                 model_spec, trained = toys[name]
                 _add_experiments(graph, suite, task, name, [model_spec], trained)
         for model in (models[name] for name in suite.models):
-            for records in (own[name] for name in suite.records):
+            for records in (records_by_name[name] for name in suite.records):
                 _add_records(graph, suite, records, model)
 
 
-def _add_records(graph: Graph, suite: Suite, own: Records, model: VisionLanguageModel) -> None:
+def _add_records(graph: Graph, suite: Suite, records: Records, model: VisionLanguageModel) -> None:
     """Add the questions about a user's own photos that a model is asked."""
     content = {
         **suite.model_dump(mode="json", include={"resamples", "seed", "threads"}),
         "device": kind_here(suite.device),
         "records": {
-            "folder": own.folder, "file": own.file, "sha256": content_key(own.folder),
+            "folder": records.folder, "file": records.file, "sha256": content_key(records.folder),
         },
         "models": [_published(model, suite)],
     }  # fmt: skip
-    names = {"suite": suite.name, "task": own.name, "subject": model.name,
+    names = {"suite": suite.name, "task": records.name, "subject": model.name,
              "experiment": "records"}  # fmt: skip
     graph.add(
         _RULE, names, content, {"weights": _weights(graph, model), "estimates": []},

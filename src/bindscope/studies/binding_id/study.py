@@ -48,13 +48,13 @@ def _experiments(graph: Graph, estimates: Product) -> set[str]:
     }  # fmt: skip
 
 
-def _table_of(name: str, *wanted: str) -> Any:
+def _table_of(name: str, *experiments: str) -> Any:
     """Ask for a table, where some job has one of the experiments that a figure shows."""
 
     def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
         tables = graph.select("table", table=name)
-        asked = {job.wildcards["experiment"] for job in graph.select(_RULE)}
-        return Request({"table": tables}) if tables and asked & set(wanted) else None
+        present = {job.wildcards["experiment"] for job in graph.select(_RULE)}
+        return Request({"table": tables}) if tables and present & set(experiments) else None
 
     return request
 

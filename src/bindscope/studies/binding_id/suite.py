@@ -103,7 +103,7 @@ def estimated(
 
     `checkpoint` has the sums over batches of an earlier attempt, and takes more.
     """
-    task, rule = spec["task"], Reading.of(spec).rule
+    task, rule = spec["task"], Reading.from_spec(spec).rule
     base = draw_pairs(rule, "test", task["rows"], task["seed"]).base
     scenes = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
     sums, done, saved = Sums(scenes), 0, time.monotonic()
@@ -138,7 +138,7 @@ def ask(
     of batches, and of parts of them; `check` may refuse those of a batch. `precise`: a model that
     answers in bfloat16 also answers a few rows in float32.
     """
-    name, task, reading = spec["experiment"], spec["task"], Reading.of(spec)
+    name, task, reading = spec["experiment"], spec["task"], Reading.from_spec(spec)
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
     answered: list[dict[str, Doubles]] = []
     plan: Plan | None = None
@@ -227,7 +227,7 @@ def _accounts(task_json: str) -> Accounts:
     All of them, whichever the job runs: they say together which accounts are rivals.
     """
     task = json.loads(task_json)
-    reading = Reading(Rule.of(task))
+    reading = Reading(Rule.from_task(task))
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
     accounts = Accounts(reading.rule.mention, pairs.base.words)
     for rows in batches(len(pairs.base), _ORACLES_READ):

@@ -17,10 +17,10 @@ KINDS = {
 GROUPS = {"object": "objects", "item": "items", "color": "colors"}
 
 
-def rows_with(table: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+def rows_with(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     """Return the rows that have a value in each of some columns."""
     mask = pd.Series(True, index=table.index)
-    for name, value in wanted.items():
+    for name, value in columns.items():
         mask &= table[name] == value
     return table[mask]
 
@@ -63,7 +63,9 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     chosen = pd.Series(False, index=table.index)
     covered: set[str] = set()
     while remaining:
-        key = max(remaining, key=lambda one: (len(remaining[one] - covered), len(remaining[one])))
+        key = max(
+            remaining, key=lambda pair: (len(remaining[pair] - covered), len(remaining[pair]))
+        )
         models = remaining.pop(key)
         if not covered or len(models) <= most:
             chosen |= of_task == key
@@ -72,10 +74,10 @@ def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
     return table[chosen]
 
 
-def left_out(shown: pd.DataFrame, table: pd.DataFrame) -> str:
+def left_out(drawn: pd.DataFrame, table: pd.DataFrame) -> str:
     """Say which tasks a figure does not show; empty where it shows all."""
     there, every = (dict.fromkeys(zip(frame["task"], frame["suite"], strict=True))
-                    for frame in (shown, table))  # fmt: skip
+                    for frame in (drawn, table))  # fmt: skip
     tasks = {task for task, _ in there}
     missing = sorted(
         {f"{task} of {suite}" if task in tasks else task

@@ -239,9 +239,9 @@ def _lead_of(logs: Doubles, expected: NDArray[np.int64]) -> Doubles:
     )
 
 
-def ends(name: str, found: Interval | None) -> dict[str, Any]:
+def ends(name: str, estimate: Interval | None) -> dict[str, Any]:
     """Return the columns of a number with its interval."""
-    values: tuple[float | None, ...] = (None, None, None) if found is None else found
+    values: tuple[float | None, ...] = (None, None, None) if estimate is None else estimate
     return dict(zip((name, f"{name}_low", f"{name}_high"), map(_number, values), strict=True))
 
 

@@ -126,16 +126,16 @@ def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, I
         yield name, Interval(value, min(low, value), max(high, value))
 
 
-def _shares(found: Fit, n: int) -> Iterator[tuple[str, Row]]:
-    shares = np.column_stack([found.shares[:, :_N], found.shares[:, _N:].sum(axis=1)])
+def _shares(fitted: Fit, n: int) -> Iterator[tuple[str, Row]]:
+    shares = np.column_stack([fitted.shares[:, :_N], fitted.shares[:, _N:].sum(axis=1)])
     for i, name in enumerate(PARTS):
         row = {
             "conditions": DISAGREEING, "account": name, "n_rows": n,
-            "ended": int(found.ended.all()), **ends("share", _interval(shares[:, i], n)),
+            "ended": int(fitted.ended.all()), **ends("share", _interval(shares[:, i], n)),
         }  # fmt: skip
         # Who has no share has no width.
         if name == "slot" and row["share_low"] > 0.01:
-            row["width"] = float(found.width[0])
+            row["width"] = float(fitted.width[0])
         yield name, row
 
 

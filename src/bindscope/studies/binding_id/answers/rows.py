@@ -126,8 +126,8 @@ def deciding(experiment: str, plan: Plan) -> Plan:
     """Return the control and the conditions of a plan on which accounts disagree."""
     condition_names = ("none", *DECIDING[experiment])
     trials = [
-        (source, [trial for trial in own if trial.condition.name in condition_names])
-        for source, own in plan.trials
+        (source, [trial for trial in of_source if trial.condition.name in condition_names])
+        for source, of_source in plan.trials
     ]
     queries = {name: query for name, query in plan.queries.items() if name != "null"}
     return Plan(trials, queries, plan.candidates)
@@ -205,15 +205,15 @@ def _alone(expected: Integers, others: Sequence[Integers]) -> list[Integers]:
 def _agreement(name: str, answers: Answers, trial: int, *expected: Integers) -> dict[str, Any]:
     """Return the share of answers that are as predicted, of the best of several predictions."""
     best = chosen(answers.logs[:, trial])
-    found = []
+    shares = []
     for items in expected:
         definite = items != NONE
         rows = definite.any(axis=1)
         if rows.any():
             right = np.take_along_axis(best, np.maximum(items, 0)[..., None], axis=-1)[..., 0]
             per_row = (right * definite).sum(axis=1)[rows] / definite.sum(axis=1)[rows]
-            found.append(share(per_row))
-    return ends(name, max(found)) if found else {}
+            shares.append(share(per_row))
+    return ends(name, max(shares)) if shares else {}
 
 
 Row = dict[str, Any]
@@ -371,8 +371,8 @@ def vector_rows(
 
 def _compared(effects: Effects) -> tuple[int, int]:
     """Return the first two levels that were seen; -1 where there are none."""
-    seen = np.flatnonzero(effects.seen)
-    return (int(seen[0]), int(seen[1])) if len(seen) > 1 else (0, -1)
+    present = np.flatnonzero(effects.present)
+    return (int(present[0]), int(present[1])) if len(present) > 1 else (0, -1)
 
 
 def _true_cosines(

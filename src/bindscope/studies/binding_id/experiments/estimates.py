@@ -71,11 +71,11 @@ class Effects:
     levels: Levels
     values: Vectors
     halves: Vectors
-    seen: NDArray[np.bool_]
+    present: NDArray[np.bool_]
     rows: int
     explained: Doubles
 
-    def towards(self, scenes: Scenes, role: int, other: int) -> Vectors:
+    def towards(self, scenes: Scenes, role: int, target: int) -> Vectors:
         """Return what makes the thing of a role look as if it had another one.
 
         Returns
@@ -85,8 +85,8 @@ class Effects:
             Where they stand alike in all scenes, (L, t, d), too.
         """
         if self.levels == "role":
-            return np.asarray(self.values[other] - self.values[role], np.float32)
-        first, second = scenes.slot[:, role], scenes.slot[:, other]
+            return np.asarray(self.values[target] - self.values[role], np.float32)
+        first, second = scenes.slot[:, role], scenes.slot[:, target]
         if len({*zip(first.tolist(), second.tolist(), strict=True)}) == 1:
             first, second = first[0], second[0]
         return np.asarray(self.values[second] - self.values[first], np.float32)
@@ -101,7 +101,7 @@ class Effects:
             float32 (L, t, r, d): orthonormal rows, r the number of levels less one; rows of zeros
             where levels differ in fewer dimensions.
         """
-        means = self.values[self.seen].astype(np.float64)
+        means = self.values[self.present].astype(np.float64)
         centred = np.moveaxis(means - means.mean(axis=0), 0, 2)
         _, lengths, rows = np.linalg.svd(centred, full_matrices=False)
         there = lengths > NO_LENGTH * lengths[..., :1]
@@ -134,24 +134,24 @@ class Estimates:
         arrays: dict[str, NDArray[Any]] = {"content": self.content}
         for (group, levels), effect in self.effects.items():
             arrays[f"{group}.{levels}.values"] = effect.values
-            arrays[f"{group}.{levels}.seen"] = effect.seen
+            arrays[f"{group}.{levels}.seen"] = effect.present
         return arrays
 
     @classmethod
     def read(cls, path: Path, model: str) -> Estimates:
         """Return a model's stored estimates, without what only `vector_rows` needs of them."""
-        own = {
+        arrays = {
             name.removeprefix(f"{model}."): values for name, values in load_file(path).items()
             if name.startswith(f"{model}.")
         }  # fmt: skip
         effects = {
             (group, levels): Effects(
-                levels, own[f"{group}.{levels}.values"], np.zeros((2, 0), np.float32),
-                own[f"{group}.{levels}.seen"], 0, np.zeros(0),
+                levels, arrays[f"{group}.{levels}.values"], np.zeros((2, 0), np.float32),
+                arrays[f"{group}.{levels}.seen"], 0, np.zeros(0),
             )
             for group in GROUPS for levels in LEVELS
         }  # fmt: skip
-        return cls(effects, own["content"])
+        return cls(effects, arrays["content"])
 
 
 def estimate(
@@ -208,10 +208,10 @@ class Sums:
             second = _SECOND_RUN[group](first)
             after = read(engine, second, pictures)
             for role in range(first.things):
-                other = (role + 1) % first.things
-                difference = engine.residual(after, group, other) - before[group][role]
+                next_role = (role + 1) % first.things
+                difference = engine.residual(after, group, next_role) - before[group][role]
                 for kind in LEVELS:
-                    levels = _level_of(first, kind, role), _level_of(second, kind, other)
+                    levels = _level_of(first, kind, role), _level_of(second, kind, next_role)
                     self._add_difference(f"{group}.{kind}", self.sizes[kind], levels, difference)
 
     def _add_difference(

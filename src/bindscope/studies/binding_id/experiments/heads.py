@@ -62,7 +62,7 @@ def head_rows(
 
     Trials are those of `single_heads`, `looks` what `engine.Engine.attention` gives.
     """
-    blind = {_place(one): row for one, row in
+    blind = {_place(blinding): row for blinding, row in
              zip(trials[1:], _costs(answers, trials, samples, seed), strict=True)}  # fmt: skip
     attention_rows = _attention(looks)
     for place in dict.fromkeys((*blind, *attention_rows)):
@@ -75,12 +75,12 @@ def head_rows(
         }
 
 
-def _place(one: Trial) -> Place:
+def _place(blinding: Trial) -> Place:
     """Return which layer and head a trial blinds, and to what."""
-    edit = one.condition.interventions[0]
+    edit = blinding.condition.interventions[0]
     assert isinstance(edit, Knockout)
     head = "all" if edit.heads is None else str(edit.heads[0])
-    return one.layers, head, edit.group
+    return blinding.layers, head, edit.group
 
 
 def _costs(
@@ -92,8 +92,8 @@ def _costs(
     # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
     references = [None, *(1 + GROUPS.index(_place(trial)[2]) for trial in trials[1:])]
     lost = effects(replace(answers, logs=-answers.logs), references, samples, seed)
-    for own, change, effect in zip(good[1:], changes, lost[1:], strict=True):
-        yield {**ends("share", share(own)), **change, **ends("effect", effect)}
+    for per_row, change, effect in zip(good[1:], changes, lost[1:], strict=True):
+        yield {**ends("share", share(per_row)), **change, **ends("effect", effect)}
 
 
 def _attention(looks: NDArray[np.float64]) -> dict[Place, Row]:

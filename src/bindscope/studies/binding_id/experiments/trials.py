@@ -78,10 +78,10 @@ class Trial:
         return norms
 
 
-def _length(one: Add, rows: int) -> Doubles:
+def _length(addition: Add, rows: int) -> Doubles:
     """Return the mean length of an addition's vectors in each row, (rows,)."""
-    vectors = np.linalg.norm(one.vectors.astype(np.float64), axis=-1)
-    norms = vectors.mean(axis=(-2, -1)) * abs(one.scale)
+    vectors = np.linalg.norm(addition.vectors.astype(np.float64), axis=-1)
+    norms = vectors.mean(axis=(-2, -1)) * abs(addition.scale)
     return np.asarray(np.broadcast_to(norms, (rows,)))
 
 
@@ -216,7 +216,7 @@ class Batch:
         if by not in ("shape", "color"):
             return {}
         draw = rng(self.seed, self.first, 1)
-        values = draw.integers(len(words.of(by)), size=len(self.pairs.base))
+        values = draw.integers(len(words.get(by)), size=len(self.pairs.base))
         return {"null": Question(by, words, values)}
 
     def own_answers(self) -> dict[str, NDArray[np.int64]]:

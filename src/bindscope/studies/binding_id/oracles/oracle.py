@@ -298,7 +298,7 @@ class Oracle:
         for attribute in attributes:
             # Values are all 0 where a material or size does not vary.
             mentioned = attribute in ("shape", "color") or getattr(scenes, attribute).any()
-            if mentioned and words.of(attribute):
+            if mentioned and words.get(attribute):
                 values = _vectors(words, attribute, getattr(scenes, attribute))
                 image[rows, scenes.slot, PART[_KIND[attribute]]] += values
         text = np.zeros((n, 2 * k, WIDTH), np.float32)
@@ -460,7 +460,7 @@ def _source_tokens(
 
 
 def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:
-    table = np.stack([word_vector(_KIND[attribute], word) for word in words.of(attribute)])
+    table = np.stack([word_vector(_KIND[attribute], word) for word in words.get(attribute)])
     return np.asarray(table[values], np.float32)
 
 

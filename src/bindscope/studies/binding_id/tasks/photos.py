@@ -63,15 +63,17 @@ class Answered:
 
     def right(self) -> Doubles:
         """Return the share of questions that are answered right, float64 (3,); ties share."""
-        return np.asarray(self._own(chosen(np.nan_to_num(self.logs))).mean(axis=0) + self._gap())
+        return np.asarray(
+            self._select_roles(chosen(np.nan_to_num(self.logs))).mean(axis=0) + self._gap()
+        )
 
     def lead(self) -> Doubles:
         """Return how far the right item is above the mean of the others, nats, float64 (3,)."""
-        own, k = self._own(self.logs), self.logs.shape[2]
-        others = (self.logs.sum(axis=2) - own) / (k - 1)
-        return np.asarray((own - others).mean(axis=0))
+        answer_logs, k = self._select_roles(self.logs), self.logs.shape[2]
+        others = (self.logs.sum(axis=2) - answer_logs) / (k - 1)
+        return np.asarray((answer_logs - others).mean(axis=0))
 
-    def _own(self, values: Doubles) -> Doubles:
+    def _select_roles(self, values: Doubles) -> Doubles:
         return np.stack([value[:, role] for value, role in zip(values, self.roles, strict=True)])
 
     def _gap(self) -> Doubles:
@@ -169,15 +171,15 @@ def elsewhere(
     left, top, right, bottom = record.boxes[role].tolist()
     covered = {
         int(token) for i in range(len(record.boxes))
-        for token in image.of(record.boxes, i, _BOX, "inside")
+        for token in image.select(record.boxes, i, _BOX, "inside")
     }  # fmt: skip
-    size, area = (right - left, bottom - top), len(image.of(record.boxes, role, _BOX, "inside"))
+    size, area = (right - left, bottom - top), len(image.select(record.boxes, role, _BOX, "inside"))
     room = [whole - box_side for whole, box_side in zip(record.size, size, strict=True)]
     steps = [np.unique(np.linspace(0, free, _STEPS).astype(np.int64)) for free in room]
     corners = np.stack(np.meshgrid(*steps), axis=-1).reshape(-1, 2)
     for corner in draw.permutation(corners):
         box = np.concatenate([corner, corner + size])
-        tokens = image.of(box[None], 0, _BOX, "inside")
+        tokens = image.select(box[None], 0, _BOX, "inside")
         if len(tokens) == area and covered.isdisjoint(tokens.tolist()):
             return np.asarray(box, np.int64)
     return None

@@ -84,9 +84,9 @@ class Reading:
     text_only: bool = False
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> Reading:
+    def from_spec(cls, spec: Mapping[str, Any]) -> Reading:
         """Return what a job's specification asks for."""
-        return cls(Rule.of(spec["task"]), spec["template"], spec["text_only"])
+        return cls(Rule.from_task(spec["task"]), spec["template"], spec["text_only"])
 
     @property
     def form(self) -> Form:
@@ -157,7 +157,7 @@ def _varies(scenes: Scenes, name: Attribute) -> bool:
 
 
 def _prompt(
-    scenes: Scenes, row: int, questions: tuple[str, ...], form: Form, shown: Sequence[Attribute]
+    scenes: Scenes, row: int, questions: tuple[str, ...], form: Form, described: Sequence[Attribute]
 ) -> Prompt:
     out = _Text()
     short = form.template == "short"
@@ -167,7 +167,7 @@ def _prompt(
         out.add(form.around.before)
         out.add(TASK.format("provided image and the context" if form.image else "context"))
     if not form.image:
-        _describe(out, scenes, row, form, shown)
+        _describe(out, scenes, row, form, described)
     for role in range(scenes.things):
         if out.text and (short or role or not form.image):
             out.add(" ")
@@ -177,7 +177,7 @@ def _prompt(
 
 def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> None:
     """Add the sentence that gives a thing its item."""
-    word = scenes.words.of(form.mention)[getattr(scenes, form.mention)[row, role]]
+    word = scenes.words.get(form.mention)[getattr(scenes, form.mention)[row, role]]
     word = form.spaced("context", word)
     item, name = scenes.words.items[scenes.item[row, role]], thing_name(form.mention, word)
     if form.template == "short":
@@ -192,11 +192,13 @@ def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> No
         out.add(".")
 
 
-def _describe(out: _Text, scenes: Scenes, row: int, form: Form, shown: Sequence[Attribute]) -> None:
+def _describe(
+    out: _Text, scenes: Scenes, row: int, form: Form, described: Sequence[Attribute]
+) -> None:
     """Add what the image would show, in the order of slots."""
     order = np.argsort(scenes.slot[row])
     for place, role in enumerate(order.tolist()):
-        words = [scenes.words.of(name)[getattr(scenes, name)[row, role]] for name in shown]
+        words = [scenes.words.get(name)[getattr(scenes, name)[row, role]] for name in described]
         named = " ".join(form.spaced("context", word) for word in words)
         if form.template == "short":
             out.add(" " if out.text else "")

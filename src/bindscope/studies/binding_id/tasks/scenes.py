@@ -41,7 +41,7 @@ class Words:
     materials: tuple[str, ...] = ()
     sizes: tuple[str, ...] = ()
 
-    def of(self, attribute: Attribute) -> tuple[str, ...]:
+    def get(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the words of an attribute."""
         names = {
             "shape": self.shapes,
@@ -154,7 +154,7 @@ class Question:
 
     def texts(self) -> list[str]:
         """Return the word that names the thing, for each scene."""
-        words = self.words.of(self.by)
+        words = self.words.get(self.by)
         return [words[value] for value in self.values]
 
 
@@ -266,7 +266,7 @@ class Rule:
     withheld: Withheld = "none"
 
     @classmethod
-    def of(cls, task: Mapping[str, Any]) -> Rule:
+    def from_task(cls, task: Mapping[str, Any]) -> Rule:
         """Return the rule of a task of a job's specification."""
         return cls(**{field.name: task[field.name] for field in fields(cls) if field.name in task})
 
@@ -276,7 +276,7 @@ class Rule:
 
     def _enough(self, attribute: Attribute) -> bool:
         """Whether both splits have a word for each thing."""
-        return all(self.things <= len(self.words(s).of(attribute)) for s in get_args(SplitName))
+        return all(self.things <= len(self.words(s).get(attribute)) for s in get_args(SplitName))
 
     @property
     def slot_of_role(self) -> bool:

@@ -34,17 +34,17 @@ _REPLACED = tuple(
 
 @torch.no_grad()
 def accuracies(
-    toy: ToyModel, seed: int, n: int, *, held: bool, interchange: bool
+    toy: ToyModel, seed: int, n: int, *, held_out: bool, interchange: bool
 ) -> dict[str, float]:
     """Return shares of right answers (the most probable token of all), by kind and things.
 
-    Evaluations read n scenes (or pairs) of a stream of their own, the same each time. `held`: also
-    scenes where a thing stands in a slot where training never shows its color with its shape; of
-    such scenes only those things count. `interchange`: also replacements are answered, of k = 2.
+    Evaluations read n scenes (or pairs) of a stream of their own, the same each time. `held_out`:
+    also scenes where a thing stands in a slot where training never shows its color with its shape;
+    of such scenes only those things count. `interchange`: also replacements are answered, of k = 2.
     """
     measured = {}
     for k in THINGS:
-        for out, prefix in list(WITHHELD.items())[: 1 + held]:
+        for out, prefix in list(WITHHELD.items())[: 1 + held_out]:
             right = [
                 _answered(toy, draw(split, rng(seed, EVALUATED, k), n // 2, k, out), seed)
                 for split in SPLITS
@@ -71,8 +71,8 @@ def _answered(toy: ToyModel, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
         part = scenes[start : start + AT_ONCE]
         questions, answers = toy.vocabulary.questions(part, KINDS)
         contexts = engine.read(part, images(part, stream))
-        said = answered(engine, contexts, questions).logits.argmax(-1)
-        right.append((said.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
+        predicted = answered(engine, contexts, questions).logits.argmax(-1)
+        right.append((predicted.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
     return np.concatenate(right).transpose(1, 0, 2)[:, counts]
 
 
@@ -88,17 +88,17 @@ def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
         )
         for group, how, roles in _REPLACED:
             edits, questions, answers = REPLACEMENTS[group](toy, part, base, source, roles)
-            said = answered(engine, base, questions, edits).logits.argmax(-1)
-            right[f"{group}_{how}_replaced"].extend((said.cpu().numpy() == answers).ravel())
+            predicted = answered(engine, base, questions, edits).logits.argmax(-1)
+            right[f"{group}_{how}_replaced"].extend((predicted.cpu().numpy() == answers).ravel())
     return {name: float(np.mean(values)) for name, values in right.items()}
 
 
-def check(where: str, found: Mapping[str, float], remedy: str) -> None:
+def check(where: str, scores: Mapping[str, float], remedy: str) -> None:
     """Refuse a toy that misses a gate with ModelError, which names all that are missed."""
     missed = [
-        f"{name} is {found[name]:.3f} (gate {gate})"
+        f"{name} is {scores[name]:.3f} (gate {gate})"
         for name, gate in {**GATES, **INTERCHANGE_GATES}.items()
-        if name in found and not found[name] >= gate
+        if name in scores and not scores[name] >= gate
     ]
     if missed:
         raise ModelError(where, f"the toy misses its gates: {', '.join(missed)}", remedy)

@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.tasks.scenes import Integers, Pairs, Scenes
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.tasks import KINDS, Asked, Kind
 from bindscope.studies.binding_id.vlm.adapters import before_layers
-from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, Taken
+from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, Overwrite
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.passes import edited, last_tokens, question_pass
 from bindscope.studies.binding_id.vlm.state import Frozen, places, token_map
@@ -50,10 +50,10 @@ def answered(
     """Ask questions (n, m, tokens of one) behind edited contexts."""
     probed: list[Tensor] = []
 
-    def keep(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+    def keep(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
         if layer == PROBED_LAYER:
             probed.append(hidden)
-        return hidden, given
+        return hidden, options
 
     adapter, device = engine.adapter, contexts.positions.device
     words = [torch.from_numpy(question).to(device) for question in np.moveaxis(questions, 1, 0)]
@@ -78,7 +78,7 @@ def objects_replaced(
     shape = _with_roles(pairs.base.shape, pairs.source.shape, roles)
     return Edited(
         _replacing(tokens, base, source), vocabulary.ask(words, "shape", shape),
-        vocabulary.of(words, "item", pairs.base.item),
+        vocabulary.encode(words, "item", pairs.base.item),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def items_replaced(
     item = _with_roles(pairs.base.item, pairs.source.item, roles)
     return Edited(
         _replacing(item_tokens(base, roles), base, source),
-        vocabulary.ask(words, "shape", pairs.base.shape), vocabulary.of(words, "item", item),
+        vocabulary.ask(words, "shape", pairs.base.shape), vocabulary.encode(words, "item", item),
     )  # fmt: skip
 
 
@@ -104,7 +104,9 @@ def item_tokens(contexts: Frozen, roles: Sequence[int]) -> Tensor:
 
 def _replacing(tokens: Tensor, base: Frozen, source: Frozen) -> Edits:
     """Take tokens (n, t) of all layers from other contexts, at the same places."""
-    return Edits(taken=(Taken(tokens, frozenset(range(len(base.cache))), source, tokens, False),))
+    return Edits(
+        overwrites=(Overwrite(tokens, frozenset(range(len(base.cache))), source, tokens, False),)
+    )
 
 
 def _with_roles(base: Integers, source: Integers, roles: Sequence[int]) -> Integers:
@@ -129,20 +131,20 @@ class SlotProbes(nn.Module):
                 probe.weight.normal_(std=width**-0.5, generator=generator)
                 probe.bias.zero_()
 
-    def loss(self, contexts: Frozen, asked: Tensor) -> Tensor:
+    def loss(self, contexts: Frozen, questions: Tensor) -> Tensor:
         """Return the sum of both losses in nats.
 
-        `asked` is what enters `PROBED_LAYER` at the last tokens of questions, one about each role
-        after the other, of one kind or more: (n, kinds x k, width).
+        `questions` is what enters `PROBED_LAYER` at the last tokens of questions, one about each
+        role after the other, of one kind or more: (n, kinds x k, width).
         """
         scenes = contexts.scenes
-        slots = torch.from_numpy(scenes.slot).to(asked.device)
-        at_items = contexts.at(PROBED_LAYER, item_tokens(contexts, range(scenes.things)))
+        slots = torch.from_numpy(scenes.slot).to(questions.device)
+        at_items = contexts.residual_at(PROBED_LAYER, item_tokens(contexts, range(scenes.things)))
         return nn.functional.cross_entropy(
             self.item(at_items).flatten(0, 1), slots.flatten()
         ) + nn.functional.cross_entropy(
-            self.question(asked).flatten(0, 1),
-            slots.repeat(1, asked.shape[1] // scenes.things).flatten(),
+            self.question(questions).flatten(0, 1),
+            slots.repeat(1, questions.shape[1] // scenes.things).flatten(),
         )
 
 
@@ -161,13 +163,13 @@ def naming_loss(
     A token's logit of a word is its product with the word's embedding, over the root of the width:
     what a tower that was trained on captions brings with it.
     """
-    inputs, seen = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
-    rows = torch.arange(len(scenes), device=seen.device)[:, None]
+    inputs, visual = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
+    rows = torch.arange(len(scenes), device=visual.device)[:, None]
     targets = [
         places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS))
         for role in range(scenes.things)
     ]
-    tokens = torch.stack([seen[rows, index].mean(1) for index in targets], 1)
+    tokens = torch.stack([visual[rows, index].mean(1) for index in targets], 1)
     return _named(toy, tokens, scenes, attributes)
 
 
@@ -177,8 +179,8 @@ def _named(toy: ToyModel, tokens: Tensor, scenes: Scenes, attributes: Sequence[A
     logits = tokens @ embeddings.T / tokens.shape[-1] ** 0.5
     loss = tokens.new_zeros(())
     for attribute in attributes:
-        of_split = toy.vocabulary.of(
-            scenes.words, attribute, np.arange(len(scenes.words.of(attribute)))
+        of_split = toy.vocabulary.encode(
+            scenes.words, attribute, np.arange(len(scenes.words.get(attribute)))
         )
         loss = loss + answer_loss(logits[:, :, of_split], getattr(scenes, attribute))
     return loss

@@ -65,14 +65,14 @@ class Vocabulary:
     def _numbers(self) -> dict[str, int]:
         return {token: i for i, token in enumerate(self.tokens)}
 
-    def of(self, words: Words, attribute: Asked, values: Integers) -> Integers:
+    def encode(self, words: Words, attribute: Asked, values: Integers) -> Integers:
         """Return the tokens of words of an attribute, by their places in `words`."""
-        numbers = np.array([self._numbers[word] for word in words.of(attribute)])
+        numbers = np.array([self._numbers[word] for word in words.get(attribute)])
         return np.asarray(numbers[values])
 
     def ask(self, words: Words, by: Asked, values: Integers, link: str = "has") -> Integers:
         """Return the tokens of "? cube has" for each value of an attribute, int64 (..., 3)."""
-        named = self.of(words, by, values)
+        named = self.encode(words, by, values)
         first, last = (np.full_like(named, self._numbers[mark]) for mark in ("?", link))
         return np.stack([first, named, last], -1)
 
@@ -86,7 +86,7 @@ class Vocabulary:
         tokens, answers = [], []
         for by, pattern, _ in (FORMS[kind] for kind in kinds):
             tokens.append(self.ask(scenes.words, by, getattr(scenes, by), LINKS[pattern]))
-            answers.append(self.of(scenes.words, pattern, getattr(scenes, pattern)))
+            answers.append(self.encode(scenes.words, pattern, getattr(scenes, pattern)))
         return np.concatenate(tokens, 1), np.concatenate(answers, 1)
 
 

@@ -91,9 +91,9 @@ def train(
     toy.network.eval()
     accuracies = evaluation.accuracies(
         toy, config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
-        held=True, interchange=config.objective == "interchange",
+        held_out=True, interchange=config.objective == "interchange",
     )  # fmt: skip
-    logger.info("%s: %s", run.name, _said(accuracies))
+    logger.info("%s: %s", run.name, _format(accuracies))
     if config.training.gates:
         evaluation.check(run.name, accuracies, _remedy(config))
     return Trained(toy, [entry._asdict() for entry in run.history], accuracies)
@@ -150,9 +150,9 @@ class _Task:
             return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)
         probes = self.probes if interchange else None
         drawn = images(scenes, stream)
-        return free_loss(self.engine, self.toy, scenes, drawn, self._asked(step), probes)
+        return free_loss(self.engine, self.toy, scenes, drawn, self._choose_kinds(step), probes)
 
-    def _asked(self, step: int) -> tuple[Kind, ...]:
+    def _choose_kinds(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
         training = self.config.training
         if step < training.grounding_until:
@@ -181,18 +181,18 @@ class _Task:
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
         accuracies = evaluation.accuracies(
-            self.toy, config.seed, EVALUATED, held=False,
+            self.toy, config.seed, EVALUATED, held_out=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
         logger.info(
-            "%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _said(accuracies)
+            "%s: %.4f bits after %d steps; %s", run.name, loss, run.steps, _format(accuracies)
         )
         if config.training.gates and run.steps >= HALF_WAY_BY * last:
             self._check_half_way(run, accuracies)
         return [loss]
 
-    def _check_half_way(self, run: Run, found: Mapping[str, float]) -> None:
-        share = min(found[f"copy_{k}"] for k in evaluation.THINGS)
+    def _check_half_way(self, run: Run, scores: Mapping[str, float]) -> None:
+        share = min(scores[f"copy_{k}"] for k in evaluation.THINGS)
         if share < HALF_WAY_GATE:
             raise ModelError(
                 run.name,
@@ -202,5 +202,5 @@ class _Task:
             )
 
 
-def _said(found: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in found.items())
+def _format(scores: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in scores.items())

@@ -106,11 +106,11 @@ class Embedded:
 class Catch:
     """Stands in for a cache and keeps the keys and values of one layer."""
 
-    kept: tuple[Tensor, Tensor]
+    tensors: tuple[Tensor, Tensor]
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> None:
         """Keep them and end the pass."""
-        self.kept = keys, values
+        self.tensors = keys, values
         raise _Reached
 
 
@@ -217,7 +217,7 @@ class Decoder(ABC):
                 position_embeddings=self.position_embeddings(layer, residual, positions),
             )  # fmt: skip
         except _Reached:
-            return catch.kept
+            return catch.tensors
         raise ModelError(
             self.where, f"layer {layer} does not give its keys and values to a cache",
             "use a family of models that docs/studies/binding_id.md names",
@@ -270,11 +270,11 @@ class HuggingFace(Decoder):
         """
         from PIL import Image
 
-        found = dict(self.processor(
+        processed = dict(self.processor(
             text=list(texts), return_tensors="pt", padding=True,
             images=None if images is None else [Image.fromarray(image) for image in images],
         ))  # fmt: skip
-        ids, mask = found.pop("input_ids"), found.pop("attention_mask", None)
+        ids, mask = processed.pop("input_ids"), processed.pop("attention_mask", None)
         if mask is None:
             raise ModelError(
                 self.where, "its processor gives no attention mask, and without one the library "
@@ -289,7 +289,7 @@ class HuggingFace(Decoder):
             )  # fmt: skip
         if images is None:
             return Inputs(ids.to(self.device), {}, NO_IMAGE, 0)
-        image = self.image_tokens(found, images.shape[1:3])
+        image = self.image_tokens(processed, images.shape[1:3])
         marks = ids == self.model.config.image_token_id
         counts = sorted({int(row) for row in marks.sum(-1)})
         if counts != [image.features]:
@@ -299,7 +299,7 @@ class HuggingFace(Decoder):
                 OWN_PROCESSOR,
             )  # fmt: skip
         first = min(view.start for view in image.views)
-        tensors = {name: value.to(self.device) for name, value in found.items()}
+        tensors = {name: value.to(self.device) for name, value in processed.items()}
         start = int(marks[0].long().argmax()) - first
         return Inputs(ids.to(self.device), tensors, image, start)
 
@@ -313,13 +313,13 @@ class HuggingFace(Decoder):
             self.model.model(
                 input_ids=inputs.ids, attention_mask=torch.ones_like(inputs.ids), **inputs.tensors
             )
-        given = calls[0]
-        hidden, positions = given["inputs_embeds"], given.get("position_ids")
+        call = calls[0]
+        hidden, positions = call["inputs_embeds"], call.get("position_ids")
         n, length = hidden.shape[:2]
         if positions is None:
             positions = torch.arange(length, device=hidden.device)[None]
         positions = positions.view(-1, *positions.shape[-2:]).expand(-1, n, -1)
-        return Embedded(hidden, positions, additive(given["attention_mask"], hidden))
+        return Embedded(hidden, positions, additive(call["attention_mask"], hidden))
 
 
 @contextmanager
@@ -327,8 +327,8 @@ def caught(module: nn.Module) -> Iterator[list[dict[str, Any]]]:
     """Keep what a module is called with, and end the pass there."""
     calls: list[dict[str, Any]] = []
 
-    def keep(_: nn.Module, __: Any, given: dict[str, Any]) -> None:
-        calls.append(given)
+    def keep(_: nn.Module, __: Any, options: dict[str, Any]) -> None:
+        calls.append(options)
         raise _Reached
 
     handle = module.register_forward_pre_hook(keep, with_kwargs=True)
@@ -351,15 +351,15 @@ def before_layers(decoder: Decoder, hook: Hook) -> Iterator[None]:
     the residual in place, which later layers share.
     """
 
-    def at(layer: int) -> Callable[..., Any]:
-        def call(_: nn.Module, arguments: tuple[Any, ...], given: dict[str, Any]) -> Any:
-            hidden, changed = hook(layer, arguments[0], given)
+    def make_hook(layer: int) -> Callable[..., Any]:
+        def call(_: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            hidden, changed = hook(layer, arguments[0], options)
             return (hidden, *arguments[1:]), changed
 
         return call
 
     handles = [
-        layer.register_forward_pre_hook(at(number), with_kwargs=True)
+        layer.register_forward_pre_hook(make_hook(number), with_kwargs=True)
         for number, layer in enumerate(decoder.layers)
     ]
     try:

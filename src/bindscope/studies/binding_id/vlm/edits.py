@@ -27,7 +27,7 @@ ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class Overwrite:
     """Tokens that are overwritten: where, at which layers, by which tokens of which contexts.
 
     With `bases` (L, t, r, d) their part inside or outside of these subspaces alone.
@@ -43,7 +43,7 @@ class Taken:
 
     def new(self, layer: int, old: Tensor) -> Tensor:
         """Return what takes the place of tokens (n, t, d)."""
-        there = self.source.at(layer, self.source_index).to(old.dtype)
+        there = self.source.residual_at(layer, self.source_index).to(old.dtype)
         if self.bases is None:
             return there
         difference, basis = there - old, self.bases[layer].to(old.dtype)
@@ -86,15 +86,15 @@ class Hidden:
 class Edits:
     """A condition in tokens and layers; each kind in the order given."""
 
-    taken: tuple[Taken, ...] = ()
-    parts: tuple[Taken, ...] = ()
+    overwrites: tuple[Overwrite, ...] = ()
+    parts: tuple[Overwrite, ...] = ()
     added: tuple[Added, ...] = ()
     turned: tuple[Turned, ...] = ()
     hidden: tuple[Hidden, ...] = ()
 
     def positions(self, layer: int, positions: Tensor) -> Tensor:
         """Return the positions that a layer's keys are rotated to before they are moved."""
-        for edit in self.taken:
+        for edit in self.overwrites:
             if layer in edit.layers and not edit.rotate:
                 there = moved(edit.source.positions, edit.source_index)
                 positions = positions.scatter(2, spread(edit.index, positions), there)
@@ -111,7 +111,7 @@ class Edits:
         `places` turns places in the context into places in `stream`, where they differ.
         """
         where = places or (lambda index: index)
-        for edit in (*self.taken, *self.parts):
+        for edit in (*self.overwrites, *self.parts):
             if layer in edit.layers:
                 index = where(edit.index)[..., None].expand(-1, -1, stream.shape[-1])
                 stream = stream.scatter(1, index, edit.new(layer, stream.gather(1, index)))
@@ -145,8 +145,8 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
         If an intervention does not fit the scenes, the model, or the other interventions.
     """
     where = f"condition {condition.name!r}"
-    replaced: list[Taken] = []
-    parts: list[Taken] = []
+    replaced: list[Overwrite] = []
+    parts: list[Overwrite] = []
     added, turned, hidden = [], [], []
     for edit in condition.interventions:
         layers = _layers(edit.layers, base, where)
@@ -161,10 +161,10 @@ def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: in
             bases = None
             if edit.bases is not None:
                 bases = _bases(edit.bases, base, places, layers, where)
-            taken = Taken(
+            overwrite = Overwrite(
                 places, layers, origin, there, edit.rotate, bases, edit.part == "inside"
             )  # fmt: skip
-            (replaced if bases is None else parts).append(taken)
+            (replaced if bases is None else parts).append(overwrite)
         elif isinstance(edit, Add):
             added.append(Added(places, layers, _vectors(edit, base, places, layers, where)))
         elif isinstance(edit, Rotate):

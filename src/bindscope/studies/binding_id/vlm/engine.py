@@ -59,9 +59,9 @@ def watched(adapter: Decoder, watch: Watch) -> Iterator[None]:
         return lambda *_: recorder.open.add(layer)
 
     def closed(layer: int) -> Callable[..., None]:
-        def call(_: nn.Module, __: Any, given: tuple[Tensor, Tensor | None]) -> None:
+        def call(_: nn.Module, __: Any, output: tuple[Tensor, Tensor | None]) -> None:
             recorder.open.discard(layer)
-            weights = given[1]
+            weights = output[1]
             if weights is None:  # torch's product keeps them to itself
                 weights = recorder.take(layer).weights()
             if weights.shape[1] < adapter.heads:
@@ -168,7 +168,7 @@ class VisionLanguageEngine:
         pad, border = self.options.pad, self.options.border
         retained = kept_tokens(scenes, inputs, text, pad, border)
         embedded = self.adapter.embed(inputs)
-        cache, residual = context_pass(self.adapter, embedded, kept=retained)
+        cache, residual = context_pass(self.adapter, embedded, stored=retained)
         slots = slots_of(retained, inputs.ids.shape[1])
         return Frozen(scenes, read, inputs, text, embedded, residual, slots, pad, border, cache)
 
@@ -177,7 +177,7 @@ class VisionLanguageEngine:
     ) -> NDArray[np.float32]:
         """Return the residual before each layer; InputError where it was not kept."""
         index = token_map(state, group, role, tokens)
-        stacked = torch.stack([state.at(layer, index) for layer in range(self.layers)], 1)
+        stacked = torch.stack([state.residual_at(layer, index) for layer in range(self.layers)], 1)
         return np.asarray(stacked.float().cpu().numpy(), np.float32)
 
     def positions(
@@ -204,7 +204,7 @@ class VisionLanguageEngine:
                 f"candidates for {len(candidates)} of {len(base.scenes)} scenes were asked for",
                 "ask for at least one condition and question, and give candidates per scene",
             )  # fmt: skip
-        question, targets = self.asked(base, questions, candidates)
+        question, targets = self.encode_questions(base, questions, candidates)
         step, logs = self.conditions_at_once(base), []
         with torch.inference_mode():
             for i in range(0, len(conditions), step):
@@ -218,7 +218,7 @@ class VisionLanguageEngine:
         """Return how many conditions are answered in one pass."""
         return max(1, self.options.batch_size // len(base.scenes))
 
-    def asked(
+    def encode_questions(
         self, base: Frozen, questions: Sequence[Question], candidates: NDArray[np.int64]
     ) -> tuple[list[Tensor], Tensor]:
         """Return the tokens of each question, (n, S) each, and those of the candidates, (n, c)."""
@@ -233,7 +233,7 @@ class VisionLanguageEngine:
 
     def _answer(
         self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
-        asked: Sequence[Tensor], wanted: Tensor,
+        questions: Sequence[Tensor], candidates: Tensor,
     ) -> Tensor:  # fmt: skip
         """Return log-probabilities, float64 (n, conditions, questions, c)."""
         caches = [
@@ -241,8 +241,8 @@ class VisionLanguageEngine:
             else context_pass(self.adapter, base.embedded, edit)[0]
             for condition, edit in zip(conditions, edits, strict=True)
         ]  # fmt: skip
-        last = question_pass(self.adapter, base, caches, edits, asked)
-        return self.log_probabilities(last, wanted)
+        last = question_pass(self.adapter, base, caches, edits, questions)
+        return self.log_probabilities(last, candidates)
 
     def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
         """Return where questions look (`engine.Engine.attention`)."""
@@ -271,16 +271,16 @@ class VisionLanguageEngine:
         shape = (*looks.shape[:-1], len(GROUPS), k)
         return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)
 
-    def _watched(self, base: Frozen, asked: Sequence[Tensor], watch: Watch) -> None:
+    def _watched(self, base: Frozen, questions: Sequence[Tensor], watch: Watch) -> None:
         """Ask questions behind contexts; `watch` sees the attention of their tokens, in order."""
         with watched(self.adapter, watch):
-            question_pass(self.adapter, base, [base.cache], [NO_EDITS], asked)
+            question_pass(self.adapter, base, [base.cache], [NO_EDITS], questions)
 
-    def log_probabilities(self, last: Tensor, wanted: Tensor) -> Tensor:
+    def log_probabilities(self, last: Tensor, candidates: Tensor) -> Tensor:
         """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
         logits = self.adapter.logits(last).double().log_softmax(-1)
-        shape = (len(wanted), *[1] * (logits.ndim - 2), wanted.shape[1])
-        index = wanted.view(shape).expand(*logits.shape[:-1], wanted.shape[1])
+        shape = (len(candidates), *[1] * (logits.ndim - 2), candidates.shape[1])
+        index = candidates.view(shape).expand(*logits.shape[:-1], candidates.shape[1])
         return logits.gather(-1, index)
 
     @contextmanager

@@ -101,7 +101,9 @@ class ImageTokens:
     length: int
     features: int
 
-    def of(self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border) -> Indices:
+    def select(
+        self, boxes: NDArray[np.int64], role: int, tokens: Tokens, border: Border
+    ) -> Indices:
         """Return places in the block that an intervention on a role means, int64.
 
         Boxes are those of the things of one scene, int64 (k, 4); `border` is as of `View.cells`.

@@ -37,24 +37,24 @@ Cache = Sequence[tuple[Tensor, Tensor]]
 
 
 def context_pass(
-    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, kept: Tensor | None = None
+    decoder: Decoder, embedded: Embedded, edits: Edits | None = None, stored: Tensor | None = None
 ) -> tuple[Cache, list[Tensor]]:
     """Run the decoder over contexts.
 
-    Effects of `edits` spread to later tokens and layers. `kept` are tokens (n, K) whose residual is
-    wanted. Returned are keys and values of each layer, and the residual before each at the kept
-    tokens (n, K, d).
+    Effects of `edits` spread to later tokens and layers. `stored` are the tokens (n, K) whose
+    residual is stored. Returned are keys and values of each layer, and the residual before each at
+    the stored tokens (n, K, d).
     """
     cache, residual = _library_cache(), []
 
-    def hook(layer: int, hidden: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+    def hook(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
         if edits is not None:
             hidden = edits.residual(layer, hidden)
             mask = hide_from_context(embedded.mask, edits.hidden, layer)
-            given = given | {"attention_mask": mask}
-        if kept is not None:
-            residual.append(hidden.gather(1, kept[..., None].expand(-1, -1, hidden.shape[-1])))
-        return hidden, given
+            options = options | {"attention_mask": mask}
+        if stored is not None:
+            residual.append(hidden.gather(1, stored[..., None].expand(-1, -1, hidden.shape[-1])))
+        return hidden, options
 
     with before_layers(decoder, hook):
         decoder.decode(embedded.hidden, embedded.positions, embedded.mask, cache)
@@ -68,7 +68,7 @@ def edited(decoder: Decoder, base: Frozen, edits: Edits) -> Cache:
 
 def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
     keys, values = base.cache[layer]
-    replacements = [edit for edit in edits.taken if layer in edit.layers]
+    replacements = [edit for edit in edits.overwrites if layer in edit.layers]
     changed = edits.changed(layer)
     turned = [edit for edit in edits.turned if layer in edit.layers]
     if not (replacements or changed or turned):
@@ -84,10 +84,12 @@ def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[T
         _put(values, edit.index, new_values)
     if changed:  # neither is linear in keys and values: a norm is in between
         index = torch.cat(changed, 1)
-        stream = edits.residual(layer, base.residual[layer], base.kept)
+        stream = edits.residual(layer, base.residual[layer], base.slots_at)
         rows = torch.arange(len(index), device=index.device)[:, None]
         positions = moved(edits.positions(layer, base.positions), index)
-        keys_and_values = decoder.kv_from_residual(layer, stream[rows, base.kept(index)], positions)
+        keys_and_values = decoder.kv_from_residual(
+            layer, stream[rows, base.slots_at(index)], positions
+        )
         _put(keys, index, keys_and_values[0])
         _put(values, index, keys_and_values[1])
     for turn in turned:
@@ -97,7 +99,7 @@ def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[T
 
 def question_pass(
     decoder: Decoder, base: Frozen, caches: Sequence[Cache], edits: Sequence[Edits],
-    asked: Sequence[Tensor],
+    questions: Sequence[Tensor],
 ) -> Tensor:  # fmt: skip
     """Run the decoder over questions, tokens (n, S) each, behind edited contexts.
 
@@ -109,25 +111,25 @@ def question_pass(
     for layer in range(len(caches[0])):
         keys, values = (torch.cat([cached[layer][part] for cached in caches]) for part in (0, 1))
         cache.update(keys, values, layer)
-    hidden = decoder.embed_text(torch.cat(list(asked), 1)).repeat(m, 1, 1)
-    lengths = [tokens.shape[1] for tokens in asked]
+    hidden = decoder.embed_text(torch.cat(list(questions), 1)).repeat(m, 1, 1)
+    lengths = [tokens.shape[1] for tokens in questions]
     steps = torch.cat([torch.arange(size) for size in lengths]).to(base.positions.device)
     positions = (base.next_positions()[:, None] + steps).repeat(m, 1)
     mask = _side_by_side(length, lengths, hidden)
 
-    def hook(layer: int, stream: Tensor, given: dict[str, Any]) -> tuple[Tensor, Any]:
+    def hook(layer: int, stream: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
         # Made where it is needed: with an axis of heads it is large, and few layers have one.
-        return stream, given | {"attention_mask": _hiding(base, edits, mask, layer)}
+        return stream, options | {"attention_mask": _hiding(base, edits, mask, layer)}
 
     parts = positions.expand(len(base.positions), -1, -1)
     with before_layers(decoder, hook):
         decoded = decoder.decode(hidden, parts, mask, cache)
-    return decoded[:, last_tokens(asked)].view(m, n, len(asked), -1).transpose(0, 1)
+    return decoded[:, last_tokens(questions)].view(m, n, len(questions), -1).transpose(0, 1)
 
 
-def last_tokens(asked: Sequence[Tensor]) -> Tensor:
+def last_tokens(questions: Sequence[Tensor]) -> Tensor:
     """Return the places of the last tokens of questions (n, S) that stand side by side."""
-    return torch.tensor([tokens.shape[1] for tokens in asked]).cumsum(0) - 1
+    return torch.tensor([tokens.shape[1] for tokens in questions]).cumsum(0) - 1
 
 
 def _hiding(base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:

@@ -256,9 +256,9 @@ def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     splits = [rule.words("test"), rule.words("estimation")]
     kinds: set[Attribute] = set() if form.image else {"color", "shape", rule.ask}
     for attribute in sorted({rule.mention, *kinds}):
-        yield "context", tuple(word for words in splits for word in words.of(attribute))
+        yield "context", tuple(word for words in splits for word in words.get(attribute))
     for words in splits:
-        yield "question", words.of(rule.ask)
+        yield "question", words.get(rule.ask)
 
 
 def _spaces(

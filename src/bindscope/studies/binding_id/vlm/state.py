@@ -37,7 +37,7 @@ class Frozen:
     pad: int
     border: Border
     cache: Sequence[tuple[Tensor, Tensor]] = ()
-    found: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
+    place_cache: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -49,13 +49,13 @@ class Frozen:
         """Where tokens stand, int64 (1, n, T), or (3, n, T) with M-RoPE."""
         return self.embedded.positions
 
-    def at(self, layer: int, index: Tensor) -> Tensor:
+    def residual_at(self, layer: int, index: Tensor) -> Tensor:
         """Return the residual before a layer at some kept tokens, (n, t, d)."""
-        slots = self.kept(index)
+        slots = self.slots_at(index)
         rows = torch.arange(len(slots), device=slots.device)[:, None]
         return self.residual[layer][rows, slots]
 
-    def kept(self, index: Tensor) -> Tensor:
+    def slots_at(self, index: Tensor) -> Tensor:
         """Return the places of tokens among the kept ones, int64 (n, t)."""
         slots = self.slots.gather(1, index)
         if bool((slots < 0).any()):
@@ -81,11 +81,11 @@ def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = No
         unequal numbers of these tokens.
     """
     key = (group, role, tokens or ALL_TOKENS)
-    if key not in state.found:
-        state.found[key] = places(
+    if key not in state.place_cache:
+        state.place_cache[key] = places(
             state.scenes, state.inputs, state.text, state.pad, state.border, key
         )
-    return state.found[key]
+    return state.place_cache[key]
 
 
 def places(
@@ -113,8 +113,8 @@ def places(
         )  # fmt: skip
     tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
     regions, rows = np.unique(scenes.boxes, axis=0, return_inverse=True)
-    indices = [inputs.image.of(boxes, role, tokens, border) for boxes in regions]
-    if len(counts := {len(one) for one in indices}) > 1:
+    indices = [inputs.image.select(boxes, role, tokens, border) for boxes in regions]
+    if len(counts := {len(part) for part in indices}) > 1:
         raise InputError(
             f"{group} of role {role}", f"it has {sorted(counts)} tokens, depending on the scene",
             "give things of a batch boxes of one size that do not overlap",
