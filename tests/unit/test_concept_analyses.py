@@ -185,6 +185,22 @@ def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on
     assert set(rows["fitted_share"]) == {11 / 16}
 
 
+def test_two_analyses_of_a_data_set_are_not_joined_in_one_line(ran: Any) -> None:
+    rows = rows_with(ran[2], analysis_kind="editing")
+    other = rows.assign(analysis="published", value=rows["value"] / 2)
+    first, both = (concept_editing.draw(table=table) for table in (rows, pd.concat([rows, other])))
+    drawn = [axes for axes in both.axes if axes.lines]
+    assert len(drawn) == 2 * len([axes for axes in first.axes if axes.lines])
+    for line in (line for axes in drawn for line in axes.lines):
+        assert len(set(line.get_xdata())) == len(line.get_xdata())
+    names = {label for axes in both.axes for label in [axes.get_ylabel().partition("\n")[0]]} - {""}
+    assert {name.rpartition(", ")[2] for name in names} == {*rows["analysis"], "published"}
+    geometry = rows_with(ran[2], analysis_kind="decomposition")
+    twice = concept_geometry.draw(table=pd.concat([geometry, geometry.assign(analysis="second")]))
+    names = [tick.get_text() for tick in twice.axes[0].get_yticklabels()]
+    assert len(names) == len(set(names)) == 2 * geometry["embedding"].nunique()
+
+
 def test_captions_stand_in_figures_and_verdicts_in_the_chapter(ran: Any, tmp_path: Path) -> None:
     write_table(ran[2], tmp_path / "concepts", CONCEPTS_SCHEMA)
     for figure in (concept_geometry, concept_editing, binding_complexity, dual_complexity):

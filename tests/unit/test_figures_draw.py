@@ -142,6 +142,17 @@ def test_a_negative_estimate_is_drawn_where_it_is(published):
     assert min(axes.get_ylim()[0] for axes in figure.axes) < lowest
 
 
+def test_titles_of_layer_panels_fit_beside_each_other(tmp_path):
+    probes = ("quadratic_reuse", "multilinear_reuse", "attention_quadratic", "set")
+    table = make_table([make_row(layer=n, probe=name, family=name) for n in "123" for name in probes])
+    figure = layers.draw(table)
+    style.save(figure, tmp_path / "a.png", tmp_path / "a.svg")
+    boxes = [axes.title if not axes.get_title("left") else axes._left_title for axes in figure.axes]
+    boxes = [title.get_window_extent() for title in boxes]
+    assert len(boxes) == len(probes)
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
 def test_the_papers_marks_stand_only_beside_the_same_setting(published):
     def stars(table):
         figure = tokens.draw(table, published)

@@ -114,6 +114,8 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
 
 
 def _correlation(estimate: Any) -> str:
+    if estimate.correlation != estimate.correlation:
+        return "no rank correlation:\nall values are equal"
     ends = "" if estimate.low != estimate.low else f"\n({estimate.low:.2f} to {estimate.high:.2f})"
     return f"rank correlation {estimate.correlation:.2f}{ends}"
 
@@ -180,7 +182,8 @@ EDITS = {
 def concept_editing(table: pd.DataFrame) -> Figure:
     """What comes of exchanging an object in the embedding of a scene, by the strength of the edit.
 
-    A panel per measure, a line per embedding; means by slot where they are there.
+    A row of panels per analysis, a panel per measure, a line per embedding; means by slot where
+    they are there.
     """
     table = rows_with(table, analysis_kind="editing")
     some(table[table["n_scenes"] > 0], "No scene could be edited.")
@@ -188,15 +191,13 @@ def concept_editing(table: pd.DataFrame) -> Figure:
     estimator = "avg_pos" if "avg_pos" in estimators else str(estimators[0])
     rows = named(edits_by_strength(rows_with(table, variant=estimator, stratum="all")))
     rows = curves_of(rows, ["name"], "strength", "No edit has three strengths or more.")
-    look = {
-        name: {**style, "linestyle": "-" if i < len(PALETTE) else "--"}
-        for i, (name, style) in enumerate(looks(list(dict.fromkeys(rows["name"]))).items())
-    }
-    grid = wrapped(EDITS, len(EDITS), (0, 3.0), sharey=True)
-    how: dict[str, Any] = {"x": "strength", "by": "name"}
-    facets(rows, look, grid, "measure", title=EDITS.__getitem__, ylim=_SHARES, **how)
-    facets(rows, colored(look, **_FLOOR), grid, "measure", y="floor", **how)
-    grid.label("strength of the edit", "fraction of edits")
+    look = looks(list(dict.fromkeys(rows["vectors_of"])))
+    scenes = list(dict.fromkeys(rows["scenes"]))
+    grid = crossed(scenes, EDITS, (1.0, 2.0), sharex=True, sharey=True)
+    how: dict[str, Any] = {"panel": ("scenes", "measure"), "x": "strength", "by": "vectors_of"}
+    facets(rows, look, grid, title=lambda key: EDITS[key[1]], ylim=_SHARES, **how)
+    facets(rows, colored(look, **_FLOOR), grid, y="floor", **how)
+    grid.label("strength of the edit", [f"{name}\nfraction of edits" for name in scenes])
     return grid.legend(look, handle(_BAG, color="k", **_FLOOR), per_row=4)
 
 

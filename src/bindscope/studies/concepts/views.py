@@ -125,14 +125,18 @@ EMBEDDING = ["analysis", "dataset", "embedding", "vectors"]
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with `name`, by which figures distinguish embeddings."""
-    several = table["dataset"].nunique() > 1 or table["analysis"].nunique() > 1
+    """Return a table with what figures distinguish: `vectors_of`, `scenes`, and `name`, both.
+
+    `scenes` is the data set, with the analysis where a data set has several.
+    """
     names = table["embedding"].copy()
     real = table["vectors"] != "planted"
     names[real] += ", " + table["vectors"][real]
-    if several:
-        names = names + "\n" + table["dataset"]
-    return table.assign(name=names)
+    scenes = table["dataset"].copy()
+    several = table.groupby("dataset")["analysis"].transform("nunique") > 1
+    scenes[several] += ", " + table["analysis"][several]
+    both = names + "\n" + scenes if scenes.nunique() > 1 else names
+    return table.assign(vectors_of=names, scenes=scenes, name=both)
 
 
 def edits_by_strength(edits: pd.DataFrame) -> pd.DataFrame:

@@ -149,7 +149,7 @@ def layers(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     assumed = {tuple(key) for key in rows.loc[rows["assumed_prior"], where].to_numpy()}
     high, n_columns = grid.left[0].get_ylim()[1], min(_COLUMNS, len(panels))
     for i, ((dataset, token, family), axes) in enumerate(grid.panels.items()):
-        name = f"{label_tokens(token).name}, {label_family(family).name}"
+        name = f"{label_tokens(token).name}\n{label_family(family).name}"
         head = f"{dataset}\n{name}" if rows["dataset"].nunique() > 1 else name
         axes.set_title(marked(head, (dataset, token, family) in assumed), fontsize=8)
         if high >= _SHOW_WHOLE_FROM:

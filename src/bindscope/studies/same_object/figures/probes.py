@@ -138,10 +138,15 @@ def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: st
     here = (positions["dataset"] == rows["dataset"].iloc[0]) & positions["grid"].isin(rows["grid"])
     for value in positions.loc[here, measure].dropna():
         axes.axhline(scale * value, **_POSITION)
-    ticks = rows.drop_duplicates("layer").sort_values("x")
-    axes.set_xticks(ticks["x"].to_numpy(float), ticks["layer"].astype(str))
+    named_layers = dict(zip(rows["x"].astype(float), rows["layer"].astype(str), strict=True))
+    ticks: list[float] = []
+    for x in sorted(named_layers, reverse=True):  # the last one is named; names need their space
+        if not ticks or ticks[-1] - x >= _TICKS_APART * max(named_layers):
+            ticks.append(x)
+    axes.set_xticks(ticks, [named_layers[x] for x in ticks])
 
 
+_TICKS_APART = 0.12  # of the deepest layer
 _SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
           "quadratic", "quadratic_position")  # fmt: skip
 
