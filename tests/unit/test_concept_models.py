@@ -210,7 +210,9 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     )
     assert drawn == 12
     constant = concept_models.draw(table.assign(pairing_ratio=0.5), ["product", "perceptron"])
-    assert "no rank correlation:\nall values are equal" in {a.get_title("left") for a in constant.axes}
+    assert "no rank correlation:\nall values are equal" in {
+        a.get_title("left") for a in constant.axes
+    }
     assert reason(concept_models, table.iloc[:0], []) == "No trained encoder was measured."
     recognized = frame_of(
         [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()],

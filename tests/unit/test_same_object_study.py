@@ -384,9 +384,11 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, t
     deeper = [table[table["layer"] == "0"].assign(layer=layer) for layer in ("1", "2")]
     layers = write_input(SAME_OBJECT, pd.concat([table, *deeper]), tmp_path, "layers")
     assert "three layers" in reason(same_object_layers, **same_object_layers.read(of_table))
-    many = [table[table["layer"] == "0"].assign(layer=str(n), x=n) for n in (0, 6, 7, 12, 13, 24)]
+    many = [table[table["layer"] == "0"].assign(layer=str(n)) for n in (0, 6, 7, 12, 13, 24)]
     data = same_object_layers.read(
-        Inputs({"table": [shown(SAME_OBJECT, pd.concat(many), tmp_path, "many")]}, content, published)
+        Inputs(
+            {"table": [shown(SAME_OBJECT, pd.concat(many), tmp_path, "many")]}, content, published
+        )
     )
     ticks = [tick.get_text() for tick in same_object_layers.draw(**data).axes[0].get_xticklabels()]
     assert ticks == ["24", "13", "7", "0"]  # names of neighbors would overlap
