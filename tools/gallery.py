@@ -17,7 +17,7 @@ from bindscope.figures.colors import EMPTY
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH_PX = 1000
-COLORS = 64
+COLORS = 128
 
 
 def main() -> int:

@@ -112,14 +112,14 @@ def gallery_page() -> str:
     lines = [
         "# Gallery of figures\n",
         "A run writes `results/figures/<name>.png` and `.svg` if the study is configured.",
-        "Images on this page come from small runs; they show the form of a figure.\n",
+        "Images on this page come from the default run, and where that does not draw a figure, from",
+        "reduced presets on random weights. They show the form of a figure and are no results.\n",
     ]
     for study in studies().values():
         lines.append(f"## {study.title}\n" if study.figures else "")
         for entry in study.figures:
             lines += [f"### `{entry.name}`: {entry.title}\n"]
-            if (ROOT / "docs" / "images" / f"{entry.name}.png").exists():
-                lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
+            lines += [f"![{entry.title}](../images/{entry.name}.png)\n"]
             lines += [entry.caption.replace("<", "&lt;"), ""]
     return "\n".join(lines) + "\n"
 
