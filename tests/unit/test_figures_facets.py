@@ -57,6 +57,7 @@ def test_a_column_of_panels_names_lines_at_their_ends_and_apart(tmp_path: Path) 
     assert all(box.x0 > axes.get_window_extent().x1 for box in boxes.values())
     assert boxes["high"].y0 > boxes["a"].y1  # in the order of the lines
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["none"]
+    assert not grid.legend({name: look[name] for name in ("a", "b")}).legends[1:]  # none is needed
     assert (
         "high" in (tmp_path / "a.svg").read_text()
     )  # the values of its points still have its name

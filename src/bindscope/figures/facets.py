@@ -60,7 +60,8 @@ class Grid:
         if len(self.left) == len(self.panels):
             named = {name for axes in self.panels.values() for name in name_ends(axes, looks)}
             looks = {name: look for name, look in looks.items() if name not in named}
-        legend_below(self.figure, [*handles(looks), *more], per_row)
+        if entries := [*handles(looks), *more]:
+            legend_below(self.figure, entries, per_row)
         return self.figure
 
 

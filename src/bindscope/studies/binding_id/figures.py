@@ -154,8 +154,8 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
 MOST_NUMBERS = 24  # heads of a model whose maps have room for numbers
 _HEADS = {
     "effect": ("{} hidden:\nlead lost", "Oranges"),
-    "last": ("{}: attention of\nthe last token", "Blues"),
-    "question": ("{}: attention of\nall tokens", "Blues"),
+    "last": ("{}:\nattention of\nthe last token", "Blues"),
+    "question": ("{}:\nattention of\nall tokens", "Blues"),
 }
 
 
@@ -235,22 +235,24 @@ def _columns(entries: Sequence[Any]) -> tuple[int, float]:
 def binding_id_positions(table: pd.DataFrame) -> Figure:
     """Whether answers follow the positions of keys that are moved (paper, Fig. 5).
 
-    A panel per group, a line per model with Wilson's intervals; lines are moved beside each other,
-    since models often agree.
+    A row of panels per task and suite, a panel per group, a line per model with Wilson's intervals;
+    lines are moved beside each other, since models often agree.
     """
     rows = some(summaries(table, "positions"), "No keys were moved.")
     rows = named(rows.dropna(subset=["dose"]))
-    look = looks(in_order(rows["name"]))
+    look = looks(in_order(rows["model_name"]))
     columns, inches = _columns(handles(look))
-    grid = wrapped(LETTERS, 3, (inches, 2.5), sharey=True)
+    places = in_order(rows["place"])
+    grid = crossed(places, LETTERS, (inches + 0.7, 1.8), sharex=True, sharey=True)
     facets(
-        rows, look, grid, "condition", x="dose", y="share", by="name", ylim=_SHARES,
-        apart=min(0.02, 0.12 / max(len(look), 1)), band=0.12,
-        title=lambda group: f"keys of {LETTERS[group]} moved",
+        rows, look, grid, ("place", "condition"), x="dose", y="share", by="model_name",
+        ylim=_SHARES, apart=min(0.02, 0.12 / max(len(look), 1)), band=0.12,
+        title=lambda key: f"keys of {LETTERS[key[1]]} moved",
     )  # fmt: skip
-    for axes in grid.bottom:
+    for axes in grid.panels.values():
         axes.axvline(1.0, color="#666666", linewidth=0.7)
-    grid.label("fraction of the distance (1: exchanged)", "unchanged answers", fontsize=7.5)
+    words = [f"{place}\nunchanged answers".lstrip() for place in places]
+    grid.label("fraction of the distance (1: exchanged)", words, fontsize=7.5)
     return grid.legend(look, per_row=columns)
 
 
@@ -258,20 +260,23 @@ def binding_id_positions(table: pd.DataFrame) -> Figure:
 def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     """At which layers replaced activations matter, and how much of a mean difference is needed.
 
-    A row of panels by layer and one by dose, a panel per group and a line per model.
+    A row of panels by layer and one by dose per task and suite, a panel per group and a line per
+    model.
     """
     every = summaries(table)
     sweeps = [name for name in ("layers", "doses") if name in set(table["experiment"])]
     rows = named(every[every["experiment"].isin(some(sweeps, "Nothing was swept."))])
     parts = rows["condition"].str.extract(r"^([OIC])(?: all)?( anew)?$")
     rows = rows.assign(group=parts[0], anew=parts[1].notna())
-    look = looks(in_order(rows["name"]))
+    look = looks(in_order(rows["model_name"]))
     anew = handle("context computed again", color="#444444", marker="o", **_HOLLOW)
     entries = [*handles(look), *([anew] if "layers" in sweeps else [])]
     columns, inches = _columns(entries)
-    grid = crossed(sweeps, LETTERS, (0.3 + inches, 1.9), sharey=True)
-    for (sweep, group), axes in grid.panels.items():
-        group_rows = rows_with(rows, experiment=sweep, group=group)
+    both = rows.drop_duplicates(["experiment", "place"])[["experiment", "place"]]
+    swept = sorted(both.itertuples(index=False, name=None), key=lambda key: sweeps.index(key[0]))
+    grid = crossed(swept, LETTERS, (0.3 + inches, 1.7), sharey=True)
+    for ((sweep, place), group), axes in grid.panels.items():
+        group_rows = rows_with(rows, experiment=sweep, place=place, group=group)
         if group_rows.empty:
             axes.set_axis_off()
             continue
@@ -279,7 +284,8 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
         what = "replaced" if sweep == "layers" else "moved by mean differences"
         axes.set_title(f"{LETTERS[group]} {what}", fontsize=7.5)
         axes.set_ylim(_SHARES)
-    grid.label(y="answers predicted by slot", fontsize=7.5)
+    words = [f"{place}\nanswers predicted\nby slot".lstrip() for _, place in swept]
+    grid.label(y=words, fontsize=7.5)
     legend_below(grid.figure, entries, columns)
     return grid.figure
 
@@ -289,7 +295,7 @@ def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     rows = rows[rows["layers"].str.match(r"[0-9]+( to [0-9]+)?$")]
     places = sorted(set(rows["layers"]), key=lambda words: (int(words.split()[0]), words))
     rows = rows.assign(x=rows["layers"].map(places.index))
-    how: dict[str, Any] = {"y": "share", "by": "name", "apart": 0.5 / max(len(look), 2)}
+    how: dict[str, Any] = {"y": "share", "by": "model_name", "apart": 0.5 / max(len(look), 2)}
     lines(axes, rows[~rows["anew"]], look, **how)
     lines(axes, rows[rows["anew"]], look, **how, **_HOLLOW)
     axes.set_xticks(range(len(places)), places)
@@ -298,7 +304,9 @@ def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
 
 def _by_dose(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     apart = min(0.05, 0.25 / len(look))  # all of them stay near their dose
-    lines(axes, rows.dropna(subset=["dose"]), look, x="dose", y="share", by="name", apart=apart)
+    lines(
+        axes, rows.dropna(subset=["dose"]), look, x="dose", y="share", by="model_name", apart=apart
+    )
     axes.set_xlabel("multiple of the mean difference", fontsize=7.5)
 
 

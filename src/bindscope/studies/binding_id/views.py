@@ -38,17 +38,19 @@ def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
 
 
 def named(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with `name`: the model, what kind it is, and the task where there are several.
+    """Return a table with `model_name`, `place` and `name`, both of them.
 
-    What is no real model is never shown without saying so.
+    The model with what kind it is: what is no real model is never shown without saying so. The
+    place is the task and the suite, where there are several.
     """
     words = {origin: f" ({word})" for origin, word in KINDS.items()}
-    name = table["model"] + table["origin"].map(lambda origin: words.get(origin, ""))
+    model_name = table["model"] + table["origin"].map(lambda origin: words.get(origin, ""))
+    place = pd.Series("", index=table.index)
     if table["task"].nunique() > 1:
-        name = name + "\n" + table["task"]
+        place = place + "\n" + table["task"]
     if table.groupby(["task", "model"])["suite"].nunique().max() > 1:
-        name = name + "\n" + table["suite"]
-    return table.assign(name=name)
+        place = place + "\n" + table["suite"]
+    return table.assign(name=model_name + place, model_name=model_name, place=place.str.lstrip())
 
 
 def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
