@@ -187,8 +187,10 @@ def test_runs_of_dual_encoders_stand_in_the_table_with_what_they_were_trained_on
 
 def test_two_analyses_of_a_data_set_are_not_joined_in_one_line(ran: Any) -> None:
     rows = rows_with(ran[2], analysis_kind="editing")
-    other = rows.assign(analysis="published", value=rows["value"] / 2)
-    first, both = (concept_editing.draw(table=table) for table in (rows, pd.concat([rows, other])))
+    published = rows.assign(analysis="published", value=rows["value"] / 2)
+    first, both = (
+        concept_editing.draw(table=table) for table in (rows, pd.concat([rows, published]))
+    )
     drawn = [axes for axes in both.axes if axes.lines]
     assert len(drawn) == 2 * len([axes for axes in first.axes if axes.lines])
     for line in (line for axes in drawn for line in axes.lines):

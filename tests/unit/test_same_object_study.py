@@ -387,7 +387,9 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, t
     many = [table[table["layer"] == "0"].assign(layer=str(n)) for n in (0, 6, 7, 12, 13, 24)]
     data = same_object_layers.read(
         Inputs(
-            {"table": [shown(SAME_OBJECT, pd.concat(many), tmp_path, "many")]}, content, published
+            {"table": [write_input(SAME_OBJECT, pd.concat(many), tmp_path, "many")]},
+            content,
+            published,
         )
     )
     ticks = [tick.get_text() for tick in same_object_layers.draw(**data).axes[0].get_xticklabels()]
