@@ -112,8 +112,8 @@ def gallery_page() -> str:
     lines = [
         "# Gallery of figures\n",
         "A run writes `results/figures/<name>.png` and `.svg` if the study is configured.",
-        "Images on this page come from the default run. Where that does not draw a figure, they come",
-        "from reduced presets on random weights. They show its form and are no results.\n",
+        "Images on this page come from the default run, if it draws the figure, or from reduced",
+        "presets on random weights. They show the form of a figure and are no results.\n",
     ]
     for study in studies().values():
         lines.append(f"## {study.title}\n" if study.figures else "")
