@@ -31,7 +31,7 @@ from bindscope.studies.binding_id.views import (
     in_order,
     left_out,
     legend_columns,
-    most_asked,
+    most_measured,
     named,
     roles_in_order,
     rows_with,
@@ -50,7 +50,7 @@ def binding_id(table: pd.DataFrame) -> Figure:
     a map are questions, columns answers; expected cells are framed.
     """
     replaced = some(cells(table, "factorizability"), "No activations were replaced.")
-    rows = most_asked(replaced, MOST_MODELS)
+    rows = most_measured(replaced, MOST_MODELS)
     note = left_out(rows, replaced)
     rows = named(rows)
     names = in_order(rows["name"])
@@ -123,7 +123,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     below the other beside it.
     """
     added = table[table["experiment"].isin(["mean", "nulls", "signatures"])]
-    models = most_asked(some(added, "Nothing was added to activations."), MOST_MODELS)
+    models = most_measured(some(added, "Nothing was added to activations."), MOST_MODELS)
     first, *others = sorted(panels(models).items(), key=lambda panel: -len(panel[1]))
     tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
     canvas = new_figure(1.0 + 0.2 * tall)
@@ -134,7 +134,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     _numbers(canvas.add_subplot(grid[:, 0]), *first)
     for i, panel in enumerate(others):
         _numbers(canvas.add_subplot(grid[i, 1]), *panel)
-    if note := left_out(most_asked(table, MOST_MODELS), table):
+    if note := left_out(most_measured(table, MOST_MODELS), table):
         note_above(canvas, note)
     return canvas
 
@@ -169,7 +169,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     """
     if not len(table):
         raise NothingToDrawError("No head was blinded.")
-    drawn = most_asked(table, MOST_MODELS)
+    drawn = most_measured(table, MOST_MODELS)
     for who in ("last", "question"):
         drawn = drawn.assign(**{who: drawn[f"{who}_right"] - drawn[f"{who}_other"]})
     rows = named(drawn)
@@ -330,7 +330,7 @@ def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
     sizes = within.groupby(["suite", "task"])["dose"].nunique()
     deepest = sizes.index[sizes == sizes.max()]
     deepest_rows = pd.MultiIndex.from_frame(rows[["suite", "task"]]).isin(deepest)
-    return most_asked(rows[deepest_rows], MOST_LINES)
+    return most_measured(rows[deepest_rows], MOST_LINES)
 
 
 @figure(table_of(BINDING_ID_SCHEMA))

@@ -53,7 +53,7 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(name=model_name + place, model_name=model_name, place=place.str.lstrip())
 
 
-def most_asked(table: pd.DataFrame, most: int) -> pd.DataFrame:
+def most_measured(table: pd.DataFrame, most: int) -> pd.DataFrame:
     """Return the tasks of suites that a figure has room for, those with most new models first.
 
     `most` models fit, a model on two tasks counted twice; of one task all are there if they can.

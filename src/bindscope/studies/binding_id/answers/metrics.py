@@ -204,13 +204,13 @@ def normalized_effect(
     rows = (expected >= 0).any(axis=1)
     if not rows.any():
         return None
-    own_items = np.full_like(expected, -1)
+    base_items = np.full_like(expected, -1)
     for query, candidate in answers.expected[0].items():
-        own_items[:, answers.queries.index(query)] = answers.candidates.index(candidate)
+        base_items[:, answers.queries.index(query)] = answers.candidates.index(candidate)
     columns = np.stack(
         [
             _lead_of(answers.logs[:, trial], expected), _lead_of(answers.logs[:, 0], expected),
-            _lead_of(answers.logs[:, 0], own_items),
+            _lead_of(answers.logs[:, 0], base_items),
         ],
         axis=1,
     )[rows]  # fmt: skip

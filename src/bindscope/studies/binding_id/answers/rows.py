@@ -267,13 +267,13 @@ def _names(entry: Trial) -> Row:
 def _summary(answers: Answers, trial: int, entry: Trial, samples: int, seed: int) -> Row:
     """Return what a trial's answers are, over all questions that something is expected of."""
     per_row = right(answers, answers.logs, trial, entry.expected)
-    answered_own = right(answers, answers.logs, trial, answers.expected[0])
+    unchanged = right(answers, answers.logs, trial, answers.expected[0])
     leads = lead(answers, trial, entry.expected)
     means = resampled_means(leads[:, None], samples, seed)[:, 0]
     swapped, guessed = swaps(answers, trial, entry.expected)
     return {
         "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(answers.logs),
-        **ends("share", share(per_row)), **ends("own", share(answered_own)),
+        **ends("share", share(per_row)), **ends("own", share(unchanged)),
         **ends("lead", Interval(float(leads.mean()), *interval(means))),
         **ends("swap", share(swapped)), "swap_chance": float(1 - per_row.mean()) * guessed,
     }  # fmt: skip

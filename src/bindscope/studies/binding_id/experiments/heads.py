@@ -45,7 +45,7 @@ def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
         places += [(layer, None), *((layer, head) for head in range(engine.heads))]
     trials = [batch.control()]
     trials += [_blinded(batch, *place, group) for place in places for group in GROUPS]
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def _blinded(batch: Batch, layer: int | None, head: int | None, group: Group) -> Trial:

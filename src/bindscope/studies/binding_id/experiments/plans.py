@@ -82,7 +82,7 @@ def signatures(batch: Batch) -> Plan:
         (batch.recolored, [trial("other colors", same, batch.identity())]),
         (batch.moved, [trial("from other slots", moved, batch.shifted(1))]),
     ]
-    return Plan(plans, batch.all_queries(), batch.own_answers())
+    return Plan(plans, batch.all_queries(), batch.base_answers())
 
 
 def steps(layers: int, window: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -138,7 +138,7 @@ def pairing(batch: Batch, window: int = 1) -> Plan:
             )
             for words, span in spans if frozen or not words.startswith("to")
         ]  # fmt: skip
-    return Plan([(batch.paired_anew, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(batch.paired_anew, trials)], batch.base_queries(), batch.base_answers())
 
 
 def supports(batch: Batch) -> Plan:
@@ -189,7 +189,7 @@ def knockout(batch: Batch) -> Plan:
             hidden = [Knockout(group, role, seen_by=seen_by) for role in roles]
             name = f"{SHORT[seen_by]} without {SHORT[group]}"
             trials.append(trial(name, hidden, expected, frozen=False))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def rotations(batch: Batch) -> Plan:
@@ -207,7 +207,7 @@ def rotations(batch: Batch) -> Plan:
                 edits += [Rotate(group, 0, delta, tokens=tokens),
                           Rotate(group, 1, -delta, tokens=tokens)]  # fmt: skip
             trials.append(trial(SHORT[group], edits, batch.identity(), dose=float(share)))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def distance(batch: Batch, group: Group, tokens: Tokens | None = None) -> NDArray[np.int64]:
@@ -260,7 +260,7 @@ def mixture(batch: Batch) -> Plan:
         )
         for s, t in shifts(k)[1:]
     ]
-    return Plan([(None, [batch.control()]), *plans], batch.own_queries(), batch.own_answers())
+    return Plan([(None, [batch.control()]), *plans], batch.base_queries(), batch.base_answers())
 
 
 def _moved(batch: Batch, s: int, t: int) -> State:
@@ -314,8 +314,8 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
             )
             trials.append(trial(name, vectors, batch.looking_on(groups)))
             trials.append(trial(f"{name} random", null, batch.identity()))
-    queries = {**batch.own_queries(), **batch.calibrating_query()}
-    return Plan([(None, trials)], queries, batch.own_answers())
+    queries = {**batch.base_queries(), **batch.calibrating_query()}
+    return Plan([(None, trials)], queries, batch.base_answers())
 
 
 def stronger_nulls(batch: Batch) -> Plan:
@@ -328,7 +328,7 @@ def stronger_nulls(batch: Batch) -> Plan:
                 added = _added(batch, group, null=null)
                 name = f"{SHORT[group]} {null}"
                 trials.append(trial(name, added, batch.identity()))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
@@ -340,7 +340,7 @@ def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
         for scale in scales:
             added = [replace(each, scale=scale) for each in additions]  # of the same vectors
             trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def transfer(batch: Batch) -> Plan:
@@ -357,7 +357,7 @@ def transfer(batch: Batch) -> Plan:
             added.append(Add(target, role, mean))
         name = f"{SHORT[source]} on {SHORT[target]}"
         trials.append(trial(name, added, batch.looking_on((target,))))
-    return Plan([(None, trials)], batch.own_queries(), batch.own_answers())
+    return Plan([(None, trials)], batch.base_queries(), batch.base_answers())
 
 
 def _added(batch: Batch, group: Group, level: Levels = "slot", null: str = "") -> list[Add]:

@@ -54,7 +54,7 @@ def subspaces(batch: Batch, dimensions: Sequence[int] = DIMENSIONS) -> Plan:
     spans = spans_of_means(batch, dimensions)
     here = [batch.control(), *_within(batch, spans)]
     plans = [(_elsewhere(batch, g), list(_outside(batch, g, spans))) for g in EXCHANGED]
-    return Plan([(None, here), *plans], batch.own_queries(), batch.own_answers())
+    return Plan([(None, here), *plans], batch.base_queries(), batch.base_answers())
 
 
 def spans_of_means(batch: Batch, dimensions: Sequence[int]) -> Spans:

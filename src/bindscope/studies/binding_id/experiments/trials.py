@@ -199,13 +199,13 @@ class Batch:
     def _read(self, scenes: Scenes) -> State:
         return read(self.engine, scenes, self.pictures)
 
-    def own_queries(self) -> dict[str, Question]:
+    def base_queries(self) -> dict[str, Question]:
         """Return questions about each thing of the base."""
         return self._queries(self.pairs.base)
 
     def all_queries(self) -> dict[str, Question]:
         """Return questions about each thing of the base and of the source."""
-        return {**self.own_queries(), **self._queries(self.pairs.source, "'")}
+        return {**self.base_queries(), **self._queries(self.pairs.source, "'")}
 
     def _queries(self, scenes: Scenes, mark: str = "") -> dict[str, Question]:
         return {f"O{r}{mark}": question(scenes, r, self.reading.by) for r in range(self.things)}
@@ -219,13 +219,13 @@ class Batch:
         values = draw.integers(len(words.get(by)), size=len(self.pairs.base))
         return {"null": Question(by, words, values)}
 
-    def own_answers(self) -> dict[str, NDArray[np.int64]]:
+    def base_answers(self) -> dict[str, NDArray[np.int64]]:
         """Return the items of the base."""
         return self._answers(self.pairs.base)
 
     def all_answers(self) -> dict[str, NDArray[np.int64]]:
         """Return the items of the base and of the source."""
-        return {**self.own_answers(), **self._answers(self.pairs.source, "'")}
+        return {**self.base_answers(), **self._answers(self.pairs.source, "'")}
 
     def _answers(self, scenes: Scenes, mark: str = "") -> dict[str, NDArray[np.int64]]:
         return {f"I{r}{mark}": scenes.item[:, r] for r in range(self.things)}

@@ -243,8 +243,10 @@ class Oracle:
             for layer, weights in zip((2, 3), looks, strict=True):
                 for j, group in enumerate(GROUPS):
                     for role in range(k):
-                        own_weights = np.take_along_axis(weights, state.tokens(group, role), axis=1)
-                        shares[:, :, layer, 0, i, j, role] = own_weights.sum(axis=1, keepdims=True)
+                        role_weights = np.take_along_axis(
+                            weights, state.tokens(group, role), axis=1
+                        )
+                        shares[:, :, layer, 0, i, j, role] = role_weights.sum(axis=1, keepdims=True)
         return shares
 
     def _edited(
@@ -346,11 +348,11 @@ class Oracle:
             key = PART[_KIND[self.mention]]
             view = now[:, :image]
             weights = self._attend(mentions[:, :, key], view[:, :, key], self._unread(hidden, view))
-            seen_parts = weights @ view
+            attended_parts = weights @ view
             pairs = (("id", "id"),) if self.mechanism == "slot" else [
                 (part, f"carried_{part}") for part in _CONTENT]  # fmt: skip
             for read, written in pairs:
-                added[:, image::2, PART[written]] = seen_parts[:, :, PART[read]]
+                added[:, image::2, PART[written]] = attended_parts[:, :, PART[read]]
         return added
 
     def _answer(

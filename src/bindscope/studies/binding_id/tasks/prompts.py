@@ -112,11 +112,11 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
         If two things of a scene would be mentioned alike, or questions do not fit the scenes.
     """
     _check(scenes, questions, form)
-    asked_words = [_questions(question, form) for question in questions]
+    question_texts = [_questions(question, form) for question in questions]
     named = {form.mention, *(question.by for question in questions)}
     attributes = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
     return [
-        _prompt(scenes, row, tuple(texts[row] for texts in asked_words), form, attributes)
+        _prompt(scenes, row, tuple(texts[row] for texts in question_texts), form, attributes)
         for row in range(len(scenes))
     ]
 

@@ -140,8 +140,8 @@ class _Task:
         if interchange and step >= training.copying_until:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
-            shown_images = (images(pairs.base, stream), images(pairs.source, stream))
-            return interchange_loss(self.engine, self.toy, self.probes, pairs, shown_images, roles)
+            pictures = (images(pairs.base, stream), images(pairs.source, stream))
+            return interchange_loss(self.engine, self.toy, self.probes, pairs, pictures, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "color")

@@ -37,9 +37,9 @@ from bindscope.studies.binding_id.vlm.prompts import (
 )
 from bindscope.studies.binding_id.vlm.state import (
     Frozen,
-    kept_tokens,
     slots_of,
     token_map,
+    tokens_to_store,
 )
 
 Watch = Callable[[int, Tensor], None]
@@ -166,7 +166,7 @@ class VisionLanguageEngine:
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
         pad, border = self.options.pad, self.options.border
-        retained = kept_tokens(scenes, inputs, text, pad, border)
+        retained = tokens_to_store(scenes, inputs, text, pad, border)
         embedded = self.adapter.embed(inputs)
         cache, residual = context_pass(self.adapter, embedded, stored=retained)
         slots = slots_of(retained, inputs.ids.shape[1])

@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule
 from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, llava_views, plain_view
-from bindscope.studies.binding_id.vlm.prompts import answer_tokens, evened, own_turn
+from bindscope.studies.binding_id.vlm.prompts import answer_tokens, chat_turn, evened
 
 
 class LlavaOnevision(HuggingFace):
@@ -168,7 +168,7 @@ def _counted(
     if paper:
         form = replace(form, spaces=RELEASED_SPACES)
     elif form.template != "short":
-        turn = own_turn(processor, where, FAMILIES[kind][1].image_text, form.image)
+        turn = chat_turn(processor, where, FAMILIES[kind][1].image_text, form.image)
         form = replace(form, turn=turn)
     tokenize = partial(cut, processor)
     for split in ("test", "estimation"):

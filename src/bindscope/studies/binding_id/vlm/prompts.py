@@ -210,7 +210,7 @@ def answer_tokens(
     return tokens
 
 
-def own_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
+def chat_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
     """Return what the chat template of a processor puts around a user's words (and image).
 
     Raises

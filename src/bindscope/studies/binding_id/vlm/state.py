@@ -123,7 +123,7 @@ def places(
     return torch.from_numpy(index).to(inputs.ids.device)
 
 
-def kept_tokens(
+def tokens_to_store(
     scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
     pad: int, border: Border,
 ) -> Tensor:  # fmt: skip
