@@ -95,7 +95,7 @@ def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_fro
     for name, text in {"tokens": "H(O)", "structure": "H(O)", "natural": "H(O|F)",
                        "complexity": "H(O|F)"}.items():  # fmt: skip
         assert f"{text}{DAGGER}" in words(flagged[name]), name
-    assert f"photos\n[CLS], linear{DAGGER}" in words(flagged["layers"])
+    assert f"photos\n[CLS]\nlinear{DAGGER}" in words(flagged["layers"])
 
 
 def test_nothing_is_marked_where_the_law_is_known():
