@@ -66,7 +66,7 @@ def time_preset(path: Path) -> float:
 
 def time_corpus(corpus: str, options: Options) -> Entry:
     """Time all images once and the plain program on some, as time for as many images."""
-    from assignments_by_hand import assignment_bits_by_supply
+    from assignments_by_hand import assignment_bits_object_by_object
 
     from bindscope.priors.assignments import assignment_entropies, corpus_log_weights
 
@@ -77,7 +77,7 @@ def time_corpus(corpus: str, options: Options) -> Entry:
     ours = time.perf_counter() - start
     some = scenes[:PLAIN_IMAGES]
     start = time.perf_counter()
-    plain = [assignment_bits_by_supply(scene, log_weights) for scene in some]
+    plain = [assignment_bits_object_by_object(scene, log_weights) for scene in some]
     theirs = (time.perf_counter() - start) * len(scenes) / len(some)
     if not np.allclose(plain, entropies.assignment_bits[: len(some)], rtol=0, atol=1e-6):
         raise SystemExit(f"{corpus}: the plain program finds other entropies")
