@@ -1,4 +1,4 @@
-"""Swapped answers (illusory conjunctions), and suites that no model can answer."""
+"""Swapped answers (illusory conjunctions), the sign test, and suites that no model can answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from test_binding_id_study import run, section
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
-from bindscope.studies.binding_id.answers.metrics import Answers, swaps
+from bindscope.studies.binding_id.answers.metrics import Answers, sign_test, swaps
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text_only": True}, "oracles have tokens of objects"),
@@ -59,3 +60,11 @@ def test_things_that_nothing_ties_are_swapped(tmp_path: Path) -> None:
     assert rows.loc["by-none", "swap_chance"] == pytest.approx(
         (1 - rows.loc["by-none", "share"]) / 3
     )
+
+
+@pytest.mark.parametrize(("up", "down"), [(0, 0), (0, 1), (3, 3), (2, 9), (40, 11), (0, 50)])
+def test_the_sign_test_is_the_binomial_test_of_rows_that_move(up: int, down: int) -> None:
+    before = np.zeros(up + down + 4)
+    after = np.concatenate([np.ones(up), -np.ones(down), np.zeros(4)])
+    expected = binomtest(up, up + down).pvalue if up + down else 1.0
+    assert sign_test(after, before) == pytest.approx(expected, rel=1e-12)

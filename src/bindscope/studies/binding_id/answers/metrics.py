@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.special import bdtr
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.multiple_tests import holm
@@ -161,7 +161,7 @@ def paired_changes(differences: Doubles, samples: int, seed: int) -> list[Interv
 def sign_test(after: Doubles, before: Doubles) -> float:
     """Return the exact two-sided p-value that as many rows rise as fall; 1 where none moves."""
     up, down = int((after > before).sum()), int((after < before).sum())
-    return float(binomtest(up, up + down).pvalue) if up + down else 1.0
+    return min(1.0, 2.0 * float(bdtr(min(up, down), up + down, 0.5)))  # stats takes 1 s to import
 
 
 def effects(
