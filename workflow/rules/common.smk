@@ -113,7 +113,10 @@ def gpus_of(rule_name):
 def all_of(rule_name):
     """All products of a rule of the same dataset, for a job that is to wait for them."""
     return lambda wildcards: ancient(
-        [product.path() for product in graph.select(rule_name, dataset=wildcards.dataset)]
+        [
+            product.path()
+            for product in graph.select(rule_name, dataset=wildcards.dataset)
+        ]
     )
 
 
