@@ -50,7 +50,7 @@ PROMISED_SHARE = 0.9  # of the longer of both floors
 PROBES: dict[str, dict[str, Any]] = {
     "attention": {"family": "attention_quadratic", "steps": 2},
     "quadratic": {"family": "quadratic", "steps": 4},
-    "linear": {"family": "linear", "steps": 1, "l2": [0.01]},
+    "linear": {"family": "linear", "steps": 1},
 }
 
 

@@ -135,7 +135,7 @@ def many_jobs(models: int) -> dict[str, Any]:
     names = [f"vit-{i}" for i in range(models)]
     architecture = {"n_layers": LAYERS - 1, "width": 16, "n_heads": 2, "patch_px": 8}
     training = {"dataset": "many", "steps": 4, "batch_size": 16, "threads": 1}
-    probes = [{"name": f"linear-{i}", "family": "linear", "l2": [0.01 * (i + 1)]}
+    probes = [{"name": f"linear-{i}", "family": "linear", "steps": 100 + i}
               for i in range(PROBES)]  # fmt: skip
     fits = {"name": "fits", "datasets": ["many"], "models": names, "layers": "all",
             "tokens": ["cls", "mean"], "probes": [probe["name"] for probe in probes]}  # fmt: skip

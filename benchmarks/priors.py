@@ -48,16 +48,11 @@ def entries(options: Options) -> list[Entry]:
 
 def time_preset(path: Path) -> float:
     """Return the seconds that the entropies of a preset's datasets take, 0 where it has none."""
-    import yaml
-    from pydantic import TypeAdapter
-
-    from bindscope.config.codes import Dataset
+    from bindscope.config.loading import load_file
     from bindscope.config.observed import CountedSpace
     from bindscope.priors.entropies import entropies
 
-    listed = yaml.safe_load(path.read_text())["datasets"]
-    datasets = TypeAdapter(list[Dataset]).validate_python(listed)
-    known = [d for d in datasets if not isinstance(d.space, CountedSpace)]
+    known = [d for d in load_file(path).datasets if not isinstance(d.space, CountedSpace)]
     start = time.perf_counter()
     for dataset in known:
         entropies(dataset)
