@@ -61,7 +61,8 @@ def controlled(px: int, patch_px: int) -> Load:
         freeze(module, torch.device(device))
         return FrozenViT(
             where="controlled", forward=module, network=module, blocks=list(module.blocks),
-            norm=module.norm, transform=vit.transform(px), dim=architecture.width, revision="random",
+            norm=module.norm, transform=vit.transform(px), dim=architecture.width,
+            revision="random",
             token_map=TokenMap(1, 0, (module.rows, module.rows), patch_px, True),
             weights_sha256="0" * 64, device=torch.device(device), precision=precision,
         )  # fmt: skip
