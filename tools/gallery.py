@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from bindscope.core.registries import studies
-from bindscope.figures.colors import EMPTY
+from bindscope.figures.colors import is_empty
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH_PX = 1000
@@ -24,9 +24,9 @@ def main() -> int:
     """Write the images, and name the figures that no folder draws."""
     missing = []
     for name in (entry.name for study in studies().values() for entry in study.figures):
-        drawn = (folder for folder in map(Path, sys.argv[1:]) if is_drawn(folder / f"{name}.svg"))
-        if folder := next(drawn, None):
-            with Image.open(folder / f"{name}.png") as image:
+        files = (Path(folder) / f"{name}.svg" for folder in sys.argv[1:])
+        if svg := next((file for file in files if file.exists() and not is_empty(file)), None):
+            with Image.open(svg.with_suffix(".png")) as image:
                 size = (WIDTH_PX, round(image.height * WIDTH_PX / image.width))
                 small = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
             small.quantize(COLORS).save(IMAGES / f"{name}.png", optimize=True)
@@ -34,11 +34,6 @@ def main() -> int:
             missing.append(name)
     print("not drawn:", *(missing or ["none"]))
     return int(bool(missing))
-
-
-def is_drawn(svg: Path) -> bool:
-    """Return whether a figure is there and is no sentence that says why it is not."""
-    return svg.exists() and f'id="{EMPTY}"' not in svg.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

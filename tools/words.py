@@ -96,17 +96,16 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 
 def layout(text: str) -> Iterator[Case]:
     """Yield the lines of code that a page cuts off, and the items that it shows as no item."""
-    code, before = None, ""
+    code, follows_text = None, False  # follows_text: of an item that is above it
     for number, line in enumerate(text.splitlines(), 1):
         indent = len(line) - len(line.lstrip())
         if line.lstrip().startswith("```"):
             code = (line.strip("` "), indent) if code is None else None
         elif code and code[0] not in ("", "text") and len(line) - code[1] > WIDEST:
             yield number, "wide", line
-        elif code is None and ITEM.match(line) and before[:4].isspace():
-            nested = ITEM.match(before.lstrip())
-            yield from [] if nested else [(number, "item", f"no empty line above: {line}")]
-        before = line
+        elif code is None and ITEM.match(line) and follows_text:
+            yield number, "item", f"no empty line above: {line}"
+        follows_text = line[:4].isspace() and not ITEM.match(line.lstrip())
 
 
 def cases(path: Path) -> list[Case]:

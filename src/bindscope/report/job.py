@@ -11,7 +11,7 @@ from bindscope import __version__
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.keys import CLONE, numeric_versions
 from bindscope.core.registries import resolve
-from bindscope.figures.colors import EMPTY
+from bindscope.figures.colors import is_empty
 from bindscope.report.page import Drawing, Part, build_page
 from bindscope.tables.schema import declared
 from bindscope.tables.write import read_table
@@ -86,16 +86,11 @@ def make_parts(chapters: Sequence[Mapping[str, Any]], inputs: Inputs) -> list[Pa
             tuple(
                 _drawing(product, *chapter["figures"][name])
                 for name, product in drawn.items()
-                if name in chapter["figures"] and not _is_empty(product)
+                if name in chapter["figures"] and not is_empty(product.files["svg"])
             ),
         )
         for chapter in chapters
     ]
-
-
-def _is_empty(figure: ProductFiles) -> bool:
-    """Whether a figure is one line that says why there is nothing to draw."""
-    return f'id="{EMPTY}"' in Path(figure.files["svg"]).read_text(encoding="utf-8")
 
 
 def _drawing(figure: ProductFiles, title: str, caption: str) -> Drawing:
