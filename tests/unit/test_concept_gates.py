@@ -52,12 +52,9 @@ def input_of(product: Product, folder: Path) -> ProductFiles:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The default run's table of queries of training objects, made of its jobs by their script.
-
-    Those of all objects differ in their batches (`test_dual_encoders.py`), not in the fits.
-    """
+    """The default run's table, made of its jobs by its script."""
     folder = tmp_path_factory.mktemp("dual")
-    jobs = default_graph().select("dual_encoder", query_pool="train_only")
+    jobs = default_graph().select("dual_encoder")
     for product in jobs:
         script("dual_encoder").main(job_by_hand(product, folder))
         assert not list(folder.rglob("*.checkpoint"))
@@ -67,6 +64,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
     """Return the least and the largest accuracy over seeds by coverage, and the largest floor."""
     rows = recognized(table[table["encoder"] == encoder], **kind)
+    rows = rows[rows["query_pool"] == "train_only"]
     return rows.groupby("coverage").agg(
         least=("accuracy", "min"), most=("accuracy", "max"), floor=("bag_of_concepts_floor", "max")
     )
@@ -102,7 +100,7 @@ def test_sums_of_perceptrons_tell_concepts_of_new_objects_and_products_objects_f
 
 
 def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
-    runs = table.groupby(["encoder", "coverage", "seed"])["flags"].first()
+    runs = table.groupby(["encoder", "query_pool", "coverage", "seed"])["flags"].first()
     assert set(runs) <= {"", "not_converged"}
     assert (runs != "").mean() <= 0.2
 

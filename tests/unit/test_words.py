@@ -60,8 +60,11 @@ def test_code_that_a_page_cuts_off_and_items_that_are_none_are_seen(tmp_path: Pa
 
 def test_documents_that_nobody_can_open_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("The loss (specification, section 8) falls.\nAs in spec 1.\nAs in config.\n")
-    assert [kind for _, kind, _ in words.cases(page)] == ["unreadable", "unreadable"]
+    page.write_text(
+        "The loss (specification, section 8) falls.\nAs in spec 1.\nHeads (specification, E9).\n"
+        "As in config.\n"
+    )
+    assert [kind for _, kind, _ in words.cases(page)] == ["unreadable"] * 3
 
 
 def test_more_in_a_file_is_told_and_less_is_not() -> None:

@@ -1,7 +1,7 @@
 """The study's claims, and what its tables measured of them: the only source of its verdicts.
 
 Three kinds stand beside each other. *Works*: more than `WORKS` of the answers are as the claim
-says. *Gates*: the acceptance limits of the specification, which are stricter. *No effect*: answers
+says. *Gates*: limits of acceptance, which are stricter. *No effect*: answers
 change by less than `NO_EFFECT`. An account of binding holds if all that it predicts is answered, in
 shares and in normalized effects, and nothing that only other accounts predict.
 """

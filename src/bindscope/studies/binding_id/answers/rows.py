@@ -347,7 +347,7 @@ def _cells(
 def vector_rows(
     estimates: Estimates, scenes: Scenes, engine: Engine, read_share: Callable[[Key], Doubles]
 ) -> Iterator[Row]:
-    """Yield rows of `binding_id_vectors`: mean differences (E5), and what is read (E14)."""
+    """Yield rows of `binding_id_vectors`: mean differences, and what is read."""
     for (group, levels), effect in estimates.effects.items():
         first, second = _compared(effect)
         if second < 0:

@@ -167,7 +167,7 @@ def estimate(
 class Sums:
     """Sums over batches of scenes, from which effects of roles and of slots are estimated.
 
-    Beside them what can be read of role and slot (specification, E14): a token's level is that of
+    Beside them what can be read of role and slot: a token's level is that of
     the nearest mean of tokens of scenes of the other split, so that no shape, color and item helps.
     What is read need not be used: interventions say that.
 

@@ -1,4 +1,4 @@
-"""Which heads carry what a question sees of things, items and colors (specification, E9).
+"""Which heads carry what a question sees of things, items and colors.
 
 Each head of each layer is blinded alone, and all of a layer together; beside it stands where heads
 look when nothing is hidden. Heads that do the same stand in for each other, so what single heads

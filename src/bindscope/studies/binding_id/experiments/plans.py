@@ -54,7 +54,7 @@ def factorizability(batch: Batch) -> Plan:
 
 
 def signatures(batch: Batch) -> Plan:
-    """Replace objects by ones that differ in one respect alone (specification, E2).
+    """Replace objects by ones that differ in one respect alone.
 
     New shapes: a model that stored the shapes in the text cannot find the new ones. New colors: a
     model that goes from the image to the text by color is lost. The same things in each other's
@@ -100,7 +100,7 @@ def _span(layers: tuple[int, ...]) -> str:
 
 
 def layer_sweep(batch: Batch, window: int = 1) -> Plan:
-    """Replace all roles of a group at some layers alone, in both modes (specification, E3).
+    """Replace all roles of a group at some layers alone, in both modes.
 
     With the context frozen this says where what was bound is read; with the context computed anew
     where it is written.
@@ -142,7 +142,7 @@ def pairing(batch: Batch, window: int = 1) -> Plan:
 
 
 def supports(batch: Batch) -> Plan:
-    """Replace more and fewer image tokens than those of a thing (specification, E4)."""
+    """Replace more and fewer image tokens than those of a thing."""
     roles = range(batch.things)
     expected = batch.replaced("object", list(roles))
     groups: list[tuple[str, Tokens]] = [("the thing", Tokens())]
@@ -174,7 +174,7 @@ def _some(cells: int) -> list[int]:
 
 
 def knockout(batch: Batch) -> Plan:
-    """Hide a group from the question, or from the context (specification, E9)."""
+    """Hide a group from the question, or from the context."""
     roles = range(batch.things)
     expected = batch.identity()
     trials = [batch.control()]
@@ -240,7 +240,7 @@ def predictions(things: int) -> NDArray[np.int64]:
 def mixture(batch: Batch) -> Plan:
     """Replace all objects by those of the same scene with shapes and colors moved.
 
-    Which share of answers goes by which account (specification, E7; arXiv 2510.06182). All things
+    Which share of answers goes by which account (arXiv 2510.06182). All things
     of a scene differ in shape and color, and are asked for by shape. Role r's slot shows the shape
     of role r + s and the color of role r + t (modulo k). Asked for the shape of role a,
 
@@ -319,7 +319,7 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
 
 
 def stronger_nulls(batch: Batch) -> Plan:
-    """Add vectors that are as long as mean differences, and no binding IDs (E10)."""
+    """Add vectors that are as long as mean differences, and no binding IDs."""
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
@@ -332,7 +332,7 @@ def stronger_nulls(batch: Batch) -> Plan:
 
 
 def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
-    """Add multiples of mean differences (E10)."""
+    """Add multiples of mean differences."""
     trials = [batch.control()]
     groups: tuple[Group, ...] = ("object", "item")
     for group in groups:
@@ -344,7 +344,7 @@ def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
 
 
 def transfer(batch: Batch) -> Plan:
-    """Add the difference of one group to another: is there one space of IDs? (E11)."""
+    """Add the difference of one group to another, to see whether IDs have one space."""
     trials = [batch.control()]
     pairs: tuple[tuple[Group, Group], ...] = (
         ("item", "object"), ("object", "item"), ("object", "color"), ("color", "object"),

@@ -1,4 +1,4 @@
-"""In how many dimensions binding IDs lie (specification, E6; arXiv 2310.17191).
+"""In how many dimensions binding IDs lie (arXiv 2310.17191).
 
 Mean tokens of slots are fitted so that all content cancels; their principal
 components span nested subspaces. If one of them holds the IDs and nothing else,
