@@ -112,8 +112,8 @@ def gallery_page() -> str:
     lines = [
         "# Gallery of figures\n",
         "A run writes `results/figures/<name>.png` and `.svg` if the study is configured.",
-        "Images on this page come from the default run, if it draws the figure, or from reduced",
-        "presets on random weights. They show the form of a figure and are no results.\n",
+        "Images come from the default run or `concepts_small`, if one draws the figure, else from",
+        "reduced presets on toys or random weights, which show only the form of a figure.\n",
     ]
     for study in studies().values():
         lines.append(f"## {study.title}\n" if study.figures else "")
