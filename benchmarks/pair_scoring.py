@@ -34,8 +34,8 @@ from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
-from bindscope.studies.same_object.scorers.forms import Covariance, Quadratic
-from bindscope.studies.same_object.scorers.ladder import Fit
+from bindscope.studies.same_object.scorers.forms import Covariance
+from bindscope.studies.same_object.scorers.ladder import Fit, form_of
 
 TITLE = "Pairs of patches"
 HALF = np.dtype(np.float16)
@@ -126,9 +126,9 @@ def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, lis
     pairs.blocks = lambda: iter(blocks)
     for block in blocks:
         _ = block.first_places, block.second_places  # as in every pass after the first
-    form = Quadratic(Covariance(torch.eye(size.dim, dtype=torch.float64)))
+    form = form_of("quadratic", Covariance(torch.eye(size.dim, dtype=torch.float64)))
     theta = torch.randn(form.size, generator=torch.Generator().manual_seed(0)) / size.dim**1.5
-    matrix = form.matrix(theta)
+    matrix = form.split(theta)["matrix"]
     matrix.copy_((matrix + matrix.t()) / 2)
     theta = theta.to(options.device)
     return PairObjective(form, pairs, theta, 0.0), torch.zeros_like(theta)[:, None], blocks
@@ -154,7 +154,7 @@ def expansion_entry(size: Size, options: Options) -> Entry:
     form, theta = objective.form, objective.centre.clone().requires_grad_()
 
     def literal() -> float:
-        matrix = form.matrix(theta)
+        matrix = form.split(theta)["matrix"]
         total = 0.0
         for block in blocks:
             logits = literal_logits(block.x, matrix, theta[size.dim**2 : -1], theta[-1])
@@ -205,7 +205,7 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
     with torch.no_grad():
         fit = Fit.begin(config, Task(train, val, MEMORY_MB * 2**20))
         assert not fit.pairs[0].in_memory
-        form = Quadratic(fit.covariance)
+        form = form_of("quadratic", fit.covariance)
         zero = torch.zeros(form.size)
         descend(PairObjective(form, fit.pairs[0], zero, 1.0), zero[:, None], iterations=2)
     status = Path("/proc/self/status").read_text().splitlines()

@@ -98,7 +98,7 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     keys = {"spec_key": "0" * 8, "code_key": "0" * 8}
     names = {"dataset": "blobs", "model": "planted", "probe": "quadratic", **keys}
     files = {name: str(tmp_path / f"{name}.out")
-             for name in ("rows", "strata", "images", "weights", "history")}  # fmt: skip
+             for name in ("rows", "strata", "images", "weights")}  # fmt: skip
     results = fit_layers(probe, samples, tokens, spec, names)
     write_results(SimpleNamespace(**files), results)
     written = [json.loads(line) for line in Path(files["rows"]).read_text().splitlines()]

@@ -34,7 +34,7 @@ def contents(results):
     """All that a job writes of results, as bytes."""
     return [
         (
-            json.dumps([r.row, r.strata, r.history], sort_keys=True),
+            json.dumps([r.row, r.strata], sort_keys=True),
             {name: (w.shape, w.tobytes()) for name, w in r.weights.items()},
             r.of_images.tobytes(),
         )

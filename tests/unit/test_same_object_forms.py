@@ -25,9 +25,8 @@ from bindscope.studies.same_object.probes_config import (
 from bindscope.studies.same_object.scorers import ladder, position
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
-from bindscope.studies.same_object.scorers.forms import Covariance, Diagonal, Linear, Quadratic
-from bindscope.studies.same_object.scorers.ladder import QuadraticPlaces
-from bindscope.studies.same_object.scorers.position import Places
+from bindscope.studies.same_object.scorers.forms import Covariance, Form, Linear, Quadratic
+from bindscope.studies.same_object.scorers.position import Table
 
 B, M, D = 3, 6, 4
 FAMILIES = {"linear": LinearScorer, "diagonal": DiagonalScorer, "quadratic": QuadraticScorer}
@@ -44,10 +43,14 @@ def easy():
     return planted_splits(Planted(noise=1.0, classes=1.5, rank=8, dim=32), n=(80, 40, 40))
 
 
-def forms():
-    covariance = Covariance(torch.eye(D, dtype=torch.float64))
-    return {"linear": Linear(covariance), "diagonal": Diagonal(covariance),
-            "quadratic": Quadratic(covariance)}  # fmt: skip
+def form_of(kind):
+    return ladder.form_of(kind, Covariance(torch.eye(D, dtype=torch.float64)))
+
+
+def symmetrise(form, theta):
+    """Make W symmetric, in place."""
+    matrix = form.split(theta)["matrix"]
+    matrix.copy_((matrix + matrix.t().clone()) / 2)
 
 
 def problem(seed=0):
@@ -70,11 +73,10 @@ def as_matrix(kind, theta):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
     x, instances, valid, draw = problem()
-    form = forms()[kind]
+    form = form_of(kind)
     theta = torch.tensor(draw.standard_normal(form.size))
     if kind == "quadratic":
-        matrix = form.matrix(theta)
-        matrix.copy_((matrix + matrix.t()) / 2)
+        symmetrise(form, theta)
     block = block_of(torch.tensor(x, dtype=dtype), instances, valid)
     wide = block_of(torch.tensor(x), instances, valid)
     literal = literal_logits(wide.x, *as_matrix(kind, theta))
@@ -101,10 +103,10 @@ def test_logits_and_gradients_equal_the_literal_expansion(kind, dtype):
 def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     x, instances, valid, draw = problem()
     grid, covariance = (2, 3), Covariance(torch.eye(D, dtype=torch.float64))
-    form = QuadraticPlaces(covariance, Places(grid, torch.ones(13, dtype=torch.float64)))
+    table = Table(grid, torch.ones(12, dtype=torch.float64))
+    form = Form([Quadratic(covariance), table, Linear(covariance)])
     theta = torch.tensor(draw.standard_normal(form.size))
-    symmetric = form.matrix(theta)
-    symmetric.copy_((symmetric + symmetric.t()) / 2)
+    symmetrise(form, theta)
     cells = torch.tensor(draw.permuted(np.tile(np.arange(6), (B, 1)), axis=1))  # as M = 6 cells
     rows, columns = cells // 3, cells % 3
     block = replace(
@@ -112,11 +114,11 @@ def test_the_quadratic_form_with_positions_equals_the_literal_expansion():
     )
 
     def literal(theta):
-        offsets, places = theta[D * D :][:6].view(grid), theta[D * D + 6 :][:6]
+        weights = form.split(theta)
+        offsets, places = weights["table"][:6].view(grid), weights["table"][6:]
         apart = [(part[:, :, None] - part[:, None]).abs() for part in (rows, columns)]
         table = offsets[apart[0], apart[1]] + places[cells][:, :, None] + places[cells][:, None]
-        matrix, linear = theta[: D * D].view(D, D), theta[form.linear_start : -1]
-        return literal_logits(block.x, matrix, linear, theta[-1]) + table
+        return literal_logits(block.x, weights["matrix"], weights["linear"], theta[-1]) + table
 
     computed = form.logits(theta, block)
     torch.testing.assert_close(computed, block.packed(literal(theta)))
@@ -155,10 +157,10 @@ def test_pairs_are_those_of_valid_patches_once_each():
 @pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
 def test_scores_do_not_depend_on_the_order_of_a_pair(kind):
     x, instances, valid, draw = problem()
-    form = forms()[kind]
+    form = form_of(kind)
     theta = torch.tensor(draw.standard_normal(form.size))
     if kind == "quadratic":
-        form.matrix(theta).copy_(form.matrix(theta) + form.matrix(theta).t().clone())
+        symmetrise(form, theta)
     block = block_of(torch.tensor(x), instances, valid)
     back = block_of(torch.tensor(x[:, ::-1].copy()), instances[:, ::-1].copy(),
                     valid[:, ::-1].copy())  # fmt: skip
@@ -194,7 +196,7 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
         pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
         assert pairs.in_memory == (memory > 0)
-        form = ladder.LADDER[kind](Covariance.measure(pairs))
+        form = ladder.form_of(kind, Covariance.measure(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
         objective = PairObjective(form, pairs, theta, 0.1)
         zero = torch.zeros(form.size, 1)
@@ -215,7 +217,7 @@ def test_the_optimum_is_scipys(easy, kind):
     this = ladder.Fit.begin(
         LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
     )
-    form = ladder.LADDER[kind](this.covariance)
+    form = ladder.form_of(kind, this.covariance)
     centre = torch.zeros(form.size)
     centre[-1] = -0.5
     objective = PairObjective(form, this.pairs[0], centre, 0.01)
@@ -302,7 +304,7 @@ def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     gaps = [float((part - whole).square().mean()) for part in parts]
     assert gaps[0] > gaps[1] > 10 * gaps[2]
     for truncated in fitted:
-        matrix = truncated.scorer.form.matrix(truncated.scorer.theta)
+        matrix = truncated.scorer.form.split(truncated.scorer.theta)["matrix"]
         assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == truncated.rank
         assert truncated.columns["effective_rank"] <= truncated.rank
 

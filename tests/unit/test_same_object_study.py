@@ -106,7 +106,7 @@ def planted_study(tmp_path_factory):
 def fitted_product(folder, probe, model, samples, tokens, layers):
     """Fit as the rule does; return the product."""
     base = folder / f"{probe}-{model}"
-    outputs = ("rows", "strata", "images", "weights", "history")
+    outputs = ("rows", "strata", "images", "weights")
     files = {name: str(base.with_suffix(f".{name}.jsonl")) for name in outputs}
     names = {"dataset": "blobs", "model": model, "probe": probe}
     spec = {**SPEC, "layers": layers}

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 
 from bindscope.activations.reader import RowReader
 from bindscope.core.errors import InputError, StoreError
-from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import Store, open_store
@@ -32,7 +32,7 @@ from bindscope.studies.same_object.data import PairData, Pairs, trimmed
 from bindscope.studies.same_object.metrics import measure, tally, validated
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
-from bindscope.studies.same_object.scorers.base import Fitted, Pointwise, Task
+from bindscope.studies.same_object.scorers.base import Fitted, Task
 
 log = logging.getLogger(__name__)
 ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
@@ -46,7 +46,6 @@ class ProbeResult:
     row: dict[str, Any]
     strata: list[dict[str, Any]]  # rows of the table `same_object_strata`, likewise
     weights: Mapping[str, npt.NDArray[np.float32]]  # flat name -> float32 array
-    history: list[dict[str, Any]]  # rows {seed, rank, step, split, loss_bits}
     # float32 (n, 5): what `metrics.Tally.of_images` counts of each test image.
     of_images: npt.NDArray[np.float32]
 
@@ -54,7 +53,7 @@ class ProbeResult:
         """Return it as a checkpoint holds it."""
         arrays = {"images": self.of_images} | {f"w.{name}": w for name, w in self.weights.items()}
         tensors = {name: torch.from_numpy(np.asarray(a, order="C")) for name, a in arrays.items()}
-        return tensors, {"row": self.row, "strata": self.strata, "history": self.history}
+        return tensors, {"row": self.row, "strata": self.strata}
 
     @classmethod
     def from_state(cls, state: State) -> ProbeResult:
@@ -62,7 +61,7 @@ class ProbeResult:
         tensors, record = state
         weights = {n.removeprefix("w."): w.numpy() for n, w in tensors.items() if n != "images"}
         of_images = tensors["images"].numpy()
-        return cls(record["row"], record["strata"], weights, record["history"], of_images)
+        return cls(record["row"], record["strata"], weights, of_images)
 
 
 def fit_rows(
@@ -156,8 +155,6 @@ def _refuse_without_pairs(name: str, data: PairData) -> None:
 
 def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     """Return what a pointwise scorer's row says of its own labels."""
-    if not isinstance(fitted.scorer, Pointwise):
-        return {}
     totals: dict[str, npt.NDArray[np.float64]] = {}
     for block in test.blocks():
         for name, graded in fitted.scorer.graded(block).items():
@@ -189,16 +186,10 @@ def _measured(
     options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
     row = {
         **names, **row, **columns, "flags": ";".join(sorted(flags)),
-        "platt_scale": calibration.scale, "platt_offset": calibration.offset,
         "options": canonical_json(options),
     }  # fmt: skip
     log.info("%s: accuracy %.4f, majority %.4f", names, row["accuracy"], row["majority_accuracy"])
-    history = [
-        {"seed": fitted.seed, "rank": fitted.rank, **loss._asdict()} for loss in fitted.history
-    ]
-    return ProbeResult(
-        row, [names | line for line in strata], fitted.weights, history, tallied.of_images()
-    )
+    return ProbeResult(row, [names | line for line in strata], fitted.weights, tallied.of_images())
 
 
 def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
@@ -258,26 +249,22 @@ def fit_layers(
 
 
 def write_results(output: Any, results: Iterable[ProbeResult]) -> None:
-    """Write rows, strata, weights, histories, and what is told right of each test image.
+    """Write rows, strata, weights, and what is told right of each test image.
 
-    `output`: paths `rows`, `strata`, `weights`, `history`, `images`. `results`: what `fit_layers`
-    yields.
+    `output`: paths `rows`, `strata`, `weights`, `images`. `results`: what `fit_layers` yields.
     """
-    rows, strata, history = [], [], []
+    rows, strata = [], []
     weights: dict[str, NDArray[Any]] = {}
     of_images: dict[str, NDArray[Any]] = {}
     for result in results:
-        layer = result.row["layer"]
         rows.append(result.row)
         strata += result.strata
-        history += [{"layer": layer, **row} for row in result.history]
-        which = weights_name(layer, result.row["seed"], result.row["rank"])
+        which = weights_name(result.row["layer"], result.row["seed"], result.row["rank"])
         weights |= {
             f"{which}.{name}": np.ascontiguousarray(value) for name, value in result.weights.items()
         }
         of_images[which] = result.of_images
     write_atomic(output.weights, save(weights))
     write_atomic(output.images, save(of_images))
-    write_json(output.history, history)
     write_atomic(output.strata, "".join(canonical_json(row) + "\n" for row in strata))
     write_atomic(output.rows, "".join(canonical_json(row) + "\n" for row in rows))

@@ -20,7 +20,9 @@ class _Scorer(Model):
     )
 
 
-class _Convex(_Scorer):
+class ConvexScorer(_Scorer):
+    """A probe that is fitted to the optimum of a convex loss."""
+
     l2: tuple[NonNegativeFloat, ...] = Field(
         (1.0, 0.1, 0.01, 0.001),
         min_length=1,
@@ -30,19 +32,19 @@ class _Convex(_Scorer):
     steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
 
-class LinearScorer(_Convex):
+class LinearScorer(ConvexScorer):
     """g = a.x + a.y + b: a sum of two patches, which cannot compare them."""
 
     family: Literal["linear"]
 
 
-class DiagonalScorer(_Convex):
+class DiagonalScorer(ConvexScorer):
     """g = x' diag(w) y + the linear form; depends on the axes of the tokens."""
 
     family: Literal["diagonal"]
 
 
-class QuadraticScorer(_Convex):
+class QuadraticScorer(ConvexScorer):
     """g = x' W y + the linear form, W symmetric and of full rank."""
 
     family: Literal["quadratic"]
@@ -53,19 +55,19 @@ class QuadraticScorer(_Convex):
     )
 
 
-class QuadraticPositionScorer(_Convex):
+class QuadraticPositionScorer(ConvexScorer):
     """The quadratic form and the table of positions of `position`, fitted to both at once."""
 
     family: Literal["quadratic_position"]
 
 
-class ClassScorer(_Convex):
+class ClassScorer(ConvexScorer):
     """Softmax regression of a patch's class; a pair's score is p.q, the odds of one class."""
 
     family: Literal["class_pointwise"]
 
 
-class ClassPosition(_Convex):
+class ClassPosition(ConvexScorer):
     """Trees on p.q, whether both patches are named alike, and how far apart they are."""
 
     family: Literal["class_position"]
@@ -92,14 +94,13 @@ class CosineScorer(_Scorer):
     family: Literal["cosine"]
 
 
-class PositionScorer(_Scorer):
+class PositionScorer(ConvexScorer):
     """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; reads no token."""
 
     family: Literal["position"]
     l2: tuple[NonNegativeFloat, ...] = Field(
-        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the convex scorers."
+        (1e-2, 1e-3, 1e-4), min_length=1, description="As of the other convex probes."
     )
-    steps: PositiveInt = Field(150, description="L-BFGS iterations of each strength, at most.")
 
 
 AnyScorer = Annotated[

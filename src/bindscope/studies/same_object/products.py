@@ -47,7 +47,6 @@ def _fit_outputs(base: str) -> dict[str, str]:
         "strata": f"{base}.strata.jsonl",
         "images": f"{base}.images.safetensors",
         "weights": f"{base}.safetensors",
-        "history": f"{base}.history.json",
     }
 
 

@@ -144,8 +144,6 @@ _BASES: tuple[Column, ...] = (
 _CALIBRATION: tuple[Column, ...] = (
     *_ends("auc", "probability"),
     *_ends("loss_bits", "bits per pair", None),
-    Column("platt_scale", "float64", "", "Factor of Platt's map.", "`histogram`"),
-    Column("platt_offset", "float64", "nats", "Offset of Platt's map.", "`histogram`"),
 )  # fmt: skip
 
 _FITS: tuple[Column, ...] = (
@@ -158,11 +156,6 @@ _FITS: tuple[Column, ...] = (
         _FIT, "allowed", 0.0,
     ),
     Column(
-        "gradient_norm", "float64", "nats",
-        "Length of the gradient of the penalised loss of train at the weights, for convex probes.",
-        _FIT, "allowed", 0.0,
-    ),
-    Column(
         "participation_ratio", "float64", "directions",
         "(sum |l|)^2 / sum l^2 of the eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.",
         _FIT, "allowed", 0.0,
@@ -170,10 +163,6 @@ _FITS: tuple[Column, ...] = (
     Column(
         "effective_rank", "int64", "directions",
         "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, "allowed", 0,
-    ),
-    share(
-        "negative_share", "share", "Share of the sum of squares that negative eigenvalues hold.",
-        _FIT, null="allowed",
     ),
     share(
         "pointwise_accuracy", "share of patches",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,29 +17,25 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.fitting.descent import Entry
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
 
 LN2 = float(np.log(2.0))
 
 
-class Scorer(Protocol):
+class Scorer:
     """Logits of pairs."""
 
     def logits(self, block: Block) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
-
-
-@runtime_checkable
-class Pointwise(Protocol):
-    """A scorer that names every patch, and is graded on that too."""
+        raise NotImplementedError
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
-        """Return, by column, how many of a block are right, and of how many.
+        """Return, by column, how many names of patches are right, and of how many.
 
-        Both may be arrays, whose ratios are averaged in the end.
+        Both may be arrays, whose ratios are averaged in the end. Most scorers name no patch.
         """
+        return {}
 
 
 @dataclass(frozen=True)
@@ -50,11 +46,10 @@ class Fitted:
     scaling: Standardiser | None = None  # how tokens are read for it
     seed: int = 0  # of its fit; 0 of what has none
     rank: int = 0  # rank of its form, where it is chosen; 0 of other families
-    # What only the fit knows of the row: steps, flags, ridge, norm of the gradient, spectrum.
+    # What only the fit knows of the row: steps, flags, ridge, spectrum.
     columns: Mapping[str, Any] = field(default_factory=dict)
     # Flat name -> array: all that the scorer needs, scaling included.
     weights: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    history: Sequence[Entry] = ()  # losses on the way
 
 
 @dataclass(frozen=True)

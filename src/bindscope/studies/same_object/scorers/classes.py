@@ -47,11 +47,17 @@ from bindscope.studies.same_object.probes_config import (
 from bindscope.studies.same_object.scorers.base import (
     LN2,
     Fitted,
+    Scorer,
     Task,
     scaling_arrays,
     simple_columns,
 )
-from bindscope.studies.same_object.scorers.convex import Optimum, follow, optimum_columns
+from bindscope.studies.same_object.scorers.convex import (
+    Optimum,
+    Problem,
+    follow,
+    optimum_columns,
+)
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance
 from bindscope.studies.same_object.scorers.ladder import fit_quadratic_position
 
@@ -59,7 +65,7 @@ SURE = 1e-9  # the least distance of a probability from 0 and 1
 
 
 @dataclass(frozen=True)
-class Probabilities:
+class Probabilities(Scorer):
     """Softmax of weights (d, C) and bias (C,); a pair scores p.q, that its labels are alike."""
 
     weights: Tensor
@@ -97,7 +103,7 @@ class ClassProbabilities(Probabilities):
         return self.classes[self.values(block).argmax(-1)]
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
-        """Return what else the row says of a block: how many are right, and of how many."""
+        """Return how many patches are named right, and the overlap of each class."""
         named = self.named(block)
         right = (named == block.classes)[block.valid]
         predicted, true = (
@@ -175,8 +181,8 @@ class _Loss(Evaluated):
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """A `convex.Problem`: classes of tokens; weights [(d, C); bias], flattened."""
+class Softmax(Problem):
+    """Classes of tokens; weights [(d, C); bias], flattened."""
 
     pairs: tuple[Pairs, Pairs]
     classes: Tensor
@@ -235,8 +241,7 @@ def softmax_optimum(
     matrix = torch.zeros(data.dim + 1, len(present), device=classes.device)
     matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
     constant = matrix.view(-1)
-    start = Optimum(constant, *problem.losses(constant))
-    checkpoint = take(task.checkpoints)
+    start, checkpoint = problem.evaluate(constant), take(task.checkpoints)
     return problem, follow(problem, start, constant, config.l2, config.steps, checkpoint)
 
 
@@ -247,21 +252,11 @@ def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
     problem, optimum = softmax_optimum(config, task, pairs)
     scorer = problem.scorer(optimum.theta)
     weights = {
-        "weights": scorer.weights.cpu().numpy(),
-        "bias": scorer.bias.cpu().numpy(),
-        "classes": scorer.classes.cpu().numpy().astype(np.float32),
-        "shares": scorer.shares.cpu().numpy().astype(np.float32),
+        name: getattr(scorer, name).cpu().numpy().astype(np.float32)
+        for name in ("weights", "bias", "classes", "shares")
     }
     columns = optimum_columns(optimum) | simple_columns(scorer, pairs) | {"steps": optimum.steps}
-    return [
-        Fitted(
-            scorer,
-            scaling,
-            columns=columns,
-            weights=weights | scaling_arrays(scaling),
-            history=optimum.history,
-        )
-    ]
+    return [Fitted(scorer, scaling, columns=columns, weights=weights | scaling_arrays(scaling))]
 
 
 DRAW = 12  # what a generator is for
@@ -310,7 +305,7 @@ def image_means(block: Block) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ClassAndPlace:
+class ClassAndPlace(Scorer):
     """The form on what is known, and what combines it with features of the pair."""
 
     known: Known  # what is read

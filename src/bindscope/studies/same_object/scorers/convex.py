@@ -10,20 +10,26 @@ contained optimum is on the path, a greater loss of validation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite, log
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Entry
 from bindscope.fitting.lbfgs import Evaluated, Objective, descend
+from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block
-from bindscope.studies.same_object.scorers.base import Split, mean_loss
+from bindscope.studies.same_object.scorers.base import (
+    Fitted,
+    Scorer,
+    Split,
+    mean_loss,
+    scaling_arrays,
+)
 from bindscope.studies.same_object.scorers.forms import Form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
@@ -31,19 +37,25 @@ GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this sha
 STALE = 2  # strengths in a row with a gain on train alone after which validation has chosen
 PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
-# What a checkpoint holds of a `_Path`, and of its best optimum, besides tensors and history.
+# What a checkpoint holds of a `_Path`, and of its best optimum, besides tensors.
 _NUMBERS = ("before", "number", "l2", "steps", "stale")
-_OF_BEST = ("train_bits", "val_bits", "l2", "gradient_norm", "short")
+_OF_BEST = ("train_bits", "val_bits", "l2", "short")
 
 
-class Problem(Protocol):
+class Problem:
     """A convex loss of train and the same of validation."""
 
     def objective(self, centre: Tensor, l2: float) -> Objective:
         """Return the mean loss of train in nats at weights centre + delta, delta (p, 1)."""
+        raise NotImplementedError
 
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of train and validation at weights (p,), in bits."""
+        raise NotImplementedError
+
+    def evaluate(self, theta: Tensor) -> Optimum:
+        """Return weights as an optimum that nothing was fitted for."""
+        return Optimum(theta, *self.losses(theta))
 
 
 def counted(values: Tensor, block: Block) -> Tensor:
@@ -58,7 +70,9 @@ class PairObjective(Evaluated):
     """
 
     def __init__(self, form: Form, pairs: Split, centre: Tensor, l2: float) -> None:
-        super().__init__(l2 * form.penalised()[:, None])
+        ridge = torch.full_like(centre, l2)
+        ridge[-1] = 0.0  # of the bias
+        super().__init__(ridge[:, None])
         self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
         self.margins: list[Tensor] = []
         self.changes: list[Tensor] = []
@@ -128,7 +142,7 @@ class PairObjective(Evaluated):
 
 
 @dataclass(frozen=True)
-class FormScorer:
+class FormScorer(Scorer):
     """A form with its weights theta (p,)."""
 
     form: Form
@@ -140,7 +154,7 @@ class FormScorer:
 
 
 @dataclass(frozen=True)
-class PairProblem:
+class PairProblem(Problem):
     """A form on the pairs of train and validation."""
 
     form: Form
@@ -155,10 +169,6 @@ class PairProblem:
         train, val = (mean_loss(FormScorer(self.form, theta), split) for split in self.pairs)
         return train, val
 
-    def evaluate(self, theta: Tensor) -> Optimum:
-        """Return weights as an optimum that nothing was fitted for."""
-        return Optimum(theta, *self.losses(theta))
-
 
 @dataclass
 class Optimum:
@@ -169,10 +179,8 @@ class Optimum:
     train_bits: float
     val_bits: float
     l2: float = inf  # ridge strength; infinite where they are those of the contained optimum
-    gradient_norm: float = 0.0  # length of the gradient of the penalised mean loss, in nats
     short: float = 0.0  # about how far it is above the optimum of that strength, in nats
     steps: int = 0  # iterations of the whole path
-    history: list[Entry] = field(default_factory=list)  # losses after each strength
 
     @property
     def ended(self) -> bool:
@@ -203,18 +211,12 @@ def follow(
             saved_s = monotonic()
     if checkpoint:
         checkpoint.part(0).remove()
-    best = path.best
-    if best.l2 < inf:
-        w = (best.theta - centre)[:, None]
-        last = problem.objective(centre, best.l2)
-        best.gradient_norm = float((last.begin(w)[1] + last.ridge * w).norm())
-    best.steps, best.history = path.steps, path.history
-    return best
+    return replace(path.best, steps=path.steps)
 
 
 @dataclass
 class _Path:
-    """Where `follow` is: the best optimum, the weights of the last strength, how both came about.
+    """Where `follow` is: the best optimum, and the weights of the last strength.
 
     `number` strengths were fitted, the last of them `l2`; `before` is its loss of train.
     """
@@ -222,7 +224,6 @@ class _Path:
     best: Optimum
     delta: Tensor
     before: float
-    history: list[Entry]
     number: int = 0
     l2: float = inf
     steps: int = 0
@@ -231,9 +232,7 @@ class _Path:
     @classmethod
     def begin(cls, first: Optimum) -> _Path:
         """Return a path of no strength."""
-        losses = {"train": first.train_bits, "val": first.val_bits}
-        history = [Entry(0, split, bits) for split, bits in losses.items()]
-        return cls(first, torch.zeros_like(first.theta)[:, None], first.train_bits, history)
+        return cls(first, torch.zeros_like(first.theta)[:, None], first.train_bits)
 
     def ended(self, ordered: Sequence[float]) -> bool:
         """Whether validation has chosen, or there is nothing left to gain or to try."""
@@ -255,8 +254,6 @@ class _Path:
         self.delta, self.steps = solution.w, self.steps + solution.iterations
         theta = centre + self.delta[:, 0]
         optimum = Optimum(theta, *problem.losses(theta), self.l2, short=float(solution.decrement))
-        for split, bits in (("train", optimum.train_bits), ("val", optimum.val_bits)):
-            self.history.append(Entry(self.steps, split, bits))
         fell, gained = self.before - optimum.train_bits, self.best.val_bits - optimum.val_bits
         if gained > GAIN * self.best.val_bits:
             self.stale = 0
@@ -270,7 +267,7 @@ class _Path:
         """Write all of it."""
         record = {name: getattr(self, name) for name in _NUMBERS}
         best = {name: getattr(self.best, name) for name in _OF_BEST}
-        record |= {"step": self.number, "best": best, "history": self.history}
+        record |= {"step": self.number, "best": best}
         checkpoint.write({"theta": self.best.theta, "delta": self.delta}, record)
 
     def resumed(self, checkpoint: Checkpoint | None) -> _Path:
@@ -280,11 +277,8 @@ class _Path:
             return self
         tensors, record = state
         theta, delta = (tensors[name].to(self.delta.device) for name in ("theta", "delta"))
-        return _Path(
-            Optimum(theta, **record["best"]), delta,
-            history=[Entry(*entry) for entry in record["history"]],
-            **{name: record[name] for name in _NUMBERS},
-        )  # fmt: skip
+        numbers = {name: record[name] for name in _NUMBERS}
+        return _Path(Optimum(theta, **record["best"]), delta, **numbers)
 
 
 def start(size: int, pairs: Split) -> Tensor:
@@ -302,6 +296,18 @@ def optimum_columns(optimum: Optimum) -> dict[str, Any]:
         "val_loss_bits": optimum.val_bits,
         "steps": optimum.steps,
         "l2": optimum.l2 if isfinite(optimum.l2) else None,
-        "gradient_norm": optimum.gradient_norm,
         "flags": [] if optimum.ended else ["not_converged"],
     }
+
+
+def fitted_form(
+    form: Form, optimum: Optimum, scaling: Standardiser | None = None, **more: Any
+) -> Fitted:
+    """Return a form at its optimum as what a fit returns; `more` are columns of its row."""
+    weights = {name: part.cpu().numpy() for name, part in form.split(optimum.theta).items()}
+    return Fitted(
+        FormScorer(form, optimum.theta),
+        scaling,
+        columns=optimum_columns(optimum) | more,
+        weights=weights | scaling_arrays(scaling),
+    )

@@ -12,11 +12,11 @@ from torch.nn.functional import normalize
 from bindscope.studies.same_object.data import Block
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
 from bindscope.studies.same_object.probes_config import CosineScorer
-from bindscope.studies.same_object.scorers.base import Fitted, Task, simple_columns
+from bindscope.studies.same_object.scorers.base import Fitted, Scorer, Task, simple_columns
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Scorer):
     """g = scale cos(x, y) + offset."""
 
     by: Calibration = UNCHANGED

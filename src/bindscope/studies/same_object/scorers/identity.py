@@ -186,5 +186,5 @@ def fit_identity(config: IdentityScorer, task: Task) -> list[Fitted]:
         state = run.module.state_dict()
         weights = {name: value.cpu().numpy() for name, value in state.items()}
         weights |= scaling_arrays(scaling)
-        fitted.append(Fitted(scorer, scaling, seed, 0, columns, weights, run.history))
+        fitted.append(Fitted(scorer, scaling, seed, 0, columns, weights))
     return fitted

@@ -17,74 +17,60 @@ from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.probes_config import PositionScorer
 from bindscope.studies.same_object.scorers.base import Fitted, Task
 from bindscope.studies.same_object.scorers.convex import (
-    FormScorer,
     Optimum,
     PairProblem,
+    fitted_form,
     follow,
-    optimum_columns,
     start,
 )
-from bindscope.studies.same_object.scorers.forms import BOUND
+from bindscope.studies.same_object.scorers.forms import BOUND, Form
 
 Used = tuple[Tensor, Tensor, Tensor]
 LEAST = 1e-8  # curvature that a weight is taken to have
 
 
 @dataclass(frozen=True)
-class Places:
-    """g = t(|rows apart|, |columns apart|) + u(place) + u(other place) + b; weights [t; u; b]."""
+class Couples:
+    """Two places with any pairs: those of the same object, and then those of others."""
+
+    used: Used  # which weights each couple of places uses
+    # -1 and 1, and how many pairs there are, float64 (K,).
+    sign: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Table:
+    """t(|rows apart|, |columns apart|) + u(place) + u(other place); weights [t; u]."""
 
     grid: tuple[int, int]  # rows and columns of the patch grid
     curvature: Tensor  # how much the loss of train may curve along each weight, (p,)
+    name = "table"
 
     @property
-    def cells(self) -> int:
-        """Number of places."""
-        return self.grid[0] * self.grid[1]
+    def shape(self) -> tuple[int]:
+        """Two weights for each place."""
+        return (2 * self.grid[0] * self.grid[1],)
 
-    @property
-    def size(self) -> int:
-        """Number of weights."""
-        return 2 * self.cells + 1
-
-    def penalised(self) -> Tensor:
-        """All weights but the bias."""
-        ones = torch.ones_like(self.curvature)
-        ones[-1] = 0.0
-        return ones
-
-    def named(self, theta: Tensor) -> dict[str, Tensor]:
-        """Return t, u and b."""
-        return {**self.tables(theta[:-1]), "bias": theta[-1:]}
-
-    def tables(self, theta: Tensor) -> dict[str, Tensor]:
-        """Return t and u of weights [t; u]."""
-        return {"offsets": theta[: self.cells], "places": theta[self.cells :]}
-
-    def logits(self, theta: Tensor, block: Block | Couples) -> Tensor:
+    def logits(self, weights: Tensor, block: Block | Couples) -> Tensor:
         """Return logits (P,); of couples in float64, as each stands for many pairs."""
-        theta = theta.double() if isinstance(block, Couples) else theta
-        return self.tabled(theta, block) + theta[-1]
-
-    def tabled(self, theta: Tensor, block: Block | Couples) -> Tensor:
-        """Return the sums (P,) of what weights [t; u; ...] say of two places."""
-        offset, first, second = used(block, self.grid)
-        return theta[offset] + theta[first] + theta[second]
+        weights = weights.double() if isinstance(block, Couples) else weights
+        offset, first, second = self._used(block)
+        return weights[offset] + weights[first] + weights[second]
 
     def slope(self, residuals: Tensor, block: Block | Couples) -> Tensor:
         """Return the gradient (p,)."""
-        return pulled(residuals, used(block, self.grid), self.size)
+        return summed(residuals, self._used(block), self.shape[0])
 
     def precondition(self, gradient: Tensor, l2: float) -> Tensor:
         """Divide by the diagonal."""
-        return gradient / (self.curvature + l2 * self.penalised()).clamp_min(LEAST)
+        return gradient / (self.curvature + l2).clamp_min(LEAST)
 
-
-def used(block: Block | Couples, grid: tuple[int, int]) -> Used:
-    """Return which weights pairs use beside b: int64 (P,) each."""
-    if isinstance(block, Couples):
-        return block.used
-    return used_by(*places(block, grid), grid)
+    def _used(self, block: Block | Couples) -> Used:
+        """Return which weights pairs use: int64 (P,) each."""
+        if isinstance(block, Couples):
+            return block.used
+        return used_by(*places(block, self.grid), self.grid)
 
 
 def places(block: Block, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -101,14 +87,12 @@ def used_by(first: Tensor, second: Tensor, grid: tuple[int, int]) -> Used:
     return offset, cells + first, cells + second
 
 
-@dataclass(frozen=True)
-class Couples:
-    """Two places with any pairs: those of the same object, and then those of others."""
-
-    used: Used  # which weights each couple of places uses
-    # -1 and 1, and how many pairs there are, float64 (K,).
-    sign: Tensor
-    weights: Tensor
+def summed(values: Tensor, used: Used, size: int) -> Tensor:
+    """Return the sums (p,) of values (P,) over what uses a weight."""
+    out = values.new_zeros(size)
+    for index in used:
+        out.index_add_(0, index, values)
+    return out
 
 
 @dataclass(frozen=True)
@@ -144,20 +128,11 @@ class Counts:
         """Start a pass."""
         return iter([self.couples])
 
-    def form(self) -> Places:
+    def form(self) -> Form:
         """Return the form of places, whose curvature is that of these pairs."""
-        size = 2 * self.data.grid[0] * self.data.grid[1] + 1
+        size = 2 * self.data.grid[0] * self.data.grid[1]
         share = BOUND * self.couples.weights / self.n_pairs
-        return Places(self.data.grid, pulled(share, self.couples.used, size).float())
-
-
-def pulled(values: Tensor, used: tuple[Tensor, ...], size: int) -> Tensor:
-    """Return the sums (p,) of values (P,) over what uses a weight; of the last one, b, over all."""
-    out = values.new_zeros(size)
-    for index in used:
-        out.index_add_(0, index, values)
-    out[-1] = values.sum()
-    return out
+        return Form([Table(self.data.grid, summed(share, self.couples.used, size).float())])
 
 
 def fitted_places(
@@ -165,7 +140,7 @@ def fitted_places(
     l2: Sequence[float],
     steps: int,
     checkpoint: Checkpoint | None = None,
-) -> tuple[Places, Optimum]:
+) -> tuple[Form, Optimum]:
     """Fit the form of places to train and val, from the constant of train's share of pairs."""
     train, val = (Counts.count(split) for split in pairs)
     form = train.form()
@@ -177,12 +152,4 @@ def fitted_places(
 def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
     checkpoint = take(task.checkpoints)
-    form, optimum = fitted_places(task.pairs(None), config.l2, config.steps, checkpoint)
-    return [
-        Fitted(
-            FormScorer(form, optimum.theta),
-            columns=optimum_columns(optimum),
-            weights={name: part.cpu().numpy() for name, part in form.named(optimum.theta).items()},
-            history=optimum.history,
-        )
-    ]
+    return [fitted_form(*fitted_places(task.pairs(None), config.l2, config.steps, checkpoint))]
