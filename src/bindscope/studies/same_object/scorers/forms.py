@@ -63,13 +63,13 @@ class Form:
         """Return weights (p,) by part, and the bias (1,)."""
         *flat, bias = torch.split(theta, [*(prod(part.shape) for part in self.parts), 1])
         each = zip(self.parts, flat, strict=True)
-        return {part.name: own.view(part.shape) for part, own in each} | {"bias": bias}
+        return {part.name: row.view(part.shape) for part, row in each} | {"bias": bias}
 
     def join(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Return weights (p,); those of parts that are not named are 0."""
         bias = weights["bias"]
-        given = (weights.get(part.name, bias.new_zeros(part.shape)) for part in self.parts)
-        return torch.cat([*(own.reshape(-1) for own in given), bias])
+        parts = (weights.get(part.name, bias.new_zeros(part.shape)) for part in self.parts)
+        return torch.cat([*(part.reshape(-1) for part in parts), bias])
 
     def logits(self, theta: Tensor, block: Any) -> Tensor:
         """Return logits (P,) at weights (p,)."""
