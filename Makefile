@@ -50,6 +50,8 @@ PIP := "$(BIN)/python" -I -m pip --disable-pip-version-check --no-input
 # pip would compile 17,000 files, one at a time; what is imported, a small part, compiles itself.
 INSTALL := install --no-compile
 unexport PIP_USER
+# Images of containers often set it. Then every job of a run would compile torch's modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # On Linux, PyPI's torch brings 2.8 GB of CUDA. Without an NVIDIA device PyTorch's index of CPU
 # builds is added, unless pip's own settings (find-links) offer a wheel, or the index does not answer.

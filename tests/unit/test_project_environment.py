@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """#!/bin/bash
-echo "$*" >> "$CALLS"
+echo "$*${PYTHONDONTWRITEBYTECODE:+ writes no bytecode}" >> "$CALLS"
 case "$*" in
     *"-m venv"*) mkdir -p "${@: -1}/bin" && cp "$0" "${@: -1}/bin/python" && touch "${@: -1}/pyvenv.cfg";;
     *"import sys"*) exit $TOO_OLD;;
@@ -94,6 +94,12 @@ def test_made_once_and_brought_up_to_date_when_the_lock_changes(clone: Clone) ->
         assert clone.called("-m venv") == 0  # packages follow in place
         assert clone.called("-r requirements.lock") == 1
         os.utime(clone.path / name, (0, 0))
+
+
+def test_modules_are_compiled_once_where_an_image_of_a_container_forbids_it(clone: Clone) -> None:
+    assert clone.make(PYTHONDONTWRITEBYTECODE="1").returncode == 0
+    assert clone.called("-m venv") == 1
+    assert clone.called("writes no bytecode") == 0
 
 
 def test_an_interrupted_set_up_counts_as_none(clone: Clone) -> None:
