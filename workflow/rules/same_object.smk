@@ -75,7 +75,6 @@ rule same_object_fit:
         strata=output_of("same_object_fit", "strata"),
         images=output_of("same_object_fit", "images"),
         weights=output_of("same_object_fit", "weights"),
-        history=output_of("same_object_fit", "history"),
     log:
         log_of("same_object_fit"),
     benchmark:
@@ -104,7 +103,6 @@ use rule same_object_fit as same_object_baseline with:
         strata=output_of("same_object_baseline", "strata"),
         images=output_of("same_object_baseline", "images"),
         weights=output_of("same_object_baseline", "weights"),
-        history=output_of("same_object_baseline", "history"),
     log:
         log_of("same_object_baseline"),
     benchmark:
