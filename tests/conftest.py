@@ -26,6 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.environ[CACHE] = tempfile.mkdtemp(prefix="bindscope-tests-")
         config.add_cleanup(partial(shutil.rmtree, os.environ[CACHE], ignore_errors=True))
+    # Each core has a worker: a second thread in it would wait, in a loop, for another's core.
+    # Libraries read this as they are loaded, so it reaches workers and subprocesses.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     gc.disable()  # all that is imported and collected stays to the end: see below
 
 

@@ -51,6 +51,13 @@ ENOUGH = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def _few_validation_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else 21 validations take longer than the training."""
+    monkeypatch.setattr("bindscope.models.training.VAL_SCENES", 64)
+
+
+@pytest.mark.usefixtures("_few_validation_scenes")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_training_learns_an_easy_set(objective: str) -> None:
     steps, share = ENOUGH[objective]
@@ -234,6 +241,7 @@ class StoppingScenes(FreshScenes):
         raise StoppedError
 
 
+@pytest.mark.usefixtures("_few_validation_scenes")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
     objective: str, tmp_path: Path

@@ -23,7 +23,7 @@ OLDER = {
 def measured(environment: dict[str, str]) -> dict[str, dict[str, Any]]:
     """Measure in a process of its own, with some of its environment set."""
     run = subprocess.run(
-        [sys.executable, str(HERE / "one_truth.py"), "zoo:matching-none-0", "1000"],
+        [sys.executable, str(HERE / "one_truth.py"), "zoo:matching-none-0", "500"],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         cwd=HERE.parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -83,26 +83,23 @@ def test_a_result_holds_what_the_contract_says(name):
     assert all(value.dtype == np.float32 for value in result.weights.values())
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_seed_does_not_depend_on_its_block_and_runs_repeat_bit_by_bit(name):
+@pytest.mark.parametrize("name", ["linear", "quadratic"])
+def test_a_seed_does_not_depend_on_its_block(name):
+    """History and records too; losses and weights of every family in `check_probe`."""
     block = fitted(name, seeds=(0, 1))
     (alone,) = fitted(name, seeds=(1,))
-    (again,) = fitted(name, seeds=(1,))
-    for refit in (alone, again):
-        assert refit.history == block[1].history
-        assert refit.metadata == block[1].metadata
-        for target in TARGETS:
-            assert np.array_equal(refit.head_losses[target], block[1].head_losses[target])
-        for part, losses in block[1].losses.items():
-            assert np.array_equal(refit.losses[part], losses)
-        for key, value in block[1].weights.items():
-            assert np.array_equal(refit.weights[key], value)
-    if name != "linear" and block[0].metadata["best_step"]["object"]:  # else the linear optimum
+    assert alone.history == block[1].history
+    assert alone.metadata == block[1].metadata
+    for target in TARGETS:
+        assert np.array_equal(alone.head_losses[target], block[1].head_losses[target])
+    if name != "linear":
+        assert block[0].metadata["best_step"]["object"]  # else both are the linear optimum
         assert not np.array_equal(block[0].losses["object"], block[1].losses["object"])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["quadratic_reuse", "attention_quadratic"])
 def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
+    """Of every target and two seeds; of one target and every family in `check_probe`."""
     data = problem(tokens=tokens_of(name))
     results = fitted(name, seeds=(0, 3), data=data)
     path = tmp_path / "weights.safetensors"
@@ -153,7 +150,7 @@ def test_only_attention_probes_have_maps(tmp_path):
         attention_maps(load_probe(path), data.test.z, None, data.test.objects)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["linear", "quadratic", "attention_quadratic"])
 def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
     data = problem(tokens=tokens_of(name)).null()
     (result,) = fitted(name, data=data)
@@ -179,8 +176,9 @@ def test_a_probe_that_ignores_what_it_could_read_has_collapsed(name, l2, flags):
     assert _flags(run, test_results, source, 64) == {"object_anchored": flags}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["linear", "quadratic", "attention_quadratic"])
 def test_a_readable_code_is_read(name):
+    """Nearly all of it; of every family `check_probe` requires some."""
     data = problem((1000, 200, 200), 24, noise=0.0, tokens=tokens_of(name, 12))
     (result,) = fitted(name, data=data, steps=30, batch_size=128)
     assert bits_of(result, "object") < 0.4 * H_OBJECT
@@ -237,7 +235,7 @@ def test_a_richer_family_reads_what_a_linear_one_cannot(name):
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
 def test_no_family_ends_above_the_linear_one_it_holds(name):
-    """Not even at a rate that spoils whatever it is given."""
+    """Not even at a rate that spoils whatever it is given; `check_probe` tries another one."""
     data = problem((200, 100, 100), noise=1.0, tokens=tokens_of(name))
     if data.patches:
         splits = {
@@ -248,10 +246,9 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
         }
         vectors = ProbeData(**splits, sizes=SIZES)
     (linear,) = fitted("linear", data=vectors if data.patches else data)
-    for rate in (3e-3, 10.0):
-        (richer,) = fitted(name, data=data, learning_rate=rate)
-        for part, loss in richer.val_loss_bits.items():
-            assert loss <= linear.val_loss_bits[part] + 1e-3, part
+    (richer,) = fitted(name, data=data, learning_rate=10.0)
+    for part, loss in richer.val_loss_bits.items():
+        assert loss <= linear.val_loss_bits[part] + 1e-3, part
 
 
 def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
@@ -408,7 +405,7 @@ def test_streamed_attention_is_attention():
     """A memory too small for the tokens changes the order of the scenes, not what is learnt."""
     data = problem((3000, 200, 200), 16, noise=0.1, tokens=12, cls=False)
     in_memory, streamed = (
-        fitted("attention_quadratic", data=data, steps=100, memory_mb=memory)[0]
+        fitted("attention_quadratic", data=data, steps=100, memory_mb=memory, targets=["plain"])[0]
         for memory in (1024, 1)
     )
     assert in_memory.history != streamed.history
