@@ -8,10 +8,10 @@ import numpy as np
 from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
 from bindscope.core.store.writer import StoreWriter
+from bindscope.studies.binding_information.quantities import ESTIMATES
 from bindscope.studies.binding_information.schemas import (
     BINDING_SCHEMA,
     CURVE_SCHEMA,
-    ESTIMATES,
     above_truth,
 )
 from bindscope.studies.datasets.figures import Sheet

@@ -25,7 +25,8 @@ from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
-from bindscope.studies.binding_information.quotes import BEYOND, PAIRING, at_least, at_most
+from bindscope.studies.binding_information.quantities import BEYOND, PAIRING
+from bindscope.studies.binding_information.quotes import at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
 
 ROOT = Path(__file__).parents[2]

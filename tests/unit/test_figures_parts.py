@@ -34,7 +34,8 @@ from bindscope.studies.binding_information.published import (
     read_papers_table,
     read_trends,
 )
-from bindscope.studies.binding_information.quotes import PAIRING, quotes
+from bindscope.studies.binding_information.quantities import PAIRING
+from bindscope.studies.binding_information.quotes import quotes
 from bindscope.studies.binding_information.views import (
     group_names,
     last_layers,

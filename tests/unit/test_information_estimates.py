@@ -10,14 +10,12 @@ import pytest
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import (
-    ESTIMATES,
-    LOSSES,
-    VALIDATION,
     estimate,
     lower_bound_probe,
 )
 from bindscope.studies.binding_information.flags import above_prior
 from bindscope.studies.binding_information.probes.base import FitResult
+from bindscope.studies.binding_information.quantities import ESTIMATES, LOSSES
 
 N, SIZES = 40, (2, 3)
 N_FEATURES, N_CELLS, N_COUNTS = 5, 6, 3
@@ -127,7 +125,7 @@ def test_exact_arithmetic():
         "flags": "",
         "parts": {"flags": {}, "anchored": pytest.approx([6.5, 6.5, 6.5])},
     }
-    assert set(VALIDATION.values()) <= set(expected)
+    assert {loss.validation for loss in LOSSES.values()} <= set(expected)
     for name, value in expected.items():
         assert row[name] == (pytest.approx(value, abs=1e-5) if isinstance(value, float) else value)
     intervals = {f"{name}_{end}" for name in ESTIMATES for end in ("low", "high")}

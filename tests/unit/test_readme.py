@@ -14,13 +14,8 @@ import yaml
 
 from bindscope.config.seeds import write_out
 from bindscope.statistics.means import mean_interval
-from bindscope.studies.binding_information.quotes import (
-    PAIRING,
-    WHAT,
-    Part,
-    at_least,
-    between,
-)
+from bindscope.studies.binding_information.quantities import FEATURES, PAIRING, Quantity
+from bindscope.studies.binding_information.quotes import at_least, between
 
 ROOT = Path(__file__).parents[2]
 LABELS = {
@@ -30,7 +25,7 @@ LABELS = {
     "unpaired-captions": "captions of the same words, unpaired",
     "untrained": "nothing (untrained)",
 }
-CELLS = (("cls", WHAT), ("cls", PAIRING), ("mean", PAIRING))
+CELLS = (("cls", FEATURES), ("cls", PAIRING), ("mean", PAIRING))
 
 
 def groups() -> dict[str, list[str]]:
@@ -40,7 +35,7 @@ def groups() -> dict[str, list[str]]:
     return {group["name"]: group["models"] for group in listed}
 
 
-def bounds(name: str, tokens: str, part: Part) -> pd.Series:
+def bounds(name: str, tokens: str, part: Quantity) -> pd.Series:
     """What the best probes read of the last layers of a group's models."""
     table = pd.read_csv(ROOT / "resources/reference/binding_information.csv", dtype={"layer": str})
     rows = table[table["model"].isin(groups()[name]) & (table["dataset"] == "matching")]

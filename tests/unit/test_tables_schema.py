@@ -86,7 +86,7 @@ BROKEN = {
     "only known-answer": {"truth_bits": 3.0},
     "sorted": {"flags": "diverged;collapsed"},
     "flagged exactly": {"flags": "above_truth"},
-    "column flags": {"flags": "odd"},
+    "flags are known, sorted": {"flags": "odd"},
     "at most n_layers": {"layer": "5"},
     "column layer": {"layer": "last"},
     "names a family": {"options": "{}"},

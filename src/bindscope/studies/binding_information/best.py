@@ -20,55 +20,61 @@ from typing import Any, Final
 from bindscope.core.files import canonical_json, sha256
 from bindscope.studies.binding_information.flags import (
     BAD_ENDS,
-    ENTROPIES,
     above_prior,
+    flag_list,
+    flag_text,
     ratios,
     status_of,
 )
-from bindscope.studies.binding_information.schemas import family_of, flag_list
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    CHAIN,
+    COUNTS,
+    ENTROPIES,
+    FEATURES,
+    LOSSES,
+    PAIRING,
+    PAPER_BEYOND,
+    PAPER_WHOLE,
+    PARTS,
+    QUANTITIES,
+    WHOLE,
+    Quantity,
+    total,
+    with_ends,
+)
+from bindscope.studies.binding_information.schemas import family_of
 
 BEST: Final = "best"
 KEY: Final = ("dataset", "model", "layer", "tokens", "control", "seed")
 Row = dict[str, Any]
-Ends = tuple[Any, Any, Any]  # an estimate and the ends of its interval; None where not known
+Ends = Sequence[Any]  # an estimate and the ends of its interval; None where not known
 
 
-def _ends(name: str) -> tuple[str, ...]:
-    return name, f"{name}_low", f"{name}_high"
+def _columns(quantity: Quantity) -> tuple[str, ...]:
+    return quantity.loss, quantity.prior_loss, *with_ends(quantity.bound)
 
 
 # What is chosen on its own: the targets that decide its flags, and the columns that come with it.
 # Counts that follow from F, or are not told apart, have no validation loss and come with O.
-_PLAIN = ("loss_object_bits", "loss_feature_bits", "null_loss_object_bits",
-          "null_loss_feature_bits", "accuracy_object", "exact_match_object", "accuracy_feature",
-          "val_loss_object_bits", "val_loss_feature_bits", *_ends("binding_bits"),
-          *_ends("conditional_binding_bits"))  # fmt: skip
-_COUNTS = ("loss_counts_given_feature_bits", "prior_loss_counts_given_feature_bits",
-           "val_loss_chained_counts_bits", *_ends("count_lower_bound_bits"))  # fmt: skip
-_PARTS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "object": (("object", "feature"), _PLAIN),
-    "object_anchored": (
-        ("object_anchored",),
-        ("loss_object_anchored_bits", "prior_loss_object_bits", "val_loss_object_anchored_bits"),
-    ),
-    "chained_feature": (
-        ("chained_feature",),
-        ("loss_chained_feature_bits", "prior_loss_feature_bits", "val_loss_chained_feature_bits",
-         "feature_probe", *_ends("feature_lower_bound_bits")),
-    ),
-    "chained_counts": (("chained_counts",), _COUNTS),
-    "chained_object": (
-        ("chained_object",),
-        ("loss_object_given_counts_bits", "prior_loss_object_given_counts_bits",
-         "val_loss_chained_object_bits", *_ends("pairing_lower_bound_bits")),
-    ),
+_PLAIN: Final = ("object", "feature")
+_CHOSEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "object": (_PLAIN, (
+        *(column for name in _PLAIN for column in LOSSES[name][:2]),
+        *(f"null_{LOSSES[name].test}" for name in _PLAIN),
+        "accuracy_object", "exact_match_object", "accuracy_feature",
+        *with_ends(PAPER_WHOLE), *with_ends(PAPER_BEYOND),
+    )),
+    "object_anchored": (("object_anchored",), LOSSES["object_anchored"][:3]),
+    **{
+        name: ((name,), (LOSSES[name].validation, *_columns(part)))
+        for name, part in zip(CHAIN, PARTS, strict=True)
+    },
 }  # fmt: skip
-_GIVEN_FEATURE = ("loss_object_given_feature_bits", "prior_loss_object_given_feature_bits")
-_CONDITIONAL = "conditional_binding_lower_bound_bits"
 # The same of all fits of a place: names, numbers of scenes, what there is to know.
 _OF_PLACE: Final = (
     *KEY, *ENTROPIES, "model_kind", "model_seed", "n_layers", "n_train", "n_val", "n_test",
-    *(f"truth_{name}bits" for name in ("", "conditional_", "feature_", "count_", "pairing_")),
+    *(quantity.truth for quantity in QUANTITIES),
 )  # fmt: skip
 
 
@@ -104,7 +110,7 @@ class _Candidate:
         """Flags of a part; of a row that does not tell its parts apart, its own."""
         if "flags" not in self.known:
             return set(flag_list(self.row["flags"])) & set(BAD_ENDS)
-        targets, _ = _PARTS[part]
+        targets, _ = _CHOSEN[part]
         return {flag for target in targets for flag in self.known["flags"].get(target, ())}
 
     def anchored(self) -> Ends:
@@ -121,7 +127,7 @@ def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candida
 
 def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
     """Return the candidate with the smallest validation loss of a part, flagged ones last."""
-    column = f"val_loss_{part}_bits"
+    column = LOSSES[part].validation
     having = [c for c in candidates if c.row.get(column) is not None]
     return min(
         having,
@@ -136,22 +142,22 @@ def _chosen(candidates: Sequence[_Candidate], part: str) -> _Candidate | None:
 
 
 def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
-    won = {part: _chosen(candidates, part) for part in _PARTS}
+    won = {part: _chosen(candidates, part) for part in _CHOSEN}
     if won["chained_counts"] is None:
         won["chained_counts"] = won["chained_object"]
     first = candidates[0].row
     row = {name: first[name] for name in _OF_PLACE if name in first} | {"probe": BEST}
-    for part, (_, columns) in _PARTS.items():
+    for part, (_, columns) in _CHOSEN.items():
         winner = won[part]
         row |= {name: winner.row[name] if winner else None for name in columns}
-    row |= _sums(row, won)
+    row |= _sums(won)
     row |= ratios(row)
     used, row_of_whole = _whole(row, won)
     row |= row_of_whole
     winners = [candidate for candidate in won.values() if candidate]
     keys = [[c.row["spec_key"], c.row["code_key"]] for c in candidates]
     preferred = won["chained_object"] or won["object"] or candidates[0]
-    flags = {flag for part in used for flag in _flags(won[part], part)}
+    flags = {flag for part in used if (winner := won[part]) for flag in winner.flags(part)}
     flags |= {"assumed_prior"} & set(flag_list(first["flags"]))
     row |= {
         "feature_probe": (won["chained_feature"] or preferred).row["feature_probe"],
@@ -161,7 +167,7 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
             {"family": family_of(preferred.row["options"]),
              "parts": {part: c.row["probe"] for part, c in won.items() if c}}
         ),
-        "flags": ";".join(sorted({*flags, *above_prior(row)})),
+        "flags": flag_text([*flags, *above_prior(row)]),
         "spec_key": sha256(canonical_json(keys)),
         "code_key": preferred.row["code_key"],
     }  # fmt: skip
@@ -172,79 +178,48 @@ def _best(candidates: Sequence[_Candidate], counts_reason: str | None) -> Row:
     if undeclared := sorted(first.keys() - row.keys()):
         raise ValueError(
             f"nothing says how the row of the best probe gets {', '.join(undeclared)}; name each "
-            "in `best._PARTS`, with the part that it comes with, or in `best._OF_PLACE`"
+            "in `best._CHOSEN`, with the part that it comes with, or in `best._OF_PLACE`"
         )
     return row
 
 
-def _flags(winner: _Candidate | None, part: str) -> set[str]:
-    return winner.flags(part) if winner else set()
-
-
-def _sums(row: Row, won: Mapping[str, _Candidate | None]) -> Row:
+def _sums(won: Mapping[str, _Candidate | None]) -> Row:
     """What stands for O given F: the sum of counts and pairing, or O's own without counts."""
     counts, pairing = won["chained_counts"], won["chained_object"]
-    names = (*_GIVEN_FEATURE, *_ends(_CONDITIONAL))
     if pairing is None or counts is None:
-        return dict.fromkeys(names)
+        return dict.fromkeys(_columns(BEYOND))
     if counts is pairing:
-        return {name: pairing.row[name] for name in names}
-    return {
-        name: _total([row[first], row[second]])
-        for name, first, second in zip(
-            names,
-            (*(n.replace("_object_given", "_counts_given") for n in _GIVEN_FEATURE),
-             *_ends("count_lower_bound_bits")),
-            (*(n.replace("_given_feature", "_given_counts") for n in _GIVEN_FEATURE),
-             *_ends("pairing_lower_bound_bits")),
-            strict=True,
-        )
-    }  # fmt: skip
-
-
-def _total(values: Iterable[Any]) -> Any:
-    values = list(values)
-    return None if any(value is None for value in values) else sum(values)
+        return {name: pairing.row[name] for name in _columns(BEYOND)}
+    of_parts = zip(_columns(BEYOND), _columns(COUNTS), _columns(PAIRING), strict=True)
+    return {name: total((counts.row[a], pairing.row[b])) for name, a, b in of_parts}
 
 
 def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Row]:
     """Choose the bound on I(O;Z); return the parts that the row's bounds rest on, and the bound."""
-    chain = ("chained_feature", "chained_counts", "chained_object")
-    feature, conditional = _ends("feature_lower_bound_bits"), _ends(_CONDITIONAL)
-    chained: Sequence[Any] = [
-        _total((row[a], row[b])) for a, b in zip(feature, conditional, strict=True)
-    ]
-    of_chain = [won[part] for part in chain]
-    if of_chain[0] and all(c is of_chain[0] for c in of_chain):
-        chained = _of_one_fit(of_chain[0].row, chained)
+    pairs = zip(with_ends(FEATURES.bound), with_ends(BEYOND.bound), strict=True)
+    chained: Ends = [total((row[a], row[b])) for a, b in pairs]
+    first, *others = (won[part] for part in CHAIN)
+    if first and all(winner is first for winner in others):
+        chained = _of_one_fit(first.row, chained)
     anchored = won["object_anchored"]
-    losses = [row["val_loss_chained_feature_bits"], row["val_loss_chained_object_bits"]]
-    losses += [row["val_loss_chained_counts_bits"] or 0.0]
-    bounds: dict[str, tuple[Any, Sequence[Any], tuple[str, ...]]] = {
-        "object": (row["val_loss_object_bits"], [row[n] for n in _ends("binding_bits")],
-                   ("object",)),
-        "object_anchored": (row["val_loss_object_anchored_bits"],
-                            anchored.anchored() if anchored else (None,) * 3,
-                            ("object_anchored",)),
-        "chained": (_total(losses), chained, chain),
-    }  # fmt: skip
-    ours = {part for part in chain if won[part]}
-    possible = [
-        (loss, ends, parts)
-        for loss, ends, parts in bounds.values()
-        if loss is not None and ends[0] is not None
-    ]
-    names = _ends("binding_lower_bound_bits")
-    if not possible:
-        return ours, dict.fromkeys(names)
-    _, ends, parts = min(possible, key=lambda chosen: chosen[0])
-    return ours | set(parts), dict(zip(names, ends, strict=True))
-
-
-def _of_one_fit(row: Row, ends: Sequence[Any]) -> Sequence[Any]:
-    """Take the ends of the chained bound from a fit's own row, if that is its bound."""
-    ends_of_fit = [row[name] for name in _ends("binding_lower_bound_bits")]
-    same = (
-        ends_of_fit[0] is not None and ends[0] is not None and abs(ends_of_fit[0] - ends[0]) < 1e-9
+    feature, counts, pairing = (row[LOSSES[part].validation] for part in CHAIN)
+    bounds: tuple[tuple[Any, Ends, tuple[str, ...]], ...] = (
+        (row["val_loss_object_bits"], [row[n] for n in with_ends(PAPER_WHOLE)], ("object",)),
+        (
+            row["val_loss_object_anchored_bits"],
+            anchored.anchored() if anchored else (None,) * 3,
+            ("object_anchored",),
+        ),
+        (total((feature, pairing, counts or 0.0)), chained, CHAIN),
     )
-    return ends_of_fit if same else ends
+    possible = [bound for bound in bounds if bound[0] is not None and bound[1][0] is not None]
+    _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, (None,) * 3, ()))
+    used = {part for part in CHAIN if won[part]} | set(parts)
+    return used, dict(zip(with_ends(WHOLE.bound), ends, strict=True))
+
+
+def _of_one_fit(row: Row, ends: Ends) -> Ends:
+    """Take the ends of the chained bound from a fit's own row, if that is its bound."""
+    ends_of_fit = [row[name] for name in with_ends(WHOLE.bound)]
+    known = ends_of_fit[0] is not None and ends[0] is not None
+    return ends_of_fit if known and abs(ends_of_fit[0] - ends[0]) < 1e-9 else ends

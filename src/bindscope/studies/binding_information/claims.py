@@ -17,15 +17,10 @@ from numpy.typing import NDArray
 
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
+from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.names import label_family, label_tokens
-from bindscope.studies.binding_information.quotes import (
-    PAIRING,
-    SMALLEST_BITS,
-    Quotes,
-    Record,
-    at_least,
-    unusable,
-)
+from bindscope.studies.binding_information.quantities import PAIRING, with_ends
+from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record, at_least
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
@@ -72,7 +67,7 @@ def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
     for row in quoted.rows.to_dict("records"):
         if not row[PAIRING.entropy] > SMALLEST_BITS or pd.isna(row[PAIRING.bound]):
             continue
-        value, low, high = (float(row[f"{PAIRING.bound}{end}"]) for end in ("", "_low", "_high"))
+        value, low, high = (float(row[name]) for name in with_ends(PAIRING.bound))
         several = row["n_models"] > 1
         probe = label_family(row["family"]).words
         yield Effect(

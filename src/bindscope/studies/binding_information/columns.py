@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 from bindscope.core.registries import ADAPTERS
+from bindscope.studies.binding_information.flags import FLAGS, STATUSES
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    COUNTS,
+    FEATURES,
+    LOSSES,
+    PAIRING,
+    PARTS,
+    QUANTITIES,
+    WHOLE,
+    Quantity,
+)
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -16,14 +28,7 @@ from bindscope.tables.schema import (
     share,
 )
 
-STATUSES = ("ok", "failed", "undefined")
-CONTROLS = ("none", "shuffled_labels")
 TOKENS = ("cls", "mean", "cls_mean", "patches")
-PROTOCOLS = ("converged", "paper")
-FLAGS = (
-    "above_prior", "above_truth", "assumed_prior", "collapsed", "diverged", "not_converged",
-    "prior",
-)  # fmt: skip
 
 _BOOTSTRAP = "`information`: bootstrap over test scenes for this fitted probe"
 
@@ -36,10 +41,14 @@ def _interval(estimate: str) -> tuple[Column, Column]:
     )
 
 
-def _bound(part: str, meaning: str) -> tuple[Column, ...]:
-    name = f"{part}_lower_bound_bits"
-    bound = bits(name, f"A true lower bound on {meaning}", "`information`; ours", reference="close")
-    return bound, *_interval(name)
+def _bound(quantity: Quantity, meaning: str) -> tuple[Column, ...]:
+    meaning = f"A true lower bound on {meaning}"
+    bound = bits(quantity.bound, meaning, "`information`; ours", reference="close")
+    return bound, *_interval(quantity.bound)
+
+
+def _ratio(name: str, whole: str, meaning: str, source: str) -> Column:
+    return share(name, f"share of {whole}", meaning, source, low=None, high=None)
 
 
 def _scenes(name: str, meaning: str, source: str) -> Column:
@@ -86,7 +95,7 @@ _NAMES = (
         "`ok`: measured; `failed`: the fit did not end; `undefined`: measured, but a quantity has "
         "no value (such as a ratio over an entropy of 0).",
         "`information`",
-        values=STATUSES,
+        values=tuple(STATUSES),
         reference="same",
     ),
     label(
@@ -99,7 +108,7 @@ _NAMES = (
         "control",
         "`shuffled_labels`: scenes and labels were paired at random, so that the truth is 0.",
         "config `fits[].controls`",
-        values=CONTROLS,
+        values=("none", "shuffled_labels"),
     ),
     label(
         "model_kind",
@@ -241,14 +250,7 @@ _ESTIMATES = (
         "paper, Definition of B_O with Lemma 2.21",
         reference="close",
     ),
-    share(
-        "binding_ratio",
-        "share of H(O)",
-        "beta_O = binding_bits / h_object_bits.",
-        "paper, beta_O",
-        low=None,
-        high=None,
-    ),
+    _ratio("binding_ratio", "H(O)", "beta_O = binding_bits / h_object_bits.", "paper, beta_O"),
     bits(
         "conditional_binding_bits",
         "B* as the paper estimates it: h_object_given_feature_bits - (loss_object_bits - "
@@ -257,86 +259,81 @@ _ESTIMATES = (
         "paper, Theorem 2.14",
         reference="close",
     ),
-    share(
+    _ratio(
         "conditional_binding_ratio",
-        "share of H(O|F)",
+        "H(O|F)",
         "beta* = conditional_binding_bits / h_object_given_feature_bits.",
         "paper, beta*",
-        low=None,
-        high=None,
     ),
     *_bound(
-        "feature",
+        FEATURES,
         "I(F;Z), *what* occurs: h_feature_bits - loss_chained_feature_bits, less what that loss "
         "shares with the prior's on the test scenes.",
     ),
     *_bound(
-        "count",
+        COUNTS,
         "I(M;Z|F), *how many* of each there are beyond what occurs: a histogram has it, and so has "
         "the mean of a bag of tokens. From loss_counts_given_feature_bits likewise.",
     ),
     *_bound(
-        "pairing",
+        PAIRING,
         "I(O;Z|M), the pairing information, which values belong together. From "
         "loss_object_given_counts_bits likewise.",
     ),
     *_bound(
-        "conditional_binding",
+        BEYOND,
         "B* = I(O;Z|F): the sum of count_lower_bound_bits and pairing_lower_bound_bits.",
     ),
     *_bound(
-        "binding",
+        WHOLE,
         "B_O = I(O;Z): the best of the plain probe (binding_bits), the anchored one over O and the "
         "chained one (the sum of its parts), chosen by validation loss.",
     ),
-    share(
+    _ratio(
         "count_ratio",
-        "share of H(M|F)",
+        "H(M|F)",
         "count_lower_bound_bits / h_counts_given_feature_bits.",
         "`information`; ours",
-        low=None,
-        high=None,
     ),
-    share(
+    _ratio(
         "pairing_ratio",
-        "share of H(O|M)",
+        "H(O|M)",
         "pairing_lower_bound_bits / h_object_given_counts_bits.",
         "`information`; ours",
-        low=None,
-        high=None,
     ),
     *_interval("binding_bits"),
     *_interval("conditional_binding_bits"),
     *(
         _measured(
-            name,
-            f"{symbol} of a known-answer encoder; 0 under shuffled labels.{further}",
+            quantity.truth,
+            f"{quantity.information} of a known-answer encoder; 0 under shuffled labels.{further}",
             "`models.known_answer_truth.truth`",
             null="allowed",
         )
-        for name, symbol, further in (
-            ("truth_bits", "I(O;Z)", " Empty for other models and where there is no closed form."),
-            ("truth_conditional_bits", "I(O;Z|F)", ""),
-            ("truth_feature_bits", "I(F;Z)", ""),
-            ("truth_count_bits", "I(M;Z|F)", ""),
-            ("truth_pairing_bits", "I(O;Z|M)", ""),
+        for quantity, further in (
+            (WHOLE, " Empty for other models and where there is no closed form."),
+            *((quantity, "") for quantity in (BEYOND, *PARTS)),
         )
     ),
     *(
         _measured(
-            f"val_loss_{name}_bits",
+            loss.validation,
             f"Validation cross-entropy of {what}: it chooses, and "
             "is not reported. Empty where the target was not fitted.",
             "`probes`",
             null="allowed",
         )
-        for name, what in (
-            ("object", "the paper's probe of O"),
-            ("feature", "the paper's probe of F"),
-            ("object_anchored", "the anchored probe of O"),
-            ("chained_feature", "F in the chained probe"),
-            ("chained_counts", "M given F in the chained probe"),
-            ("chained_object", "O given M (or given F, without counts) in the chained probe"),
+        for loss, what in zip(
+            LOSSES.values(),
+            (
+                "the paper's probe of O",
+                "the paper's probe of F",
+                "the anchored probe of O",
+                "F in the chained probe",
+                "M given F in the chained probe",
+                "O given M (or given F, without counts) in the chained probe",
+            ),
+            strict=True,
         )
     ),
     share(
@@ -367,7 +364,9 @@ _FIT = (
         pattern="^[a-z][a-z0-9_]*$",
         reference="same",
     ),
-    label("protocol", "How the probe was fitted.", "config `probes[]`", values=PROTOCOLS),
+    label(
+        "protocol", "How the probe was fitted.", "config `probes[]`", values=("converged", "paper")
+    ),
     label(
         "options",
         "JSON of everything else that defines the probe; `family` is always there.",
@@ -384,7 +383,6 @@ _FIT = (
         "flags",
         "Warnings, sorted, joined by `;`: " + ", ".join(f"`{flag}`" for flag in FLAGS) + ".",
         "`information`; `above_truth` and `assumed_prior` by `tables`",
-        pattern=rf"^(({'|'.join(FLAGS)})(;({'|'.join(FLAGS)}))*)?$",
     ),
 )
 
@@ -421,14 +419,6 @@ ATTENTION_COLUMNS: tuple[Column, ...] = (
     *KEYS,
 )
 
-# What a learning curve is about: its symbol, in the order of the chain.
-QUANTITIES = {
-    "feature": "I(F;Z)",
-    "counts": "I(M;Z|F)",
-    "pairing": "I(O;Z|M)",
-    "conditional": "I(O;Z|F)",
-    "object": "I(O;Z)",
-}
 _CURVES = "`learning_curve`"
 _OF_CURVE = "`statistics.extrapolation`"
 
@@ -438,11 +428,11 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     label(
         "quantity",
         "What is bounded, by the chained probe: "
-        + ", ".join(f"`{name}` {symbol}" for name, symbol in QUANTITIES.items())
+        + ", ".join(f"`{quantity.name}` {quantity.information}" for quantity in QUANTITIES)
         + ". No `counts` where they follow from F, no `pairing` either where they have no exact "
         "prior.",
         "`probes`",
-        values=tuple(QUANTITIES),
+        values=tuple(quantity.name for quantity in QUANTITIES),
         reference="same",
     ),
     count("seed", "", "Seed of the probe.", "config `seed_blocks`"),

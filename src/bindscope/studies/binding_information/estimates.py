@@ -33,13 +33,25 @@ from bindscope.core.errors import StoreError
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.control_variates import controlled
 from bindscope.studies.binding_information.flags import (
-    ENTROPIES,
     above_prior,
+    flag_text,
     ratios,
     status_of,
     without_collapsed,
 )
 from bindscope.studies.binding_information.probes.base import PRIOR
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    COUNTS,
+    ENTROPIES,
+    FEATURES,
+    LOSSES,
+    PAIRING,
+    PAPER_BEYOND,
+    PAPER_WHOLE,
+    WHOLE,
+    total,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,21 +59,6 @@ if TYPE_CHECKING:
     from bindscope.fitting.rows import Rows
     from bindscope.studies.binding_information.config import Information
     from bindscope.studies.binding_information.probes.base import FitResult
-
-# What a probe may be fitted to: plain O and F probes, anchored O probe, the parts of the chained.
-CHAIN = ("chained_feature", "chained_counts", "chained_object")
-LOSSES = ("object", "feature", "object_anchored", *CHAIN)
-ESTIMATES = (
-    "binding_bits",
-    "conditional_binding_bits",
-    "feature_lower_bound_bits",
-    "count_lower_bound_bits",
-    "pairing_lower_bound_bits",
-    "conditional_binding_lower_bound_bits",
-    "binding_lower_bound_bits",
-)
-# The losses that decide which bound on I(O;Z) is reported, and the column of each.
-VALIDATION = {name: f"val_loss_{name}_bits" for name in LOSSES}
 
 # Numbers, or resampled numbers (B,): None where not finite, and absent where not fitted.
 Means = Mapping[str, Any]
@@ -110,7 +107,7 @@ def estimate(
         "seed": result.seed,
         **{name: prior.get(name) for name in ENTROPIES},
         **_losses(means, prior),
-        **{column: _finite(result.val_loss_bits.get(n)) for n, column in VALIDATION.items()},
+        **{loss.validation: _finite(result.val_loss_bits.get(n)) for n, loss in LOSSES.items()},
     }
     bound = lower_bound_probe(result.val_loss_bits)
     row |= _estimates(means, prior, bound)
@@ -134,7 +131,7 @@ def _outcome(
         "accuracy_feature": _finite(result.accuracy_feature),
         "feature_probe": result.feature_probe,
         "steps": result.steps,
-        "flags": ";".join(sorted({*chain(*flags.values()), *above_prior(row)})),
+        "flags": flag_text([*chain(*flags.values()), *above_prior(row)]),
         "parts": {
             "flags": {name: list(set_flags) for name, set_flags in flags.items() if set_flags},
             "anchored": anchored,
@@ -189,14 +186,14 @@ def lower_bound_probe(val_loss_bits: Mapping[str, float]) -> str | None:
 
 def _expected(prior: Mapping[str, Any], counted: bool) -> dict[str, tuple[float, float]]:
     """Return of each anchored part its entropy on the split, and what the prior pays beyond it."""
-    gap, entropy = float(prior["split_gap_bits"]), "h_object_given_feature_bits"
+    gap, last = float(prior["split_gap_bits"]), PAIRING if counted else BEYOND
     expected = {
-        "object_anchored": (float(prior["h_object_bits"]), gap),
-        "chained_feature": (float(prior["h_feature_bits"]), gap),
-        "chained_object": (float(prior["h_object_given_counts_bits" if counted else entropy]), 0.0),
+        "object_anchored": (float(prior[WHOLE.entropy]), gap),
+        "chained_feature": (float(prior[FEATURES.entropy]), gap),
+        "chained_object": (float(prior[last.entropy]), 0.0),
     }
     if counted:
-        expected["chained_counts"] = (float(prior["h_counts_given_feature_bits"]), 0.0)
+        expected["chained_counts"] = (float(prior[COUNTS.entropy]), 0.0)
     return expected
 
 
@@ -226,19 +223,13 @@ def gains(
 
 def _losses(means: Means, prior: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the losses of the table, and what the prior alone pays for the same scenes."""
-    row: dict[str, float | None] = {
-        "loss_object_bits": means.get("object"),
-        "loss_feature_bits": means.get("feature"),
-        "loss_object_anchored_bits": means.get("object_anchored"),
-        "prior_loss_object_bits": means.get("prior_object_anchored"),
-        "loss_chained_feature_bits": means.get("chained_feature"),
-        "prior_loss_feature_bits": means.get("prior_chained_feature"),
-    }
-    for start, column in (("", "loss"), ("prior_", "prior_loss")):
-        counts, pairing, both = _given_feature(means, prior, start)
-        row[f"{column}_counts_given_feature_bits"] = counts
-        row[f"{column}_object_given_counts_bits"] = pairing
-        row[f"{column}_object_given_feature_bits"] = both
+    fitted = ("object", "feature", "object_anchored", "chained_feature")
+    row: dict[str, float | None] = {LOSSES[name].test: means.get(name) for name in fitted}
+    row[WHOLE.prior_loss] = means.get("prior_object_anchored")
+    row[FEATURES.prior_loss] = means.get("prior_chained_feature")
+    losses, pays = (_given_feature(means, prior, start) for start in ("", "prior_"))
+    for quantity, loss, prior_loss in zip((COUNTS, PAIRING, BEYOND), losses, pays, strict=True):
+        row |= {quantity.loss: loss, quantity.prior_loss: prior_loss}
     return row
 
 
@@ -248,39 +239,32 @@ def _given_feature(means: Means, prior: Mapping[str, Any], start: str) -> tuple[
     Where counts are not told apart the first two are None; counts that follow from F have no bits.
     """
     last = means.get(f"{start}chained_object")
-    if prior.get("h_counts_given_feature_bits") is None or last is None:
+    if prior.get(COUNTS.entropy) is None or last is None:
         return None, None, last
     counts = means.get(f"{start}chained_counts", 0.0 * last)
-    return counts, last, _sum(counts, last)
-
-
-def _sum(*values: Any) -> Any:
-    return None if any(value is None for value in values) else sum(values)
+    return counts, last, total((counts, last))
 
 
 def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dict[str, Any]:
     """Apply the definitions to means, or to resampled means; None where something is missing."""
-    h, h_given = prior["h_object_bits"], prior["h_object_given_feature_bits"]
     plain, feature = means.get("object"), means.get("feature")
     counts, pairing, conditional = _given_feature(means, prior, "gain_")
     what = means.get("gain_chained_feature")
-    paper = None if plain is None else h - plain
+    paper = None if plain is None else prior[WHOLE.entropy] - plain
     whole = {
         "object": paper,
         "object_anchored": means.get("gain_object_anchored"),
-        "chained": _sum(what, conditional),
+        "chained": total((what, conditional)),
     }
-    conditional_bits = None if plain is None or feature is None else plain - feature
+    difference = None if plain is None or feature is None else plain - feature
     return {
-        "binding_bits": paper,
-        "conditional_binding_bits": None
-        if conditional_bits is None
-        else h_given - conditional_bits,
-        "feature_lower_bound_bits": what,
-        "count_lower_bound_bits": counts,
-        "pairing_lower_bound_bits": pairing,
-        "conditional_binding_lower_bound_bits": conditional,
-        "binding_lower_bound_bits": None if bound is None else whole[bound],
+        PAPER_WHOLE: paper,
+        PAPER_BEYOND: None if difference is None else prior[BEYOND.entropy] - difference,
+        FEATURES.bound: what,
+        COUNTS.bound: counts,
+        PAIRING.bound: pairing,
+        BEYOND.bound: conditional,
+        WHOLE.bound: None if bound is None else whole[bound],
         "anchored": whole["object_anchored"],
     }
 

@@ -12,6 +12,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.studies.binding_information import sentences, trust
+from bindscope.studies.binding_information.flags import flag_list
 from bindscope.studies.binding_information.published import (
     beside,
     read_histograms,
@@ -19,7 +20,6 @@ from bindscope.studies.binding_information.published import (
     read_trends,
     why_not,
 )
-from bindscope.studies.binding_information.schemas import flag_list
 
 _STUDY = "binding_information"
 LABELS = ("dataset", "model", "layer", "tokens", "probe", "control")

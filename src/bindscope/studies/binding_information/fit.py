@@ -29,6 +29,7 @@ from bindscope.studies.binding_information.probes.data import (
 )
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
+from bindscope.studies.binding_information.quantities import PARTS, WHOLE
 from bindscope.studies.binding_information.scene_losses import to_arrays
 
 log = logging.getLogger(__name__)
@@ -146,13 +147,8 @@ def write_fit(
 def _summary(row: Mapping[str, Any]) -> str:
     """Say in a line of the log what was found: bounds, what there is to know, flags."""
     parts = [
-        f"{symbol} >= {row[bits]:.2f} of {row[entropy]:.2f} bits"
-        for symbol, bits, entropy in (
-            ("I(O;Z)", "binding_lower_bound_bits", "h_object_bits"),
-            ("I(F;Z)", "feature_lower_bound_bits", "h_feature_bits"),
-            ("I(M;Z|F)", "count_lower_bound_bits", "h_counts_given_feature_bits"),
-            ("I(O;Z|M)", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
-        )
-        if row[bits] is not None
+        f"{q.information} >= {row[q.bound]:.2f} of {row[q.entropy]:.2f} bits"
+        for q in (WHOLE, *PARTS)
+        if row[q.bound] is not None
     ]
     return ", ".join([*parts, *filter(None, [row["flags"], row["reason"]])])

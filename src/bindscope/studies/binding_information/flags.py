@@ -1,25 +1,54 @@
-"""What a reader should know before trusting a row: flags, ratios, and why numbers are missing."""
+"""What a reader should know before trusting a row: flags, and why numbers are missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, QUANTITIES, RATIOS
 
 # A probe that starts at the prior and learns nothing ends at H, up to float32 sums.
-TOLERANCE_BITS = 1e-3
-# Flags of a fit that did not end well: such a part is quoted only where there is no other.
-BAD_ENDS = ("collapsed", "diverged", "not_converged")
-
-# A loss, and what knowing the distribution of the codes alone would cost.
-_LIMITS = {
-    "loss_object_bits": "h_object_bits",
-    "loss_feature_bits": "h_feature_bits",
-    "loss_object_anchored_bits": "prior_loss_object_bits",
-    "loss_chained_feature_bits": "prior_loss_feature_bits",
-    "loss_counts_given_feature_bits": "prior_loss_counts_given_feature_bits",
-    "loss_object_given_counts_bits": "prior_loss_object_given_counts_bits",
-    "loss_object_given_feature_bits": "prior_loss_object_given_feature_bits",
+TOLERANCE_BITS: Final = 1e-3
+STANDARD_ERRORS: Final = 3.0
+FLAGS: Final = {
+    "above_prior": "a probe of the row predicts worse than the distribution of the scenes alone "
+    "would; an estimate from that loss is negative, one from another loss need not be",
+    "above_truth": f"a lower bound is more than {STANDARD_ERRORS:g} standard errors above the "
+    "known truth: a defect, or bad luck",
+    "assumed_prior": "the distribution of these scenes is not known; H(O) and H(O|F) are estimated "
+    "from the train split and likely too high, so that a difference from them is no lower bound",
+    "collapsed": "a probe of the row gives the same answer to every scene",
+    "diverged": "a probe of the row predicts worse after it was fitted than before",
+    "not_converged": "fitting a probe of the row longer would still lower its validation loss",
+    "prior": "the validation scenes prefer the distribution of the scenes alone to a probe of the "
+    "row; the bound on that part is 0",
 }
+# Flags of a fit that did not end well: such a part is taken only where there is no other.
+BAD_ENDS: Final = ("collapsed", "diverged", "not_converged")
+UNUSABLE: Final = ("above_truth", *BAD_ENDS)  # such a row is not quoted
+STATUSES: Final = {
+    "ok": "measured",
+    "failed": "the fit did not end, and numbers are missing",
+    "undefined": "measured, but a quantity has no value",
+}
+# A loss that every fit of a target has -> that target.
+_FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
+           "loss_chained_feature_bits": "chained"}  # fmt: skip
+
+
+def flag_list(flags: str) -> list[str]:
+    """Split the text of the column `flags`."""
+    return flags.split(";") if flags else []
+
+
+def flag_text(flags: Iterable[str]) -> str:
+    """Return the text of the column `flags`: sorted, once each, joined by `;`."""
+    return ";".join(sorted(set(flags)))
+
+
+def unusable(flags: str) -> tuple[str, ...]:
+    """Return those of a row's flags that forbid to quote it."""
+    return tuple(flag for flag in flag_list(flags) if flag in UNUSABLE)
 
 
 def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -29,7 +58,10 @@ def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
     estimate is negative. On splits with disjoint feature codes a probe anchored at the prior of the
     space starts `split_gap_bits` above H(O).
     """
-    values = ((row[loss], row[limit]) for loss, limit in _LIMITS.items())
+    limits = [(loss.test, loss.prior) for loss in LOSSES.values()]
+    values = (
+        (row[loss], row[limit]) for loss, limit in (*limits, (BEYOND.loss, BEYOND.prior_loss))
+    )
     over = any(v is not None and limit is not None and v > limit + TOLERANCE_BITS
                for v, limit in values)  # fmt: skip
     return ("above_prior",) if over else ()
@@ -38,31 +70,6 @@ def above_prior(row: Mapping[str, Any]) -> tuple[str, ...]:
 def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Drop `collapsed` of parts where there is nothing to learn: ignoring Z is right there."""
     return {part: tuple(f for f in names if f != "collapsed") for part, names in flags.items()}
-
-
-ENTROPIES = (
-    "h_object_bits",
-    "h_feature_bits",
-    "h_object_given_feature_bits",
-    "h_counts_given_feature_bits",
-    "h_object_given_counts_bits",
-    "split_gap_bits",
-)
-RATIOS = (
-    ("binding_ratio", "binding_bits", "h_object_bits"),
-    ("conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"),
-    ("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
-    ("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
-)
-_SYMBOLS = {
-    "h_object_bits": "H(O)",
-    "h_object_given_feature_bits": "H(O|F)",
-    "h_counts_given_feature_bits": "H(M|F)",
-    "h_object_given_counts_bits": "H(O|M)",
-}
-# A loss that every fit of a target has -> that target.
-_FITTED = {"loss_object_bits": "plain", "loss_object_anchored_bits": "anchored",
-           "loss_chained_feature_bits": "chained"}  # fmt: skip
 
 
 def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
@@ -88,8 +95,9 @@ def status_of(
     missing = [name for name in accuracies if row[name] is None]
     if missing and "plain" not in absent:
         return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
+    symbols = {quantity.entropy: quantity.uncertainty for quantity in QUANTITIES}
     empty = {
-        entropy: f"{_SYMBOLS[entropy]} = 0 bits, so {ratio} has no meaning"
+        entropy: f"{symbols[entropy]} = 0 bits, so {ratio} has no meaning"
         for ratio, _, entropy in RATIOS
         if row[entropy] is not None and not row[entropy] > 0
     }

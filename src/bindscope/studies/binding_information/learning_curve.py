@@ -23,9 +23,19 @@ from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.rows import Ranges, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
-from bindscope.studies.binding_information.estimates import CHAIN, gains, priors_of
+from bindscope.studies.binding_information.estimates import gains, priors_of
 from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.binding_information.flags import flag_text
 from bindscope.studies.binding_information.probes.data import PatchSource, ProbeData, SplitData
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    CHAIN,
+    COUNTS,
+    FEATURES,
+    PAIRING,
+    WHOLE,
+    Quantity,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,24 +144,15 @@ def _ranges(parts: Sequence[Range]) -> SplitData:
     )
 
 
-def quantities(fitted: Iterable[str], prior: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def quantities(fitted: Iterable[str], prior: Mapping[str, Any]) -> dict[Quantity, tuple[str, ...]]:
     """Return what curves are made of: quantity -> parts of the chain that add up to it."""
     parts = tuple(part for part in CHAIN if part in set(fitted))
-    quantities_of = {"feature": parts[:1]}
+    quantities_of = {FEATURES: parts[:1]}
     if parts[1:-1]:
-        quantities_of |= {"counts": parts[1:-1], "pairing": parts[-1:]}
-    elif prior.get("h_counts_given_feature_bits") == 0:  # they follow from F
-        quantities_of["pairing"] = parts[-1:]
-    return {**quantities_of, "conditional": parts[1:], "object": parts}
-
-
-ENTROPY = {
-    "feature": "h_feature_bits",
-    "counts": "h_counts_given_feature_bits",
-    "pairing": "h_object_given_counts_bits",
-    "conditional": "h_object_given_feature_bits",
-    "object": "h_object_bits",
-}
+        quantities_of |= {COUNTS: parts[1:-1], PAIRING: parts[-1:]}
+    elif prior.get(COUNTS.entropy) == 0:  # they follow from F
+        quantities_of[PAIRING] = parts[-1:]
+    return {**quantities_of, BEYOND: parts[1:], WHOLE: parts}
 
 
 def curve_rows(
@@ -177,9 +178,9 @@ def curve_rows(
         of_scenes = np.column_stack(
             [sum(gains_of_fit[f"gain_{part}"] for part in parts) for gains_of_fit in gained]
         )
-        entropy = float(prior[ENTROPY[quantity]])
+        entropy = float(prior[quantity.entropy])
         about = {
-            "quantity": quantity,
+            "quantity": quantity.name,
             "entropy_bits": entropy,
             "prior_loss_bits": sum(float(gained[0][f"prior_{part}"].mean()) for part in parts),
             "n_test_scenes": n_test,
@@ -207,7 +208,7 @@ def _first(values: Mapping[str, NDArray[np.float64]], n: int) -> dict[str, NDArr
 
 
 def _flags(result: FitResult, parts: Sequence[str]) -> str:
-    return ";".join(sorted({flag for part in parts for flag in result.target_flags.get(part, ())}))
+    return flag_text(flag for part in parts for flag in result.target_flags.get(part, ()))
 
 
 def _curve(

@@ -38,9 +38,9 @@ from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.columns import BINDING_COLUMNS
 from bindscope.studies.binding_information.config import AnyProbe, Information
 from bindscope.studies.binding_information.fit import fit_row, run_fit
+from bindscope.studies.binding_information.flags import flag_list, flag_text
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
-from bindscope.studies.binding_information.schemas import flag_list
 
 SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES = 50
@@ -191,7 +191,7 @@ def _fitted(
         (result,) = run_fit(probe, data, [random_state], control)
     row = fit_row(result, data, labels.prior, names, probe, Information())
     if labels.prior["method"] != "exact":
-        row["flags"] = ";".join(sorted({*flag_list(row["flags"]), "assumed_prior"}))
+        row["flags"] = flag_text([*flag_list(row["flags"]), "assumed_prior"])
     return row
 
 

@@ -13,9 +13,15 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from bindscope.report.chapter import number
-from bindscope.studies.binding_information.flags import BAD_ENDS
-from bindscope.studies.binding_information.names import PartLabel, label_part
-from bindscope.studies.binding_information.schemas import flag_list
+from bindscope.studies.binding_information.flags import unusable
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    COUNTS,
+    FEATURES,
+    PAIRING,
+    PARTS,
+    Quantity,
+)
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
@@ -26,26 +32,11 @@ from bindscope.studies.binding_information.views import (
     token_order,
 )
 
-UNUSABLE: Final = ("above_truth", *BAD_ENDS)
 PLACE: Final = ["dataset", "model", "layer", "tokens"]
 
 Record = Mapping[Any, Any]
 
 
-class Part(NamedTuple):
-    """One part of what there is to know: columns of its bound and its entropy, bits per scene."""
-
-    bound: str
-    entropy: str
-    style: PartLabel
-
-
-WHAT = Part("feature_lower_bound_bits", "h_feature_bits", label_part("what"))
-HOW_MANY = Part("count_lower_bound_bits", "h_counts_given_feature_bits", label_part("how_many"))
-PAIRING = Part("pairing_lower_bound_bits", "h_object_given_counts_bits", label_part("pairing"))
-BEYOND = Part(
-    "conditional_binding_lower_bound_bits", "h_object_given_feature_bits", label_part("beyond")
-)
 SMALLEST_BITS: Final = 1e-6  # of an entropy that there is something to find of
 DECIMALS: Final = 2  # of every number that is quoted in bits: with fewer, 9.48 of 9.49 is all
 
@@ -81,18 +72,13 @@ def quotes(table: pd.DataFrame, models: Sequence[str] = (), *, last: bool = True
     )
 
 
-def unusable(flags: str) -> tuple[str, ...]:
-    """Return those of a row's flags that forbid to quote it."""
-    return tuple(flag for flag in flag_list(flags) if flag in UNUSABLE)
-
-
-def parts_of(row: Record) -> tuple[Part, ...]:
+def parts_of(row: Record) -> tuple[Quantity, ...]:
     """Return the parts that a dataset's rows have; counts and pairing are one where not counted."""
-    counted = pd.notna(row.get(HOW_MANY.entropy)) and pd.notna(row.get(PAIRING.bound))
-    return (WHAT, HOW_MANY, PAIRING) if counted else (WHAT, BEYOND)
+    counted = pd.notna(row.get(COUNTS.entropy)) and pd.notna(row.get(PAIRING.bound))
+    return PARTS if counted else (FEATURES, BEYOND)
 
 
-def headline_part(row: Record) -> Part:
+def headline_part(row: Record) -> Quantity:
     """Return the part that a dataset's headline is about: the last of its parts."""
     return parts_of(row)[-1]
 

@@ -22,18 +22,24 @@ from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_information.array_labels import ARRAYS
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.claims import CLAIMS, effects
-from bindscope.studies.binding_information.names import FLAG_WORDS
+from bindscope.studies.binding_information.flags import FLAGS, flag_list, unusable
+from bindscope.studies.binding_information.names import COLORS, WORDS
+from bindscope.studies.binding_information.quantities import (
+    CHAIN,
+    LOSSES,
+    WHOLE,
+    Quantity,
+    with_ends,
+)
 from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
-    UNUSABLE,
-    Part,
     Record,
     at_least,
     between,
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of, flag_list
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -41,14 +47,6 @@ _OF_A_RUN: Final = (
     "dataset", "model", "model_kind", "model_seed", "n_layers", "spec_key", "code_key",
 )  # fmt: skip
 _JOINED: Final = ("null_", "truth_")
-_WHOLE: Final = ("binding_lower_bound_bits", "h_object_bits")
-_WORDS: Final = {
-    "binding_lower_bound_bits": "objects",
-    "feature_lower_bound_bits": "features",
-    "count_lower_bound_bits": "counts",
-    "pairing_lower_bound_bits": "pairing",
-    "conditional_binding_lower_bound_bits": "counts and pairing",
-}
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
@@ -70,16 +68,13 @@ def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return the best probes of the input with the smallest validation loss of O that converged."""
     rows = table[table["probe"] == BEST]
-    ranks = [
-        (bool({*UNUSABLE} & {*flag_list(row["flags"])}), _val_loss(row))
-        for row in rows.to_dict("records")
-    ]
+    ranks = [(bool(unusable(row["flags"])), _val_loss(row)) for row in rows.to_dict("records")]
     return rows.iloc[ranks.index(min(ranks))]
 
 
 def _val_loss(row: Record) -> float:
     """Return the smallest validation loss of O in a row, bits per scene."""
-    chain = [row[f"val_loss_chained_{part}_bits"] for part in ("feature", "counts", "object")]
+    chain = [row[LOSSES[part].validation] for part in CHAIN]
     chained = sum(loss for loss in chain if pd.notna(loss)) if pd.notna(chain[0]) else float("inf")
     others = (row["val_loss_object_bits"], row["val_loss_object_anchored_bits"])
     return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
@@ -108,8 +103,8 @@ def summarize(result: Result) -> Summary:
     for row in rows:
         cells = {"layer": row["layer"]} if "layer" in row else {}
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
-        for bound, entropy in (_WHOLE, *((part.bound, part.entropy) for part in parts)):
-            cells[f"{_WORDS[bound]}, of {row[entropy]:.2f}"] = _bits(row, bound, sign)
+        for part in (WHOLE, *parts):
+            cells[f"{WORDS[part]}, of {row[part.entropy]:.2f}"] = _bits(row, part, sign)
         lines.append({**cells, "flags": ", ".join(_flags_of(row, parts))})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
@@ -117,7 +112,7 @@ def summarize(result: Result) -> Summary:
         f"({kind}, 95 % CI over scenes)"
     )
     quoted = result.best.to_dict()
-    words, bits = _WORDS[parts[-1].bound], _bits(quoted, parts[-1].bound, sign)
+    words, bits = WORDS[parts[-1]], _bits(quoted, parts[-1], sign)
     closing = [
         f"Best by validation: {_name(quoted)}: {words} {bits} of {quoted[parts[-1].entropy]:.2f} "
         "bits (which value belongs to which object).",
@@ -129,15 +124,15 @@ def summarize(result: Result) -> Summary:
         )
     flags = sorted({flag for row in rows for flag in _flags_of(row, parts)} - {"assumed_prior"})
     if flags:
-        closing.append("; ".join(f"{flag}: {FLAG_WORDS[flag]}" for flag in flags) + ".")
+        closing.append("; ".join(f"{flag}: {FLAGS[flag]}" for flag in flags) + ".")
     frame = pd.DataFrame(lines)
     return Summary(heading, frame if frame["flags"].any() else frame.drop(columns="flags"),
                    tuple(closing))  # fmt: skip
 
 
-def _flags_of(row: Record, parts: Sequence[Part]) -> list[str]:
+def _flags_of(row: Record, parts: Sequence[Quantity]) -> list[str]:
     """Return a row's flags, less `above_prior` where no number that is shown is negative."""
-    bits = [row[bound] for bound in (_WHOLE[0], *(part.bound for part in parts))]
+    bits = [row[part.bound] for part in (WHOLE, *parts)]
     negative = any(value < 0 for value in bits if pd.notna(value))
     return [flag for flag in flag_list(row["flags"]) if flag != "above_prior" or negative]
 
@@ -147,12 +142,12 @@ def _name(row: Record) -> str:
     return f"{layer}{row['tokens']}, {family_of(row['options'])} probe"
 
 
-def _bits(row: Record, bound: str, sign: str) -> str:
-    if pd.isna(row[bound]):
+def _bits(row: Record, part: Quantity, sign: str) -> str:
+    bound, *ends = (row[name] for name in with_ends(part.bound))
+    if pd.isna(bound):
         return "-"
-    ends = [row[f"{bound}_low"], row[f"{bound}_high"]]
     interval = "" if any(map(pd.isna, ends)) else f" ({between(*ends)})"
-    return f"{sign} {at_least(row[bound])}{interval}"
+    return f"{sign} {at_least(bound)}{interval}"
 
 
 @styled
@@ -167,7 +162,7 @@ def draw(table: pd.DataFrame) -> Figure:
         for part in parts:
             bound = row[part.bound]
             width: float = 0.0 if pd.isna(bound) else max(float(bound), 0.0)
-            axes.barh(y, width, left=start, color=part.style.color, height=0.7)
+            axes.barh(y, width, left=start, color=COLORS[part], height=0.7)
             start += width
     axes.invert_yaxis()
     axes.set_yticks(range(len(records)), [*map(_tick, records)])
@@ -175,7 +170,7 @@ def draw(table: pd.DataFrame) -> Figure:
     axes.set_xlabel("bits (lower bounds)" if is_bound else "bits (estimates)")
     reference_line(axes, float(records[0]["h_object_bits"]), "H(O)", vertical=True)
     values_along_x(axes)
-    patches = [Patch(color=part.style.color, label=_WORDS[part.bound]) for part in parts]
+    patches = [Patch(color=COLORS[part], label=WORDS[part]) for part in parts]
     legend_below(figure, patches)
     return figure
 

@@ -6,7 +6,6 @@ A rule is a truth value per row; a null never breaks a numeric one.
 from __future__ import annotations
 
 import json
-from typing import Final
 
 import pandas as pd
 
@@ -15,27 +14,23 @@ from bindscope.studies.binding_information.columns import (
     BINDING_COLUMNS,
     CURVE_COLUMNS,
 )
+from bindscope.studies.binding_information.flags import FLAGS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    BOUNDS,
+    COUNTS,
+    ESTIMATES,
+    FEATURES,
+    PAIRING,
+    PAPER_WHOLE,
+    PARTS,
+    QUANTITIES,
+    RATIOS,
+    WHOLE,
+    Quantity,
+)
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
-from bindscope.tables.schema import Rule, TableSchema
-
-STANDARD_ERRORS: Final = 3.0
-PARTS: Final = ("feature", "count", "pairing")
-BOUNDS: Final = {
-    "binding_bits": "truth_bits",
-    "binding_lower_bound_bits": "truth_bits",
-    "conditional_binding_lower_bound_bits": "truth_conditional_bits",
-    **{f"{part}_lower_bound_bits": f"truth_{part}_bits" for part in PARTS},
-}
-ESTIMATES: Final = ("conditional_binding_bits", *BOUNDS)
-# A bound of one anchored part -> the names of its entropy and prior loss, and of its loss.
-PARTIAL: Final = {
-    "feature_lower_bound_bits": ("feature", "chained_feature"),
-    "count_lower_bound_bits": ("counts_given_feature",) * 2,
-    "pairing_lower_bound_bits": ("object_given_counts",) * 2,
-}
-PRIORS: Final = (
-    "object", "feature", "counts_given_feature", "object_given_counts", "object_given_feature",
-)  # fmt: skip
+from bindscope.tables.schema import Rule, TableSchema, joined
 
 
 def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -45,37 +40,33 @@ def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
     )
 
 
-def _between(frame: pd.DataFrame, bound: str, prior: str, loss: str) -> pd.Series[bool]:
+def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
     """H - loss, with between nothing and all of what the prior pays above H given back."""
-    entropy, pays = frame[f"h_{prior}_bits"], frame[f"prior_loss_{prior}_bits"]
-    correction = frame[bound] - (entropy - frame[f"loss_{loss}_bits"])
+    entropy, pays = frame[quantity.entropy], frame[quantity.prior_loss]
+    correction = frame[quantity.bound] - (entropy - frame[quantity.loss])
     low, high = (pays - entropy).clip(upper=0.0), (pays - entropy).clip(lower=0.0)
     inside = (correction >= low - TOLERANCE) & (correction <= high + TOLERANCE)
     return inside | correction.isna() | pays.isna()
 
 
-def _is_bound(bound: str, prior: str, loss: str) -> Rule:
+def _is_bound(quantity: Quantity) -> Rule:
     return (
-        f"{bound} is between h_{prior}_bits and prior_loss_{prior}_bits, minus loss_{loss}_bits",
-        lambda frame: _between(frame, bound, prior, loss),
+        f"{quantity.bound} is between {quantity.entropy} and {quantity.prior_loss}, "
+        f"minus {quantity.loss}",
+        lambda frame: _between(frame, quantity),
     )
 
 
 def _conditional_bound(frame: pd.DataFrame) -> pd.Series[bool]:
     """Where counts are not told apart, O given F is one part; else it is the sum of two."""
-    conditional = _between(
-        frame, "conditional_binding_lower_bound_bits", *("object_given_feature",) * 2
-    )
-    return conditional | frame["count_lower_bound_bits"].notna()
+    return _between(frame, BEYOND) | frame[COUNTS.bound].notna()
 
 
 def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
     """The bound on I(O;Z) is one of three; a null never breaks the rule."""
-    name = "binding_lower_bound_bits"
-    bound, anchored = frame[name], frame["loss_object_anchored_bits"]
-    chained = frame["feature_lower_bound_bits"] + frame["conditional_binding_lower_bound_bits"]
-    good = bound.isna() | (anchored.notna() & _between(frame, name, "object", "object_anchored"))
-    for bits in (frame["binding_bits"], chained):
+    bound, chained = frame[WHOLE.bound], frame[FEATURES.bound] + frame[BEYOND.bound]
+    good = bound.isna() | (frame[WHOLE.loss].notna() & _between(frame, WHOLE))
+    for bits in (frame[PAPER_WHOLE], chained):
         good |= near(bound, bits) & bits.notna()
     return good
 
@@ -83,9 +74,9 @@ def _whole(frame: pd.DataFrame) -> pd.Series[bool]:
 def _prior_losses(frame: pd.DataFrame) -> pd.Series[bool]:
     """What the prior loses on the test scenes is a mean over them whose expectation is H."""
     good = pd.Series(True, index=frame.index)
-    for name in PRIORS:
-        entropy = frame[f"h_{name}_bits"]
-        off = (frame[f"prior_loss_{name}_bits"] - entropy).abs()
+    for quantity in QUANTITIES:
+        entropy = frame[quantity.entropy]
+        off = (frame[quantity.prior_loss] - entropy).abs()
         # Codes' surprises spread less than their mean; with disjoint splits, over fewer codes.
         good &= (off <= 6 * entropy / frame["n_test"] ** 0.5 + TOLERANCE) | off.isna()
     return good
@@ -129,19 +120,10 @@ def above_truth(frame: pd.DataFrame) -> pd.Series[bool]:
     return above
 
 
-def flag_list(flags: str) -> list[str]:
-    """Split the `flags` column's text."""
-    return flags.split(";") if flags else []
-
-
 def _flagged(frame: pd.DataFrame) -> pd.Series[bool]:
     """`above_truth` stands where, and only where, it is so: no excess is hidden."""
     has = frame["flags"].map(lambda flags: "above_truth" in flag_list(flags)).astype(bool)
     return has == above_truth(frame)
-
-
-def _sorted_flags(frame: pd.DataFrame) -> pd.Series[bool]:
-    return frame["flags"].map(lambda f: flag_list(f) == sorted(set(flag_list(f)))).astype(bool)
 
 
 def _layers(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -162,6 +144,7 @@ def _options(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["options"].map(family_of).notna()
 
 
+_KNOWN_FLAGS = joined("flags", tuple(FLAGS))
 BINDING_RULES: tuple[Rule, ...] = (
     ("a missing number or a status other than ok needs a reason", _reasons),
     ("an ok row has an estimate", _measured),
@@ -172,25 +155,16 @@ BINDING_RULES: tuple[Rule, ...] = (
         "loss_feature_bits)",
         _conditional,
     ),
-    is_sum(
-        "h_object_given_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits"
-    ),
-    *(_is_bound(bound, prior, loss) for bound, (prior, loss) in PARTIAL.items()),
+    is_sum(BEYOND.entropy, COUNTS.entropy, PAIRING.entropy),
+    *map(_is_bound, PARTS),
     ("the bound on I(O;Z|F) is that of one part, or the sum of two", _conditional_bound),
-    is_sum(
-        "conditional_binding_lower_bound_bits", "count_lower_bound_bits", "pairing_lower_bound_bits"
-    ),
+    is_sum(BEYOND.bound, COUNTS.bound, PAIRING.bound),
     ("binding_lower_bound_bits is the plain, the anchored or the chained bound", _whole),
     ("what the prior loses on the test scenes is near its entropy", _prior_losses),
-    is_ratio("binding_ratio", "binding_bits", "h_object_bits"),
-    is_ratio(
-        "conditional_binding_ratio", "conditional_binding_bits", "h_object_given_feature_bits"
-    ),
-    is_ratio("count_ratio", "count_lower_bound_bits", "h_counts_given_feature_bits"),
-    is_ratio("pairing_ratio", "pairing_lower_bound_bits", "h_object_given_counts_bits"),
+    *(is_ratio(*ratio) for ratio in RATIOS),
     ("intervals have two ends, low before high", _intervals),
     ("only known-answer models have a truth", _truths),
-    ("flags are sorted and named once", _sorted_flags),
+    _KNOWN_FLAGS,
     ("above_truth is flagged exactly where a bound exceeds the truth by 3 errors", _flagged),
     ("layer is at most n_layers", _layers),
     ("options is JSON that names a family", _options),
@@ -229,7 +203,7 @@ CURVE_RULES: tuple[Rule, ...] = (
     _within_interval("lower_bound_bits"),
     _within_interval("asymptote_bits"),
     ("an asymptote is at most what there is to find", _end_within_entropy),
-    ("flags are sorted and named once", _sorted_flags),
+    _KNOWN_FLAGS,
 )
 
 

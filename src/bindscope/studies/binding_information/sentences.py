@@ -17,12 +17,11 @@ from bindscope.report.chapter import Finding, KeyNumber, number
 from bindscope.report.claims import claims_findings
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_information.claims import CLAIMS, effects
-from bindscope.studies.binding_information.names import FLAG_WORDS, label_family, label_tokens
+from bindscope.studies.binding_information.flags import FLAGS
+from bindscope.studies.binding_information.names import WORDS, label_family, label_tokens
+from bindscope.studies.binding_information.quantities import BEYOND, COUNTS, Quantity, with_ends
 from bindscope.studies.binding_information.quotes import (
-    BEYOND,
-    HOW_MANY,
     SMALLEST_BITS,
-    Part,
     Quotes,
     Record,
     at_least,
@@ -112,7 +111,7 @@ def lead(about: Measurements) -> tuple[str, ...]:
     most, least = ordered[0], ordered[-1]
     text = (
         f"{_decodes(rows)} {_amount(most, part)} of {sign}{number(first[part.entropy])} bits of "
-        f"{part.style.name}{example} in {_named(about, most)}"
+        f"{WORDS[part]}{example} in {_named(about, most)}"
     )
     if len(ordered) > 1:
         text += f", and {_amount(least, part)} in {_named(about, least)}"
@@ -177,16 +176,14 @@ def key_numbers(about: Measurements) -> list[KeyNumber]:
             "bits",
             f"entropy of the objects of a scene of {first['dataset']}",
         ),
-        KeyNumber(
-            f"{sign}{number(first[part.entropy])}", "bits", f"entropy of the {part.style.name}"
-        ),
+        KeyNumber(f"{sign}{number(first[part.entropy])}", "bits", f"entropy of the {WORDS[part]}"),
     ]
     for token in token_order(rows["tokens"]):
         here = rows[rows["tokens"] == token].sort_values(part.bound, ascending=False, kind="stable")
         for row in here.iloc[[0, -1] if len(here) > 1 else [0]].to_dict("records"):
             probe = label_family(row["family"]).words
             where = f"{label_tokens(token).words} of {row['model']}"
-            label = f"{part.style.name} decoded by {probe} from {where}"
+            label = f"{WORDS[part]} decoded by {probe} from {where}"
             numbers.append(KeyNumber(_amount(row, part), "bits", label))
     return numbers
 
@@ -221,9 +218,9 @@ def listed(names: Sequence[str]) -> str:
 def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
     """Say what there is to know of a dataset's scenes, part by part."""
     estimated = like["dataset"] in assumed_prior(table)
-    note = f" ({FLAG_WORDS['assumed_prior']})" if estimated else ""
+    note = f" ({FLAGS['assumed_prior']})" if estimated else ""
     parts = [
-        f"{number(like[part.entropy])} for {part.style.name}"
+        f"{number(like[part.entropy])} for {WORDS[part]}"
         for part in parts_of(like)
         if like[part.entropy] > SMALLEST_BITS
     ]
@@ -236,7 +233,7 @@ def _there_is(like: Record, table: pd.DataFrame, several: bool) -> str:
         text += " Counts and pairing are not separated here; the column reason says why."
     seeds = ", with 95 % intervals over training seeds" if several else ""
     return (
-        f"{text} Bits of {headline_part(like).style.name} that the best probes decode from the "
+        f"{text} Bits of {WORDS[headline_part(like)]} that the best probes decode from the "
         f"last layers{seeds}:"
     )
 
@@ -269,7 +266,7 @@ def _read(row: Record) -> str:
     part = headline_part(row)
     text = _amount(row, part)
     if row["n_models"] > 1:
-        low, high = (float(row[f"{part.bound}_{end}"]) for end in ("low", "high"))
+        low, high = (float(row[name]) for name in with_ends(part.bound)[1:])
         text += f" ({between(low, high)})"
     return text
 
@@ -282,13 +279,13 @@ def histogram_here(about: Measurements) -> list[str]:
     sentences = []
     for dataset in about.datasets:
         rows = _rows(about, dataset)
-        rows = rows[(rows[HOW_MANY.entropy] > SMALLEST_BITS) & rows[HOW_MANY.bound].notna()]
+        rows = rows[(rows[COUNTS.entropy] > SMALLEST_BITS) & rows[COUNTS.bound].notna()]
         rows = rows[~rows["assumed_prior"].astype(bool)]
         if not len(rows):
             continue
         rows = rows[rows["tokens"] == token_order(rows["tokens"])[0]]
         ordered = rows.sort_values(BEYOND.bound, ascending=False, kind="stable").to_dict("records")
-        reached = 100 * ordered[0][HOW_MANY.entropy] / ordered[0][BEYOND.entropy]
+        reached = 100 * ordered[0][COUNTS.entropy] / ordered[0][BEYOND.entropy]
         read = [
             f"\u2265\u00a0{at_least(100 * row[BEYOND.bound] / row[BEYOND.entropy], 0)}\u00a0% in "
             f"{_named(about, row)}"
@@ -333,7 +330,7 @@ def _rows(about: Measurements, dataset: str) -> pd.DataFrame:
     return about.quotes.rows[about.quotes.rows["dataset"] == dataset]
 
 
-def _amount(row: Record, part: Part) -> str:
+def _amount(row: Record, part: Quantity) -> str:
     """Write a bound as one: at least so much; or, where the prior is estimated, about so much."""
     if row["assumed_prior"]:
         return f"about {number(row[part.bound])}"

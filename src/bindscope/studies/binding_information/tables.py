@@ -12,14 +12,13 @@ import pandas as pd
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.binding_information.best import best_rows
-from bindscope.studies.binding_information.flags import ENTROPIES
+from bindscope.studies.binding_information.flags import flag_list, flag_text
+from bindscope.studies.binding_information.quantities import ENTROPIES, LOSSES, QUANTITIES
 from bindscope.studies.binding_information.schemas import (
     ATTENTION_SCHEMA,
     BINDING_SCHEMA,
-    BOUNDS,
     CURVE_SCHEMA,
     above_truth,
-    flag_list,
 )
 from bindscope.tables.rows import Row, one_of_each, read_rows, rerun, rows_of
 from bindscope.tables.schema import (
@@ -31,16 +30,7 @@ from bindscope.tables.schema import (
     validate,
 )
 
-_TRUTHS = tuple(dict.fromkeys(BOUNDS.values()))
-# The truth of what the parts of a fit predict.
-_TRUTH_OF_PART = {
-    "object": "truth_bits",
-    "object_anchored": "truth_bits",
-    "feature": "truth_feature_bits",
-    "chained_feature": "truth_feature_bits",
-    "chained_counts": "truth_count_bits",
-    "chained_object": "truth_pairing_bits",
-}
+_TRUTHS = tuple(quantity.truth for quantity in QUANTITIES)
 _MODEL_FIELDS = ("model_kind", "model_seed", "n_layers")
 
 
@@ -110,16 +100,12 @@ def _fit_rows(product: ProductFiles) -> list[Row]:
         if missing:
             raise StoreError(product.path, f"a row lacks {', '.join(missing)}", rerun(product.path))
         row["layer"] = str(row["layer"])
-        row["flags"] = _flag_text(row.get("flags"))
+        flags = row.get("flags") or ()
+        row["flags"] = flag_text(flag_list(flags) if isinstance(flags, str) else flags)
         if isinstance(row.get("options"), dict):
             row["options"] = json.dumps(row["options"], sort_keys=True, allow_nan=False)
         row |= {name: None for name in BINDING_SCHEMA.names if name not in row}
     return rows
-
-
-def _flag_text(flags: Any) -> str:
-    names = flag_list(flags) if isinstance(flags, str) else list(flags or ())
-    return ";".join(sorted(set(names)))
 
 
 def _join_model(row: Row, models: Mapping[str, Mapping[str, Any]]) -> None:
@@ -154,7 +140,7 @@ def _join_prior(row: Row, priors: Mapping[Any, Row]) -> None:
             )
         row[name] = known
     if prior["method"] != "exact":
-        row["flags"] = _flag_text([*flag_list(row["flags"]), "assumed_prior"])
+        row["flags"] = flag_text([*flag_list(row["flags"]), "assumed_prior"])
 
 
 def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
@@ -179,15 +165,15 @@ def _join_truth(row: Row, truths: Mapping[Any, Row]) -> None:
 def _allow_ignorance(row: Row, parts: Row) -> None:
     """Drop `collapsed` where nothing can be learned: ignoring the representation is right there."""
     of_part = parts.get("flags", {})
-    for part, truth in _TRUTH_OF_PART.items():
-        if row[truth] == 0 and "collapsed" in of_part.get(part, ()):
+    for part, loss in LOSSES.items():
+        if row[loss.truth] == 0 and "collapsed" in of_part.get(part, ()):
             of_part[part] = [flag for flag in of_part[part] if flag != "collapsed"]
-    collapsed = any("collapsed" in of_part.get(part, ()) for part in _TRUTH_OF_PART)
+    collapsed = any("collapsed" in of_part.get(part, ()) for part in LOSSES)
     if of_part and not collapsed:
-        row["flags"] = _flag_text(f for f in flag_list(row["flags"]) if f != "collapsed")
+        row["flags"] = flag_text(f for f in flag_list(row["flags"]) if f != "collapsed")
 
 
 def _flagged(frame: pd.DataFrame) -> pd.DataFrame:
     """Add the flag `above_truth` where a bound exceeds a known truth."""
-    with_flag = frame["flags"].map(lambda flags: _flag_text([*flag_list(flags), "above_truth"]))
+    with_flag = frame["flags"].map(lambda flags: flag_text([*flag_list(flags), "above_truth"]))
     return frame.assign(flags=frame["flags"].mask(above_truth(frame), with_flag))

@@ -9,9 +9,14 @@ import pandas as pd
 
 from bindscope.report.chapter import Warned, number
 from bindscope.studies.binding_information.best import BEST
-from bindscope.studies.binding_information.names import FLAG_WORDS, STATUS_WORDS
-from bindscope.studies.binding_information.quotes import unusable
-from bindscope.studies.binding_information.schemas import BOUNDS, STANDARD_ERRORS, flag_list
+from bindscope.studies.binding_information.flags import (
+    FLAGS,
+    STANDARD_ERRORS,
+    STATUSES,
+    flag_list,
+    unusable,
+)
+from bindscope.studies.binding_information.quantities import BOUNDS
 from bindscope.studies.binding_information.views import measured
 
 Record = Mapping[Any, Any]
@@ -64,18 +69,18 @@ def calibration(table: pd.DataFrame) -> list[str]:
 def warnings(table: pd.DataFrame) -> list[Warned]:
     """List rows that failed, and each flag with the rows that carry it unexpectedly."""
     sentences = []
-    for status, meaning in STATUS_WORDS.items():
-        rows = table[table["status"] == status]
+    for status, meaning in STATUSES.items():
+        rows = table[(table["status"] == status) & (status != "ok")]
         if len(rows):
             lines = [f"{row_name(row)}: {row['reason']}" for row in rows.to_dict("records")]
             sentences.append(Warned(f"{status}: {meaning}", tuple(lines)))
     table = table[~_is_expected(table)]
     flags = table["flags"].map(flag_list)
-    for flag in [*FLAG_WORDS, *sorted({name for names in flags for name in names} - {*FLAG_WORDS})]:
+    for flag, words in FLAGS.items():
         rows = table[flags.map(lambda names, flag=flag: flag in names).astype(bool)]
         if len(rows):
-            words = f"{flag}: {FLAG_WORDS[flag]}" if flag in FLAG_WORDS else flag
-            sentences.append(Warned(words, tuple(row_name(row) for row in rows.to_dict("records"))))
+            lines = [row_name(row) for row in rows.to_dict("records")]
+            sentences.append(Warned(f"{flag}: {words}", tuple(lines)))
     return sentences
 
 

@@ -10,9 +10,10 @@ import pandas as pd
 from bindscope.statistics.means import half_width
 from bindscope.studies.binding_information.best import BEST
 from bindscope.studies.binding_information.columns import TOKENS
+from bindscope.studies.binding_information.flags import flag_list
 from bindscope.studies.binding_information.names import PAPERS
 from bindscope.studies.binding_information.registry import known_families
-from bindscope.studies.binding_information.schemas import family_of, flag_list
+from bindscope.studies.binding_information.schemas import family_of
 
 GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")

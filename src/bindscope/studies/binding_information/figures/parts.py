@@ -25,11 +25,11 @@ from bindscope.studies.binding_information.figures.shared import (
     hatched,
     marked,
 )
-from bindscope.studies.binding_information.names import label_tokens
+from bindscope.studies.binding_information.names import COLORS, WORDS, label_tokens
+from bindscope.studies.binding_information.quantities import Quantity
 from bindscope.studies.binding_information.quotes import (
     PLACE,
     SMALLEST_BITS,
-    Part,
     Quotes,
     Record,
     at_least,
@@ -51,7 +51,7 @@ _SEED: dict[str, Any] = {
 class _Box(NamedTuple):
     """Where a part is drawn: its left end and its width, bits."""
 
-    part: Part
+    part: Quantity
     start: float
     bits: float
 
@@ -151,17 +151,17 @@ def _head(axes: Axes, dataset: str, like: Record, boxes: Sequence[_Box]) -> None
     axes.set_title(f"{dataset}: {whole} bits of entropy per scene", pad=29)
     above = partial(axes.annotate, textcoords="offset points")
     drawn = [box.part for box in boxes]
-    without = [part.style for part in parts_of(like) if part not in drawn]
-    note = "".join(f"{part.name}: 0 bits, implied by the features" for part in without)
+    without = [WORDS[part] for part in parts_of(like) if part not in drawn]
+    note = "".join(f"{words}: 0 bits, implied by the features" for words in without)
     above(note, (1, 1), xycoords="axes fraction", xytext=(0, 30), ha="right", fontsize=7.5,
           color="#444444")  # fmt: skip
     for part, start, bits in boxes:
         place: dict[str, Any] = {
             "xy": (start, 1), "xycoords": ("data", "axes fraction"), "xytext": (0, 3),
         }  # fmt: skip
-        name, color = part.style.name, part.style.color
-        above(f"{name}\n", **place, fontsize=8, fontweight="bold", color=color)
-        words = f"{part.style.entropy} = {number(bits)} bits"
+        head = f"{WORDS[part]}\n"
+        above(head, **place, fontsize=8, fontweight="bold", color=COLORS[part])
+        words = f"{part.uncertainty} = {number(bits)} bits"
         above(words, **place, fontsize=7.5, color="#444444")
 
 
@@ -171,7 +171,7 @@ def _bars(axes: Axes, y: float, row: Record, boxes: Sequence[_Box]) -> None:
         read_bits = float(row[part.bound])
         axes.barh(y, bits, _BAR, left=start, **_OUTLINE)
         look = hatched(bool(row["assumed_prior"]))
-        axes.barh(y, read_bits, _BAR, left=start, color=part.style.color, linewidth=0, **look)
+        axes.barh(y, read_bits, _BAR, left=start, color=COLORS[part], linewidth=0, **look)
         text = f"{sign}{at_least(read_bits)} ({at_least(100 * read_bits / bits, 0)} %)"
         inside = read_bits > _WIDE * bits
         axes.annotate(
@@ -230,11 +230,11 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
     for _, curve in rows.groupby(["dataset", "model", "tokens"], sort=False):
         first = curve.iloc[0].to_dict()
         for part in parts_of(first):
-            name, bits = part.style.name, float(first[part.entropy])
+            name, bits = WORDS[part], float(first[part.entropy])
             if bits <= SMALLEST_BITS:
                 continue
             look[name] = {
-                "color": part.style.color, "linewidth": 1.1 if name in _DASHES else 2.0,
+                "color": COLORS[part], "linewidth": 1.1 if name in _DASHES else 2.0,
                 "linestyle": _DASHES.get(name, "-"),
             }  # fmt: skip
             several = curve["n_models"] > 1

@@ -18,7 +18,8 @@ from bindscope.figures.colors import GREY, INK
 from bindscope.figures.facets import Look, crossed, facets
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
-from bindscope.studies.binding_information.names import family_tick, label_tokens
+from bindscope.studies.binding_information.names import WORDS, family_tick, label_tokens
+from bindscope.studies.binding_information.quantities import BEYOND, PARTS
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA, family_of
 from bindscope.studies.binding_information.views import (
     family_order,
@@ -156,14 +157,8 @@ def _models(axes: Axes, models: Mapping[str, Rows], color: Mapping[str, str]) ->
 
 _DASHES: Final = (0, (4, 2))
 _CURVE = ["dataset", "model", "layer", "tokens", "probe"]
-# The chain's parts; what is the sum of the last two stands in for them where they are not told
-# apart.
-_PARTS = {
-    "feature": "features",
-    "counts": "counts",
-    "pairing": "pairing",
-    "conditional": "how many, and what with what",
-}
+# The chain's parts; the sum of the last two stands in for them where they are not told apart.
+_PARTS: Final = {quantity.name: WORDS[quantity] for quantity in (*PARTS, BEYOND)}
 _SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
 
 

@@ -29,6 +29,14 @@ from bindscope.studies.binding_information.published import (
     read_trends,
     slug,
 )
+from bindscope.studies.binding_information.quantities import (
+    BEYOND,
+    COUNTS,
+    PAIRING,
+    PAPER_BEYOND,
+    PAPER_WHOLE,
+    WHOLE,
+)
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
@@ -38,15 +46,12 @@ from bindscope.studies.binding_information.views import (
 
 # Truth, the paper's estimate (there is none of the parts of B*), our lower bound.
 Names = tuple[str, str | None, str]
-QUANTITIES: Mapping[str, Names] = {
-    "B_O, objects": ("truth_bits", "binding_bits", "binding_lower_bound_bits"),
-    "B*, given features": (
-        "truth_conditional_bits", "conditional_binding_bits",
-        "conditional_binding_lower_bound_bits",
-    ),
-    "counts": ("truth_count_bits", None, "count_lower_bound_bits"),
-    "pairing": ("truth_pairing_bits", None, "pairing_lower_bound_bits"),
-}  # fmt: skip
+_COMPARED: Mapping[str, Names] = {
+    "B_O, objects": (WHOLE.truth, PAPER_WHOLE, WHOLE.bound),
+    "B*, given features": (BEYOND.truth, PAPER_BEYOND, BEYOND.bound),
+    "counts": (COUNTS.truth, None, COUNTS.bound),
+    "pairing": (PAIRING.truth, None, PAIRING.bound),
+}
 _TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 1}
 
 
@@ -63,7 +68,7 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     some(rows, "No known-answer encoder with a closed form was measured.")
     input_note = rows["tokens"].map(lambda token: "" if token == "cls" else f" ({token})")
     rows = rows.assign(encoder=rows["model"] + input_note)
-    quantities = {name: of for name, of in QUANTITIES.items()
+    quantities = {name: of for name, of in _COMPARED.items()
              if of[0] in rows and rows[of[0]].notna().any()}  # fmt: skip
     encoders = name_order(rows["encoder"], models)
     families = family_order(rows["family"])

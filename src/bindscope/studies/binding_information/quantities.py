@@ -1,0 +1,110 @@
+"""What the study measures: quantities and losses, each declared once with its columns.
+
+Rules of the table, flags, rows of the best probe, figures and sentences follow these declarations;
+`columns` explains the columns, `estimates` computes them, `names` has words and colors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+
+class Quantity(NamedTuple):
+    """Information about the objects, and its columns in bits per scene.
+
+    `name` is that in learning curves, `information` its symbol and `uncertainty` that of its
+    entropy. The lower `bound` is `entropy` minus `loss`, less what that shares with `prior_loss`,
+    the loss of the exact prior on the same scenes; `truth` is known of known-answer encoders.
+    """
+
+    name: str
+    information: str
+    uncertainty: str
+    bound: str
+    entropy: str
+    loss: str
+    prior_loss: str
+    truth: str
+
+
+FEATURES: Final = Quantity(
+    "feature", "I(F;Z)", "H(F)", "feature_lower_bound_bits", "h_feature_bits",
+    "loss_chained_feature_bits", "prior_loss_feature_bits", "truth_feature_bits",
+)  # fmt: skip
+COUNTS: Final = Quantity(
+    "counts", "I(M;Z|F)", "H(M|F)", "count_lower_bound_bits", "h_counts_given_feature_bits",
+    "loss_counts_given_feature_bits", "prior_loss_counts_given_feature_bits", "truth_count_bits",
+)  # fmt: skip
+PAIRING: Final = Quantity(
+    "pairing", "I(O;Z|M)", "H(O|M)", "pairing_lower_bound_bits", "h_object_given_counts_bits",
+    "loss_object_given_counts_bits", "prior_loss_object_given_counts_bits", "truth_pairing_bits",
+)  # fmt: skip
+# B*: counts and pairing, which are one part where counts are not told apart.
+BEYOND: Final = Quantity(
+    "conditional", "I(O;Z|F)", "H(O|F)", "conditional_binding_lower_bound_bits",
+    "h_object_given_feature_bits", "loss_object_given_feature_bits",
+    "prior_loss_object_given_feature_bits", "truth_conditional_bits",
+)  # fmt: skip
+# B_O: features, counts and pairing.
+WHOLE: Final = Quantity(
+    "object", "I(O;Z)", "H(O)", "binding_lower_bound_bits", "h_object_bits",
+    "loss_object_anchored_bits", "prior_loss_object_bits", "truth_bits",
+)  # fmt: skip
+PARTS: Final = (FEATURES, COUNTS, PAIRING)  # of the chain: their bounds add up
+QUANTITIES: Final = (*PARTS, BEYOND, WHOLE)
+ENTROPIES: Final = (*(quantity.entropy for quantity in QUANTITIES), "split_gap_bits")
+
+# Estimates of the binding problem paper; that of B* is the difference of two bounds, and none.
+PAPER_WHOLE, PAPER_BEYOND = "binding_bits", "conditional_binding_bits"
+# A lower bound, and the truth that it must not exceed.
+BOUNDS: Final = {PAPER_WHOLE: WHOLE.truth, **{q.bound: q.truth for q in QUANTITIES}}
+ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)
+# A ratio, the estimate, and what there is to know.
+RATIOS: Final = (
+    ("binding_ratio", PAPER_WHOLE, WHOLE.entropy),
+    ("conditional_binding_ratio", PAPER_BEYOND, BEYOND.entropy),
+    ("count_ratio", COUNTS.bound, COUNTS.entropy),
+    ("pairing_ratio", PAIRING.bound, PAIRING.entropy),
+)
+
+
+class Loss(NamedTuple):
+    """The loss of what is fitted and selected on its own, and its columns in bits per scene.
+
+    `prior` is what knowing the distribution of the scenes costs without a representation, `truth`
+    the information that there is to find.
+    """
+
+    test: str
+    validation: str
+    prior: str
+    truth: str
+
+
+# By name of a target's part, see `probes.base.Target`.
+LOSSES: Final = {
+    "object": Loss("loss_object_bits", "val_loss_object_bits", WHOLE.entropy, WHOLE.truth),
+    "feature": Loss("loss_feature_bits", "val_loss_feature_bits", FEATURES.entropy, FEATURES.truth),
+    **{
+        name: Loss(q.loss, f"val_loss_{name}_bits", q.prior_loss, q.truth)
+        for name, q in {
+            "object_anchored": WHOLE,
+            "chained_feature": FEATURES,
+            "chained_counts": COUNTS,
+            "chained_object": PAIRING,
+        }.items()
+    },
+}
+CHAIN: Final = ("chained_feature", "chained_counts", "chained_object")
+
+
+def with_ends(estimate: str) -> tuple[str, str, str]:
+    """Return the columns of an estimate and of the ends of its interval."""
+    return estimate, f"{estimate}_low", f"{estimate}_high"
+
+
+def total(values: Iterable[Any]) -> Any:
+    """Return the sum of numbers, None where one is missing."""
+    values = list(values)
+    return None if any(value is None for value in values) else sum(values)
