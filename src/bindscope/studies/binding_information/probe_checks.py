@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,9 +17,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from bindscope.codes.space import feature_code
-from bindscope.fitting.adam import Adam
-from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run
+from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
@@ -33,14 +31,14 @@ from bindscope.studies.binding_information.probes.module import (
     Tokens,
     build,
 )
-from bindscope.studies.binding_information.probes.runs import backward, bits_lost, start
+from bindscope.studies.binding_information.probes.runs import backward, bits_lost
 from bindscope.studies.binding_information.probes.weights import rebuild
 from bindscope.studies.binding_information.registry import options_of
 
 SIZES, DIM, TOKENS, SCENES = (3, 4), 7, 5, 6
 RATE = 0.25  # of the planted bits
 PRIOR_LOG_ODDS = float(np.log(RATE / (1 - RATE)))
-STEPS, STOPPED_AT = 8, 5  # of the descent that is stopped and resumed
+STOPPED_AT = 5  # step of a descent that is stopped and resumed
 GRADIENT = 1e-5  # relative difference of a gradient from the slope of the loss
 DECODED = 0.6  # share of H(O) that is decoded from planted bits
 NESTING_BITS = 0.02  # share of H(O) by which a fit may be worse on validation than one it contains
@@ -295,71 +293,37 @@ def _generator() -> torch.Generator:
 
 
 class _StoppedError(Exception):
-    """The descent of `_check_resume` is stopped."""
+    """The fit of `_check_resume` is stopped."""
 
 
-@dataclass
-class _Batches:
-    """Random batches by number, and a step at which the descent dies."""
+class _Dying(Checkpoints):
+    """Checkpoints that keep every state of a fit, which dies after some of them."""
 
-    heads: Heads
-    shape: InputShape
-    dies_at: int = STEPS
-    validation: tuple[Inputs, Labelled] = field(init=False)
+    def take(self) -> Checkpoint:
+        """Return the checkpoint of the next part."""
+        kept = super().take()
+        return _DyingCheckpoint(kept.path, kept.key)
 
-    def __post_init__(self) -> None:
-        self.validation = self._batch(-1)
 
-    def _batch(self, number: int) -> tuple[Inputs, Labelled]:
-        draw = torch.Generator().manual_seed(100 + number)
-        return random_batch(draw, 16, self.heads, self.shape, torch.float32)
-
-    def batches(self, first: int) -> Iterator[tuple[int, tuple[Inputs, Labelled]]]:
-        number = first
-        while number < self.dies_at or self.dies_at == STEPS:
-            yield number, self._batch(number)
-            number += 1
-        raise _StoppedError
-
-    def backward(self, run: Run, batch: tuple[int, Any], share: float) -> Tensor:
-        number, (inputs, labels) = batch
-        assert isinstance(run.module, Family)
-        with run.module.noise((0, number)):
-            return backward(run.module, inputs, labels, share)
-
-    def validate(self, runs: Sequence[Run]) -> list[float]:
-        inputs, (bits, anchors, truth) = self.validation
-        with torch.inference_mode():
-            losses = [bits_lost(run.module(inputs, bits, anchors), truth).mean() for run in runs]
-        return [float(loss) for loss in losses]
+class _DyingCheckpoint(Checkpoint):
+    def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        super().write(tensors, record)
+        if record["step"] >= STOPPED_AT:
+            raise _StoppedError
 
 
 def _check_resume(probe: ProbeOptions) -> None:
     """A descent that is stopped and resumed ends in the same bits as one that is not."""
-    family = type(probe).load()
-    if family.convex and probe.protocol == "converged":
-        probe = _alone(probe)
-    [heads] = Target("object", SIZES).heads(family.jointly)
-    shape = _shapes(probe)[0]
-    plan = Plan(
-        steps=STEPS,
-        rate=lambda step: 1e-2,
-        optimiser=lambda module: Adam([p for p in module.parameters() if p.requires_grad], 1e-4),
-        evaluate=lambda step: step == STOPPED_AT - 1,
-    )
+    data = planted_bits((48, 16, 16), tokens=14 if probe.patches else 0)
+    whole = fit(_alone(probe), data, [0])
     with TemporaryDirectory() as folder:
-        checkpoint = Checkpoint(Path(folder) / "state.safetensors", "check")
-        whole = start(probe, heads, shape)
-        Descent([whole], _Batches(heads, shape), plan).fit()
+        output = Path(folder) / "fit"
         with suppress(_StoppedError):
-            batches = _Batches(heads, shape, STOPPED_AT)
-            Descent([start(probe, heads, shape)], batches, plan, checkpoint).fit()
-        resumed = start(probe, heads, shape, seed=1)  # its own weights are not used
-        Descent([resumed], _Batches(heads, shape), plan, checkpoint).fit()
-    pairs = zip(whole.module.state_dict().values(), resumed.module.state_dict().values(),
-                strict=True)  # fmt: skip
+            fit(_alone(probe), data, [0], _Dying(output, "check"))
+        stopped = any(Path(folder).iterdir())
+        resumed = fit(_alone(probe), data, [0], Checkpoints(output, "check"))
     _require(
-        all(torch.equal(a, b) for a, b in pairs),
+        stopped and _equal(whole[0], resumed[0]),
         "a fit that is resumed ends in the same bits: all state is parameters and buffers",
     )
 
