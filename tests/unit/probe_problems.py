@@ -1,5 +1,8 @@
 """Small problems for the tests of the probes room."""
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 from pydantic import TypeAdapter
 
@@ -7,6 +10,8 @@ from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probe_checks import PRIOR_LOG_ODDS
 from bindscope.studies.binding_information.probe_checks import planted_bits as problem
 from bindscope.studies.binding_information.probes.base import all_parts
+from bindscope.studies.binding_information.probes.batches import Labels
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
 from bindscope.studies.binding_information.registry import FAMILIES as REGISTRY
 from bindscope.studies.binding_information.registry import options_of
 
@@ -23,6 +28,26 @@ def probe(family, **fields):
 
 def heads(name, sizes=SIZES):
     return next(part for part in all_parts(sizes) if part.name == name)
+
+
+def null(data):
+    """The same codes with z = 0, of dimension 1: one token per scene where there are patches."""
+
+    def zeros(split):
+        z = np.zeros((split.n_scenes, 1), np.float32)
+        if not data.patches:
+            return replace(split, z=z)
+        cls = None if split.z.cls() is None else z
+        return replace(split, z=ArrayPatches(z[:, None], cls))
+
+    return ProbeData(*map(zeros, data.splits.values()), sizes=data.sizes)
+
+
+def labelled(target, split):
+    """All bits and anchors of a target, of a split."""
+    (whole,) = target.heads(jointly=True)
+    bits, anchors, _ = Labels.read(split, torch.device("cpu")).of_heads(whole)
+    return bits.numpy(), None if anchors is None else anchors.numpy()
 
 
 def tokens_of(name, tokens=14):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, heads, probe, problem, tokens_of
+from probe_problems import FAMILIES, SIZES, heads, labelled, null, probe, problem, tokens_of
 from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.codes.space import feature_code
@@ -60,7 +60,7 @@ def test_a_result_holds_what_the_contract_says(name):
     for target in all_targets(SIZES):
         heads = result.head_losses[target.name]
         scenes = sum(result.losses[part.name] for part in target.parts)
-        for losses, length in ((heads, target.n_heads), (scenes, 80)):
+        for losses, length in ((heads, target.parts[-1].length), (scenes, 80)):
             assert losses.shape == (length,)
             assert losses.dtype == np.float64
             assert np.isfinite(losses).all()
@@ -109,8 +109,7 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
         z = test.z.read(0, 80) if data.patches else test.z
         cls = test.z.cls() if data.patches else None
         for target in all_targets(SIZES):
-            bits = target.bits(test.labels)
-            anchors = target.anchors(test.labels)
+            bits, anchors = labelled(target, test)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
             losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
             reported = sum(result.losses[part.name] for part in target.parts)
@@ -132,14 +131,14 @@ def test_a_loaded_probe_asks_for_what_it_needs(tmp_path):
     path.write_bytes(to_safetensors(fitted("attention_quadratic", data=data, steps=1)))
     loaded, z = load_probe(path), data.test.z
     with pytest.raises(StoreError, match="anchored"):
-        loaded.logits("chained", z.tokens, data.test.objects, cls=z.cls())
+        loaded.logits("chained", z.values, data.test.objects, cls=z.cls())
     with pytest.raises(StoreError, match="CLS"):
-        loaded.logits("object", z.tokens, data.test.objects)
-    maps = attention_maps(loaded, z.tokens, z.cls(), data.test.objects)
+        loaded.logits("object", z.values, data.test.objects)
+    maps = attention_maps(loaded, z.values, z.cls(), data.test.objects)
     assert maps.shape == (80, K, 4)
     np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
     both = np.concatenate([data.test.features, data.test.objects], axis=1)
-    assert attention_maps(loaded, z.tokens, z.cls(), both, "chained").shape == (80, 19, 4)
+    assert attention_maps(loaded, z.values, z.cls(), both, "chained").shape == (80, 19, 4)
 
 
 def test_only_attention_probes_have_maps(tmp_path):
@@ -152,7 +151,7 @@ def test_only_attention_probes_have_maps(tmp_path):
 
 @pytest.mark.parametrize("name", ["linear", "quadratic", "attention_quadratic"])
 def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
-    data = problem(tokens=tokens_of(name)).null()
+    data = null(problem(tokens=tokens_of(name)))
     (result,) = fitted(name, data=data)
     assert "collapsed" not in result.flags
     assert "diverged" not in result.flags
@@ -240,7 +239,7 @@ def test_no_family_ends_above_the_linear_one_it_holds(name):
     if data.patches:
         splits = {
             split: replace(
-                part, z=np.concatenate([part.z.cls(), part.z.tokens.astype(np.float32).mean(1)], 1)
+                part, z=np.concatenate([part.z.cls(), part.z.values.astype(np.float32).mean(1)], 1)
             )
             for split, part in data.splits.items()
         }
@@ -282,8 +281,8 @@ def test_a_run_ends_when_a_longer_fit_moves_nothing_and_others_go_on():
     assert set(last.values()) <= {120, 240, 480, 960}
     assert len(set(last.values())) > 1
     assert result.steps == max(last.values())
-    (null,) = fitted("quadratic", data=problem().null(), steps=60)
-    anchored = {row["step"] for row in null.history if row["target"] == "object_anchored"}
+    (nothing,) = fitted("quadratic", data=null(problem()), steps=60)
+    anchored = {row["step"] for row in nothing.history if row["target"] == "object_anchored"}
     assert max(anchored) == 60  # nothing was gained: a second cycle would repeat the first
 
 
@@ -441,41 +440,32 @@ def test_data_of_unlike_shapes_are_refused():
         replace(data, test=replace(data.test, anchors=anchors))
 
 
-def test_null_and_shuffled_data():
+def test_shuffled_data():
     data = problem(tokens=3)
-    null = data.null()
-    assert null.train.z.shape == (300, 1, 1)
-    assert null.test.z.cls().shape == (80, 1)
-    assert not null.test.z.read(0, 80).any()
-    assert problem(tokens=3, cls=False).null().train.z.cls() is None
-    assert problem().null().val.z.shape == (100, 1)
     shuffled, again = data.shuffled_labels(1), data.shuffled_labels(1)
     assert np.array_equal(shuffled.train.objects, again.train.objects)
     assert not np.array_equal(shuffled.train.objects, data.train.objects)
     assert shuffled.train.z is data.train.z
     assert isinstance(shuffled, ProbeData)
-    assert isinstance(null.train.z, ArrayPatches)
     rows = {row.tobytes() for row in np.hstack([data.train.objects, data.train.features])}
     mixed = np.hstack([shuffled.train.objects, shuffled.train.features])
     assert {row.tobytes() for row in mixed} == rows  # codes stay whole
 
 
 def test_targets():
-    objects, features = np.eye(12, dtype=np.uint8)[:3], np.zeros((3, 7), np.uint8)
     chained = Target("chained", SIZES)
-    assert chained.n_heads == 19
-    labels = {"objects": objects, "features": features, "counts": np.ones((3, 5), np.uint8)}
-    bits = chained.bits(labels)
-    assert np.array_equal(bits[:, 7:], objects)
+    assert chained.parts[-1].length == 19
+    assert chained.heads(jointly=True)[0].codes == ("features", "objects")
     assert [part.length for part in chained.parts] == [7, 19]
     counted = Target("chained", SIZES, 5)
     assert [part.length for part in counted.parts] == [7, 12, 24]
     assert [part.name for part in counted.parts] == [
         "chained_feature", "chained_counts", "chained_object",
     ]  # fmt: skip
-    assert np.array_equal(counted.bits(labels)[:, 7:12], labels["counts"])
-    assert np.array_equal(counted.bits(labels)[:, 12:], objects)
+    (whole,) = counted.heads(jointly=True)
+    assert whole.codes == ("features", "counts", "objects")
+    assert whole.priors == ("feature", "counts_given_feature", "object_given_counts")
     assert [part.name for part in all_parts(SIZES)] == [
         "object", "feature", "object_anchored", "chained_feature", "chained_object",
     ]  # fmt: skip
-    assert Target("object", SIZES).anchors({}) is None
+    assert not Target("object", SIZES).parts[0].anchored

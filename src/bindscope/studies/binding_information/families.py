@@ -59,7 +59,7 @@ class ProbeOptions(Model):
     patches, attends
         Whether it reads patch tokens, not vectors, and has a map of attention per object.
     convex, jointly
-        As of its `Family`: fitted as a convex problem; one module for all heads of a target.
+        Whether it is fitted as a convex problem, and one module has all heads of a target.
     cycles
         Cycles that a fit takes, for forecasts (default run: 1 to 2 of vectors, 1 and 8 of `set`).
     label

@@ -160,15 +160,13 @@ def _check_declaration(probe: ProbeOptions) -> None:
     options, family = type(probe), type(probe).load()
     _require(options_of(probe.family) is options, "the registered options are of another family")
     _require(issubclass(family, Family), "`load` returns a class derived from `Family`")
-    _require(family.jointly == options.jointly, "`jointly` is the same of options and `Family`")
-    _require(bool(family.convex) == options.convex, "`convex` is the same of options and `Family`")
     words = options.words(probe.family).words
     _require(words.startswith(("a ", "an ")), "`label.words` begins with an article")
     _require(bool(options.code()), "`code` names what the key of a fit covers")
 
 
 def _head_ranges(probe: ProbeOptions) -> list[Heads]:
-    if type(probe).load().jointly:
+    if probe.jointly:
         return [*Target("object", SIZES).parts, *Target("chained", SIZES).heads(True)]
     return [*all_parts(SIZES)]
 
@@ -231,7 +229,7 @@ def _check_start(probe: ProbeOptions, heads: Heads, shape: InputShape) -> None:
             inputs if isinstance(inputs, Tensor) else inputs.vector, labels[0] - 0.5
         )
     prior = torch.zeros_like(logits) if labels[1] is None else labels[1]
-    if family.starts_at_zero and not family.convex:
+    if family.starts_at_zero and not probe.convex:
         same = torch.allclose(logits, prior, rtol=0, atol=1e-6)
         _require(same, "the learned term starts at zero where `starts_at_zero` says so", heads)
         backward(family, inputs, labels)

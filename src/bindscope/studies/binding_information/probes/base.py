@@ -6,7 +6,6 @@ head k sees the representation and the bits before k.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +22,6 @@ GROUPS: dict[str, tuple[TargetName, ...]] = {
     "chained": ("chained",),
 }
 PRIOR = "prior"
-FLAGS = ("diverged", "collapsed", "not_converged", PRIOR)
 LN2 = float(np.log(2.0))
 
 if TYPE_CHECKING:
@@ -61,11 +59,6 @@ class Heads:
         """Number of bits up to the last head: the width of the teacher-forced input."""
         return self.first + self.count
 
-    @property
-    def target(self) -> str:
-        """Name of the target that the heads belong to."""
-        return "chained" if self.name.startswith("chained") else self.name
-
 
 @dataclass(frozen=True)
 class Target:
@@ -81,11 +74,6 @@ class Target:
     name: TargetName
     sizes: tuple[int, ...]
     n_counts: int = 0
-
-    @property
-    def n_heads(self) -> int:
-        """Number of heads, which is the number of bits."""
-        return self.parts[-1].length
 
     @property
     def parts(self) -> tuple[Heads, ...]:
@@ -122,18 +110,6 @@ class Target:
         priors = tuple(name for part in parts for name in part.priors)
         last = parts[-1]
         return (Heads(self.name, last.kind, 0, last.length, self.sizes, last.codes, priors),)
-
-    def bits(self, labels: Mapping[str, npt.NDArray[Any]]) -> Bits:
-        """Return the bits to predict, uint8 (N, heads), from codes (N, ...) by name."""
-        codes = self.parts[-1].codes
-        return np.concatenate([np.asarray(labels[code], np.uint8) for code in codes], axis=1)
-
-    def anchors(self, labels: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
-        """Return the prior log-odds of the heads in nats, float32 (N, heads), or None."""
-        priors = [name for part in self.parts for name in part.priors]
-        if not priors:
-            return None
-        return np.concatenate([np.asarray(labels[name], np.float32) for name in priors], axis=1)
 
 
 def all_targets(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Target, ...]:

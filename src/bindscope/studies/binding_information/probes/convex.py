@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
-from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
+from bindscope.fitting.checkpoint import Checkpoint, Checkpoints, take
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import Block, Regressions
 from bindscope.studies.binding_information.config import AnyProbe
@@ -52,18 +52,6 @@ PERFECT = 1e-4 * LN2  # nats of a head below which there is nothing left to gain
 HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
 STATE = ("w", "columns", "lowest", "chosen", "largest", "hopeless", "short")  # of a `_Path`
 PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
-
-
-def fit_convex(
-    runs: Sequence[ProbeRun],
-    source: Source,
-    probe: AnyProbe,
-    checkpoints: Checkpoints | None = None,
-) -> None:
-    """Fit linear probes; see `fit_linear_parts`."""
-    fit_linear_parts(runs, source, probe, checkpoints)
-    for run in runs:
-        run.restore()
 
 
 def fit_linear_parts(
@@ -89,7 +77,7 @@ def fit_linear_parts(
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, start)
-        path.follow(checkpoints.take() if checkpoints else None)
+        path.follow(take(checkpoints))
         for run, columns in train.columns():
             if run.heads.anchored:
                 _refuse_parts(run, path, columns.start)
@@ -395,7 +383,6 @@ def _take(run: ProbeRun, vectors: Vectors, path: _Path, columns: slice, limit: f
     if float(path.short[columns].sum()) / LN2 > limit:
         run.flags.add("not_converged")
     linear = run.family.linear_part
-    assert linear is not None
     _load(linear, path.average.w[:, columns], vectors)
     if linear is run.family:
         *earlier, (last, train, val) = path.seen[:1] if run.priors else path.seen

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,11 +39,6 @@ class ArrayPatches(ArrayRows):
     """Patch tokens that are in memory, floats (N, T, d), and [CLS] (N, d) or None."""
 
     cls_tokens: Array | None = None
-
-    @property
-    def tokens(self) -> Array:
-        """The tokens."""
-        return self.values
 
     def cls(self) -> Array | None:
         """Return the [CLS] tokens, or None."""
@@ -124,14 +119,6 @@ class ProbeData:
         """Whether the representation is patch tokens."""
         return len(self.train.z.shape) == 3
 
-    def null(self) -> ProbeData:
-        """Return the same codes with z = 0, of dimension 1: a representation that knows nothing.
-
-        Fitted to it, a probe measures how well its family models the prior alone (the *null probe*,
-        ``docs/probes.md``). Patch tokens become one token per scene, with a [CLS] if there was one.
-        """
-        return self._map(lambda split, _: replace(split, z=_zeros(split.z)))
-
     def shuffled_labels(self, seed: int) -> ProbeData:
         """Return the data with codes and anchors permuted over each split's scenes, in memory."""
 
@@ -145,20 +132,9 @@ class ProbeData:
                 anchors={name: whole(array)[order] for name, array in split.anchors.items()},
             )
 
-        return self._map(permute)
-
-    def _map(self, change: Any) -> ProbeData:
-        return replace(
-            self, **{name: change(split, i) for i, (name, split) in enumerate(self.splits.items())}
-        )
-
-
-def _zeros(z: Array | Rows) -> Array | PatchSource:
-    n = z.shape[0]
-    zeros = np.zeros((n, 1), np.float32)
-    if not isinstance(z, PatchSource):
-        return zeros
-    return ArrayPatches(zeros[:, None], None if z.cls() is None else zeros)
+        splits = enumerate(self.splits.values())
+        train, val, test = (permute(split, i) for i, split in splits)
+        return ProbeData(train, val, test, self.sizes)
 
 
 def _check_representation(name: str, split: SplitData, train: Array | Rows) -> None:

@@ -31,11 +31,7 @@ from bindscope.studies.binding_information.probes.batches import Source, make_so
 from bindscope.studies.binding_information.probes.convex import fit_linear_parts
 from bindscope.studies.binding_information.probes.data import ProbeData
 from bindscope.studies.binding_information.probes.module import Inputs, Tokens
-from bindscope.studies.binding_information.probes.protocols import (
-    fit_as_released,
-    fit_in_cycles,
-    paper,
-)
+from bindscope.studies.binding_information.probes.protocols import fit_as_released, fit_in_cycles
 from bindscope.studies.binding_information.probes.runs import (
     TOO_MUCH,
     Evaluation,
@@ -64,23 +60,23 @@ def fit(
     """
     _check(probe, data)
     source = make_source(probe, data)
-    family = type(probe).load()
-
     targets = chosen_targets(probe, data.sizes, data.n_counts)
 
     def begin(seed: int) -> list[ProbeRun]:
         return [
             start(
                 probe, heads, source.shape, seed, probe.device,
-                target.parts if family.jointly else (heads,),
+                target.parts if probe.jointly else (heads,),
             )
             for target in targets
-            for heads in target.heads(family.jointly)
+            for heads in target.heads(probe.jointly)
         ]  # fmt: skip
 
-    if probe.protocol == "converged" and family.convex:
+    if probe.protocol == "converged" and probe.convex:
         runs = begin(seeds[0])
-        family.convex(runs, source, probe, checkpoints)
+        fit_linear_parts(runs, source, probe, checkpoints)
+        for run in runs:
+            run.restore()
         result = _result(probe, source, runs)
         return [_for_seed(result, seed) for seed in seeds]
     block = [begin(seed) for seed in seeds]
@@ -89,7 +85,7 @@ def fit(
     fitted = []
     for runs in [list(chain(*block))] if source.shared_order else block:
         if probe.protocol == "paper":
-            fit_as_released(runs, source, paper(data.train.n_scenes), checkpoints)
+            fit_as_released(runs, source, checkpoints)
             fitted += runs
         else:
             assert isinstance(probe, DescendedProbe)
@@ -181,9 +177,8 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
 
 def _validation(run: ProbeRun, source: Source, batch: int) -> dict[str, float]:
     """Return the validation losses of a run's parts; note those for which the prior stands."""
-    if run.family.convex and "l2" in run.options:  # decided where its ridge was chosen
-        return {run.heads.name: run.best_loss}
-    if len(run.parts) == 1 and not run.heads.anchored:
+    decided = run.at_optimum  # where its ridge was chosen
+    if decided or (len(run.parts) == 1 and not run.heads.anchored):
         return {run.heads.name: run.best_loss}
     of_val = evaluate([run], source, "val", batch)
     for name, part in of_val.items():
@@ -231,8 +226,7 @@ def _flags(
     if run.diverged or not loss <= TOO_MUCH * unfitted_bits(source, "test", run.heads):
         run.flags.add("diverged")
     # A convex fit that ignores z is at its optimum: there is nothing that it could have found.
-    at_optimum = bool(run.family.convex) and "l2" in run.options
-    changes = None if at_optimum else _changes(run, source, min(batch, WATCHED))
+    changes = None if run.at_optimum else _changes(run, source, min(batch, WATCHED))
     flags = {}
     for part in run.parts:
         flags[part.name] = set(run.flags)
@@ -246,24 +240,17 @@ def _flags(
 def _changes(run: ProbeRun, source: Source, batch: int) -> Tensor | None:
     """Return by how much each head's probability changes when scenes swap inputs that differ."""
     inputs, _, labels = next(iter(source.split("test", batch)))
-    if isinstance(inputs, Tensor):
-        rolled: Inputs = inputs.roll(1, 0)
-    else:
-        cls = None if inputs.cls is None else inputs.cls.roll(1, 0)
-        rolled = Tokens(inputs.patches.roll(1, 0), cls)
-    if _same(inputs, rolled):
+    read = [inputs] if isinstance(inputs, Tensor) else [inputs.patches, inputs.cls]
+    tensors = [tensor for tensor in read if tensor is not None]
+    rolled = [tensor.roll(1, 0) for tensor in tensors]
+    if all(map(torch.equal, tensors, rolled)):
         return None
+    swapped: Inputs = rolled[0]
+    if isinstance(inputs, Tokens):
+        swapped = Tokens(rolled[0], rolled[1] if inputs.cls is not None else None)
     bits, anchors, _ = labels.of_heads(run.heads)
-    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, rolled))
+    here, there = (run.family(x, bits, anchors).sigmoid() for x in (inputs, swapped))
     return (here - there).abs().mean(0)
-
-
-def _same(first: Inputs, second: Inputs) -> bool:
-    if isinstance(first, Tokens):
-        assert isinstance(second, Tokens)
-        vectors = first.cls is None or second.cls is None or torch.equal(first.cls, second.cls)
-        return vectors and torch.equal(first.patches, second.patches)
-    return isinstance(second, Tensor) and torch.equal(first, second)
 
 
 def _weights(runs: list[ProbeRun], source: Source) -> dict[str, Floats]:

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.base import Heads
-from bindscope.studies.binding_information.probes.convex import fit_convex
 from bindscope.studies.binding_information.probes.module import (
     Family,
     Inputs,
@@ -25,8 +24,6 @@ class Linear(Family):
     1 / sqrt(inputs), and biases zero (the released code's); all are zero if the target is anchored.
     `protocol: converged` starts at zero.
     """
-
-    convex = staticmethod(fit_convex)
 
     def __init__(
         self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator

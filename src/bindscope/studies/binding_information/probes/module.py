@@ -45,7 +45,6 @@ class Tokens:
 
 
 Inputs: TypeAlias = Tensor | Tokens
-Fit: TypeAlias = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -194,10 +193,8 @@ class Family(Part, ABC):
     generator draws the initial weights.
     """
 
-    convex: ClassVar[Fit | None] = None  # how `protocol: converged` fits it, if not in batches
     feature_family: ClassVar[type[Family] | None] = None  # of heads of F and counts, if another
     feature_probe: ClassVar[str | None] = None  # its name
-    jointly: ClassVar[bool] = False  # whether all heads of a target are one module
 
     def __init__(
         self, config: AnyProbe, heads: Heads, shape: InputShape, generator: torch.Generator
@@ -218,9 +215,9 @@ class Family(Part, ABC):
             self.key = None
 
     @property
-    def linear_part(self) -> Family | None:
-        """The linear probe that this one is or holds."""
-        return self if self.convex else self.linear
+    def linear_part(self) -> Family:
+        """The linear probe that this one holds, under `protocol: converged`, or is."""
+        return self if self.linear is None else self.linear
 
     @abstractmethod
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
@@ -257,7 +254,7 @@ def build(
     if heads.kind != "object" and family.feature_family:
         family = family.feature_family
     module = family(probe, heads, shape, generator)
-    if probe.protocol == "converged" and not family.convex:
+    if probe.protocol == "converged" and not probe.convex:
         linear = options_of("linear").load()
         module.linear = linear(probe, heads, InputShape(shape.vector_dim), generator)
         module.linear.requires_grad_(False)

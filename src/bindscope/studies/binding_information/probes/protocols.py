@@ -13,7 +13,7 @@ from math import cos, pi
 from torch import Tensor
 
 from bindscope.fitting.adam import Adam
-from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.checkpoint import Checkpoints, take
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.studies.binding_information.families import DescendedProbe
 from bindscope.studies.binding_information.probes.base import LN2
@@ -108,11 +108,12 @@ class Probing:
 
 
 def fit_as_released(
-    runs: Sequence[ProbeRun], source: Source, plan: Plan, checkpoints: Checkpoints | None = None
+    runs: Sequence[ProbeRun], source: Source, checkpoints: Checkpoints | None = None
 ) -> None:
     """Fit runs by `protocol: paper`; each ends at its best weights."""
+    plan = paper(source.scenes["train"])
     probing = Probing(source, PAPER_BATCH, runs[0].seed, released=True)
-    Descent(runs, probing, plan, checkpoints.take() if checkpoints else None).fit()
+    Descent(runs, probing, plan, take(checkpoints)).fit()
     limit = MOVED * prior_bits(source, "val")
     for run in runs:
         if moved_since(run, round(PAPER_LATE * plan.steps)) > limit:
@@ -143,9 +144,7 @@ def fit_in_cycles(
     going, length = list(runs), probe.steps
     for doubling in range(DOUBLINGS + 1):
         before, steps = [run.best_loss for run in going], [run.steps for run in going]
-        Descent(
-            going, probing, cycle(probe, length), checkpoints.take() if checkpoints else None
-        ).fit()
+        Descent(going, probing, cycle(probe, length), take(checkpoints)).fit()
         probing.before += max(run.steps - n for run, n in zip(going, steps, strict=True))
         for run in going:
             run.restore()
@@ -197,7 +196,7 @@ def _pilots(
     every = [run for copies in tried for run in copies]
     probing = Probing(source, probe.batch_size, runs[0].seed)
     plan = cycle(probe, max(1, probe.steps // PILOT))
-    Descent(every, probing, plan, checkpoints.take() if checkpoints else None).fit()
+    Descent(every, probing, plan, take(checkpoints)).fit()
     chosen = [min(copies, key=lambda run: run.best_loss) for copies in tried]
     for run in chosen:
         run.restore()

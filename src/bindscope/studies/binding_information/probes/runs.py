@@ -66,6 +66,11 @@ class ProbeRun(Run):
         assert isinstance(self.module, Family)
         return self.module
 
+    @property
+    def at_optimum(self) -> bool:
+        """Whether it is a linear probe that was fitted as a convex problem."""
+        return self.family.linear is None and "l2" in self.options
+
     def has_risen(self) -> bool:
         """Return whether the last train loss is far above the loss before the fit."""
         train = [entry.loss_bits for entry in self.history if entry.split == "train"]

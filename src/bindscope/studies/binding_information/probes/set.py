@@ -36,8 +36,6 @@ class Set(Family):
     from each scene (dropout).
     """
 
-    jointly = True
-
     def __init__(
         self, config: SetProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:

@@ -128,9 +128,8 @@ def rebuild(metadata: dict[str, Any], weights: dict[str, Floats]) -> LoadedProbe
     shape = InputShape(metadata["dim"], metadata["cls"], metadata["tokens"])
     families = {}
     n_counts = metadata["n_counts"]
-    jointly = type(config).load().jointly
     targets = chosen_targets(config, sizes, n_counts)
-    for heads in (heads for target in targets for heads in target.heads(jointly)):
+    for heads in (heads for target in targets for heads in target.heads(config.jointly)):
         family = build(config, heads, shape)
         prefix = f"{heads.name}."
         state = {
