@@ -50,15 +50,12 @@ else:
 Control = Literal["none", "shuffled_labels"]
 
 
-class _Controlled(Grid):
+class FitBlock(Grid):
+    """A grid of fits: datasets x models x layers x tokens x probes x seed blocks x controls."""
+
     controls: tuple[Control, ...] = Field(
         ("none",), description="`shuffled_labels` breaks the pairing of scenes and labels."
     )
-
-
-class FitBlock(_Controlled):
-    """A grid of fits: datasets x models x layers x tokens x probes x seed blocks x controls."""
-
     tokens: tuple[Tokens, ...] = Field(
         ("cls",),
         description="What the probe reads: `cls`, `mean` (of patch tokens), `cls_mean`, `patches`.",
@@ -69,11 +66,9 @@ class FitBlock(_Controlled):
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class LearningCurve(_Controlled):
+class LearningCurve(FitBlock):
     """Fits on growing shares of the train scenes, laid out as those of `fits`."""
 
-    tokens: tuple[Tokens, ...] = Field(("cls",), description="What the probe reads; as in `fits`.")
-    probes: tuple[ProbeName, ...] = Field(min_length=1, description="Names of probes.")
     shares: tuple[Share, ...] = Field(
         (0.125, 0.25, 0.5, 1.0),
         min_length=2,
@@ -123,7 +118,7 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     datasets = {dataset.name: dataset for dataset in config.datasets}
     models = {model.name: model for model in config.models}
     probes = {probe.name: probe for probe in section.probes}
-    blocks: list[tuple[str, FitBlock | LearningCurve]] = [
+    blocks: list[tuple[str, FitBlock]] = [
         *((f"fits.{i}", block) for i, block in enumerate(section.fits)),
         *((f"learning_curves.{i}", block) for i, block in enumerate(section.learning_curves)),
     ]
@@ -136,15 +131,13 @@ def problems(config: Config, section: Section) -> Iterator[str]:
     yield from group_problems(section.groups, models)
 
 
-def _tokens(where: str, probe: AnyProbe, block: FitBlock | LearningCurve) -> Iterator[str]:
-    wants_patches = probe.patches
+def _tokens(where: str, probe: AnyProbe, block: FitBlock) -> Iterator[str]:
+    needs, instead = ("needs", "patches") if probe.patches else ("cannot read", "cls")
     for tokens in block.tokens:
-        if wants_patches != (tokens == "patches"):
+        if probe.patches != (tokens == "patches"):
             yield (
-                f"{where}.tokens: probe {probe.name!r} ({probe.family}) "
-                f"{'needs' if wants_patches else 'cannot read'} patch tokens, but tokens lists "
-                f"{tokens!r}; put it in a block with "
-                f"tokens: [{'patches' if wants_patches else 'cls'}]"
+                f"{where}.tokens: probe {probe.name!r} ({probe.family}) {needs} patch tokens, but "
+                f"tokens lists {tokens!r}; put it in a block with tokens: [{instead}]"
             )
 
 

@@ -299,8 +299,8 @@ class _Dying(Checkpoints):
 
     def take(self) -> Checkpoint:
         """Return the checkpoint of the next part."""
-        kept = super().take()
-        return _DyingCheckpoint(kept.path, kept.key)
+        checkpoint = super().take()
+        return _DyingCheckpoint(checkpoint.path, checkpoint.key)
 
 
 class _DyingCheckpoint(Checkpoint):

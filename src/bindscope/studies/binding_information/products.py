@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from bindscope.config.codes import Dataset
 from bindscope.config.grid import layers_of
 from bindscope.config.models import AnyModel, KnownAnswer
 from bindscope.core.errors import ConfigError
-from bindscope.core.graph import Graph, Product, once
+from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.graph.activations import add_truth
 from bindscope.graph.data import add_codes, add_labels, add_scenes, by_feature_code
@@ -21,6 +23,8 @@ from bindscope.studies.binding_information.config import (
     Section,
 )
 from bindscope.studies.binding_information.registry import options_of
+
+Inputs = Mapping[str, Product | list[Product]]
 
 _REPRESENTATION = "{dataset}/{model}/{tokens}-{layer}"
 _FIT = f"results/fits/{_REPRESENTATION}/{{probe}}-{{control}}-{{seeds}}-{{key}}"
@@ -54,8 +58,7 @@ STEPS = (
 
 def add_products(graph: Graph, shared: Shared, section: Section) -> None:
     """Add every fit of the section, and all it needs."""
-    blocks: list[FitBlock | LearningCurve] = [*section.fits, *section.learning_curves]
-    for block in blocks:
+    for block in (*section.fits, *section.learning_curves):
         _add_block(graph, shared, section, block)
     _check_seeds(graph)
 
@@ -74,9 +77,7 @@ def _check_seeds(graph: Graph) -> None:
                 )
 
 
-def _add_block(
-    graph: Graph, shared: Shared, section: Section, block: FitBlock | LearningCurve
-) -> None:
+def _add_block(graph: Graph, shared: Shared, section: Section, block: FitBlock) -> None:
     known = {probe.name: probe for probe in section.probes}
     for dataset in (shared.datasets[name] for name in block.datasets):
         of_probes = [_Fits(graph, section, dataset, known[name]) for name in block.probes]
@@ -100,49 +101,37 @@ class _Fits:
     probe: AnyProbe
 
     def add(
-        self,
-        model: AnyModel,
-        layer: int | str,
-        tokens: str,
-        index: Product,
-        block: FitBlock | LearningCurve,
+        self, model: AnyModel, layer: int | str, tokens: str, index: Product, block: FitBlock
     ) -> None:
         """Add the fits of every seed block and control, and the null probes beside them."""
-        names: dict[str, Any] = {"model": model.name, "layer": layer, "tokens": tokens}
+        place: dict[str, Any] = {"tokens": tokens, "layer": layer}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
-        stores = [p for p in _flat(index) if p.rule == "patches_temporary"]
+        stores = [p for p in chain(*index.inputs.values()) if p.rule == "patches_temporary"]
+        inputs: Inputs = {"index": index, "patches": stores}
         for seeds in block.seed_blocks:
-            representation = {"tokens": tokens, "layer": layer}
-            inputs: dict[str, Product | list[Product]] = {"index": index, "patches": stores}
-            # Only the plain probes have a prior to learn; the others start from it.
-            if isinstance(block, FitBlock) and "plain" in self.probe.targets:
-                plain = self.probe.model_copy(update={"targets": ("plain",)})
-                for seed in seeds:
-                    _add_null(self.graph, replace(self, probe=plain), seed)
+            if not isinstance(block, LearningCurve):
+                self._add_nulls(seeds)
             for control in block.controls:
-                names["control"] = control
-                if isinstance(block, LearningCurve):
-                    self._curve(names, seeds, representation, inputs, block)
+                names = {"model": model.name, **place, "control": control}
+                if isinstance(block, LearningCurve):  # which is about the chain's parts alone
+                    curve, shares = self._with_targets("chained"), {"shares": list(block.shares)}
+                    curve.fit("learning_curve", names, seeds, place, inputs, shares)
                     continue
-                fit = self.fit("fit", names, seeds, representation, inputs)
-                # Where objects are is known for drawn scenes of real models only.
-                has_masks = model.sees_images and not self.dataset.source
-                if self._attends and control == "none" and has_masks:
-                    self._attention(fit, index, stores)
+                fit = self.fit("fit", names, seeds, place, inputs)
+                if control == "none" and model.sees_images:
+                    self._add_attention(fit, index, stores)
 
-    @property
-    def _attends(self) -> bool:
-        """Whether there is a query of every object, of which a map can be drawn."""
-        return self.probe.attends and "plain" in self.probe.targets
+    def _with_targets(self, *targets: str) -> _Fits:
+        return replace(self, probe=self.probe.model_copy(update={"targets": targets}))
 
     def fit(
         self,
         rule: str,
-        names: dict[str, Any],
+        names: Mapping[str, Any],
         seeds: tuple[int, ...],
-        representation: dict[str, Any],
-        inputs: dict[str, Product | list[Product]],
-        further: dict[str, Any] | None = None,
+        representation: Mapping[str, Any],
+        inputs: Inputs,
+        further: Mapping[str, Any] | None = None,
     ) -> Product:
         """Add one fit, the null probe of one, or a learning curve."""
         content = {
@@ -163,29 +152,26 @@ class _Fits:
             "probe": self.probe.name,
             "seeds": "_".join(map(str, seeds)),
         }
-        labels = add_labels(self.graph, self.dataset)
         runs = self.probe.code()
         if self.probe.protocol == "converged":
             runs |= options_of("linear").code()  # the others hold it
-        inputs = {**inputs, "labels": labels}
+        inputs = {**inputs, "labels": add_labels(self.graph, self.dataset)}
         return self.graph.add(rule, wildcards, content, inputs, runs=sorted(runs))
 
-    def _curve(
-        self,
-        names: dict[str, Any],
-        seeds: tuple[int, ...],
-        representation: dict[str, Any],
-        inputs: dict[str, Product | list[Product]],
-        block: LearningCurve,
-    ) -> Product:
-        """Add a learning curve, which is about the chain's parts alone."""
-        chained = replace(self, probe=self.probe.model_copy(update={"targets": ("chained",)}))
-        shares = {"shares": list(block.shares)}
-        return chained.fit("learning_curve", names, seeds, representation, inputs, shares)
+    def _add_nulls(self, seeds: tuple[int, ...]) -> None:
+        """Add null probes of the plain targets; the others start from the prior."""
+        if "plain" in self.probe.targets:
+            representation = {"tokens": "null", "patches": self.probe.patches}
+            for seed in seeds:
+                self._with_targets("plain").fit("null", {}, (seed,), representation, {})
 
-    def _attention(self, fit: Product, index: Product, stores: list[Product]) -> Product:
+    def _add_attention(self, fit: Product, index: Product, stores: list[Product]) -> None:
+        """Add maps of attention where objects have queries, and their places are known."""
+        if not self.probe.attends or "plain" not in self.probe.targets or self.dataset.source:
+            return
         names = ("dataset", "model", "layer", "probe", "seeds")
-        return self.graph.add(
+        codes = add_codes(self.graph, self.dataset)
+        self.graph.add(
             "attention",
             {name: fit.wildcards[name] for name in names},
             {"information": self.section.information.model_dump(mode="json")},
@@ -194,21 +180,6 @@ class _Fits:
                 "index": index,
                 "patches": stores,
                 "scenes": add_scenes(self.graph, self.dataset, "test")[:1],
-                "codes": [
-                    codes
-                    for codes in add_codes(self.graph, self.dataset)
-                    if codes.wildcards["split"] == "test"
-                ],
+                "codes": [product for product in codes if product.wildcards["split"] == "test"],
             },
         )
-
-
-@once
-def _add_null(graph: Graph, fits: _Fits, seed: int) -> Product:
-    """Add the null probe beside all fits of a probe with a seed, whatever they read."""
-    representation = {"tokens": "null", "patches": fits.probe.patches}
-    return fits.fit("null", {}, (seed,), representation, {})
-
-
-def _flat(product: Product) -> list[Product]:
-    return [item for products in product.inputs.values() for item in products]

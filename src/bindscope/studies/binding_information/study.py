@@ -44,14 +44,16 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
     return Request(inputs, {"models": models})
 
 
-def _attention_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    maps = graph.select("attention")
-    return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
+def _made(
+    step: str, role: str, graph: Graph, shared: Shared, section: Section, *reads: str
+) -> Request | None:
+    """Ask for all that a step makes; nothing without it."""
+    products = graph.select(step)
+    return Request({role: products}, reads={role: reads} if reads else {}) if products else None
 
 
-def _curves_table(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    curves = graph.select("learning_curve")
-    return Request({"curves": curves}) if curves else None
+def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _made("attention", "maps", graph, shared, section, "share")
 
 
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
@@ -71,14 +73,10 @@ def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
 
 
 def _order(shared: Shared, section: Section) -> dict[str, Any]:
-    """Return names of models and of groups in the configuration's order."""
+    """Return names of datasets, models and groups of these in the configuration's order."""
     groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
-    return {"models": list(shared.models), "model_groups": groups}
-
-
-def _families(section: Section) -> dict[str, list[str]]:
-    """Return the words of the families, which are in no code key: figures follow them."""
-    return {probe.family: list(probe.words(probe.family)) for probe in section.probes}
+    names = {"datasets": list(shared.datasets), "models": list(shared.models)}
+    return {**names, "model_groups": groups}
 
 
 def _about_table(
@@ -89,9 +87,11 @@ def _about_table(
     reads: Mapping[str, tuple[str, ...]] | None = None,
     **inputs: list[Product],
 ) -> Request:
-    """Ask for the study's table, the order of the models, which are seeds of one, and more."""
+    """Ask for the study's table, names in order, the words of probe families, and more."""
     table = graph.select("table", table="binding_information")
-    content = {**_order(shared, section), "families": _families(section), **(content or {})}
+    # The words are in no code key: figures follow them here.
+    families = {probe.family: list(probe.words(probe.family)) for probe in section.probes}
+    content = {**_order(shared, section), "families": families, **(content or {})}
     return Request({"table": table, **inputs}, content, reads or {})
 
 
@@ -110,23 +110,12 @@ def _cells(shared: Shared) -> dict[str, int]:
     }
 
 
-def _tokens(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
-
-
-def _parts(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    """Ask for the datasets' order too: the first one is the headline's."""
-    if not last_layer_fits(graph, shared):
-        return None
-    return _about_table(graph, shared, section, {"datasets": list(shared.datasets)})
-
-
-def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _parts(graph, shared, section) if _layers(graph, shared, section) else None
-
-
 def _histogram(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section) if graph.select("fit") else None
+
+
+def _last_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    return _about_table(graph, shared, section) if last_layer_fits(graph, shared) else None
 
 
 def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -137,9 +126,9 @@ def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     return _about_table(graph, shared, section) if several else None
 
 
-def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    maps = graph.select("attention")
-    return Request({"maps": maps}, reads={"maps": ("share",)}) if maps else None
+def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
+    layers = _layers(graph, shared, section)
+    return layers and _last_layers(graph, shared, section)
 
 
 # What the cost of sharing compares, see `sharing_cost`.
@@ -203,9 +192,8 @@ def _complexity(graph: Graph, shared: Shared, section: Section) -> Request | Non
     kinds = Counter(dataset.space.kind for dataset in shared.datasets.values())
     kind = kinds.most_common(1)[0][0]
     cells = {n: k for n, k in _cells(shared).items() if shared.datasets[n].space.kind == kind}
-    if not _several(graph, shared, lambda dataset: cells.get(dataset.name)):
-        return None
-    return _about_table(graph, shared, section, {"cells": cells})
+    several = _several(graph, shared, lambda dataset: cells.get(dataset.name))
+    return _about_table(graph, shared, section, {"cells": cells}) if several else None
 
 
 def _resolution(graph: Graph, shared: Shared, section: Section) -> Request | None:
@@ -234,16 +222,16 @@ def _camera_height(dataset: Dataset) -> float | None:
 
 def _natural(graph: Graph, shared: Shared, section: Section) -> Request | None:
     """Datasets of natural images are those that are read, CLEVR's drawn ones left out."""
-    about = [
+    natural = [
         name
         for name, dataset in shared.datasets.items()
         if dataset.source and not isinstance(dataset.source, ClevrSource)
     ]
     measured = {fit.wildcards["dataset"] for fit in last_layer_fits(graph, shared)}
-    if not measured & set(about):
+    if not measured & set(natural):
         return None
     priors = graph.select("table", table="priors")
-    content = {"datasets": about, "cells": _cells(shared)}
+    content = {"natural": natural, "cells": _cells(shared)}
     return _about_table(graph, shared, section, content, priors=priors)
 
 
@@ -258,8 +246,12 @@ STUDY = Study(
     steps=STEPS,
     tables=(
         TableEntry("binding_information", f"{_HERE}.tables:BINDING_INFORMATION", _binding_table),
-        TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention_table),
-        TableEntry("learning_curve", f"{_HERE}.tables:LEARNING_CURVE", _curves_table),
+        TableEntry("attention", f"{_HERE}.tables:ATTENTION", _attention),
+        TableEntry(
+            "learning_curve",
+            f"{_HERE}.tables:LEARNING_CURVE",
+            partial(_made, "learning_curve", "curves"),
+        ),
     ),
     figures=(
         _figure(
@@ -269,7 +261,7 @@ STUDY = Study(
             'decodes, a lower bound ("≥"), rounded down; hatched: scene distribution unknown, no '
             "bound. Dots: training seeds; line: 95 % t interval over them (pairing only). A model "
             "that only counts fills every box but the last. Flagged fits are left empty.",
-            _parts,
+            _last_layers,
         ),
         _figure(
             "figures.parts:parts_layers",
@@ -298,7 +290,7 @@ STUDY = Study(
             "training seeds for groups, else over test scenes; dashed: H(O). Diamonds: the binding "
             "problem paper's estimate; crosses: without a representation; stars: published values. "
             "Longer is more.",
-            _tokens,
+            _last_layers,
             _PUBLISHED,
         ),
         _figure(

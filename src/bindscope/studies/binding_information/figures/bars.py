@@ -138,11 +138,11 @@ _ASSIGNED: dict[str, Any] = {
 _QUANTITIES = ("β*, %", "B*, bits per scene", "B_O, bits per scene")
 
 
-@figure(binding_and("datasets", "cells", priors=table_as("priors"), trends=read_trends))
+@figure(binding_and("natural", "cells", priors=table_as("priors"), trends=read_trends))
 def natural(
     table: pd.DataFrame,
     priors: pd.DataFrame,
-    datasets: Collection[str],
+    natural: Collection[str],
     cells: Mapping[str, int],
     models: Sequence[str] = (),
     trends: pd.DataFrame | None = None,
@@ -156,7 +156,7 @@ def natural(
     dataset and model agree, else in words.
     """
     rows = curve_rows(table)
-    rows = rows[rows["dataset"].isin(list(datasets))]
+    rows = rows[rows["dataset"].isin(list(natural))]
     some(rows, "No model was measured on images that were read.")
     test = priors[priors["split"] == "test"].set_index("dataset")
     assigned = rows["dataset"].map(test["assignment_bits"]).astype(float)
