@@ -30,7 +30,7 @@ class Twin:
     """
 
     def __init__(self, family: Family, config: AnyProbe) -> None:
-        self.conditioned, self.heads = config.conditioned, family.heads
+        self.heads = family.heads
         state = family.state_dict()
         self.leaves = {name: value.clone().requires_grad_() for name, value in state.items()}
         self.sees = torch.tensor(
@@ -54,7 +54,7 @@ class Twin:
     def _x(self, z, revealed):
         """What each head reads, (B, heads, dim x): [z; masked bits]."""
         copies = z[:, None].repeat(1, self.heads.count, 1)
-        return torch.cat([copies, revealed], dim=2) if self.conditioned else copies
+        return torch.cat([copies, revealed], dim=2)
 
 
 class LinearTwin(Twin):
@@ -83,9 +83,7 @@ class MultilinearTwin(Twin):
             rest //= size
         for group, value in enumerate(values):
             start = sum(self.heads.sizes[:group])
-            parts = [self.leaves["values"][start + value]]
-            if self.conditioned:
-                parts.append(self.leaves["bits.weight"][group, k])
+            parts = [self.leaves["values"][start + value], self.leaves["bits.weight"][group, k]]
             product = product * (x @ torch.cat(parts, dim=1).t())
         return product.sum(1) / sqrt(x.shape[1]) + self.leaves["bias"][k]
 
@@ -106,14 +104,13 @@ class AttentionTwin(Twin):
 
     def _x(self, inputs, revealed):
         queries = self.leaves["base"].repeat(len(revealed), 1, 1)
-        if self.conditioned:
-            queries = queries + revealed @ self.leaves["revealed"]
+        queries = queries + revealed @ self.leaves["revealed"]
         queries = queries @ self.leaves["query"].t()  # every sample of every head through Wq
         tokens = inputs.patches
         scores = queries @ tokens.transpose(1, 2) / sqrt(tokens.shape[2])
         pooled = scores.softmax(2) @ tokens
         parts = [] if inputs.cls is None else [inputs.cls[:, None].repeat(1, self.heads.count, 1)]
-        parts += [pooled] + ([revealed] if self.conditioned else [])
+        parts += [pooled, revealed]
         self.has_cls = inputs.cls is not None
         return torch.cat(parts, dim=2)
 
@@ -124,8 +121,6 @@ class AttentionTwin(Twin):
     def readout(self, k, factor):
         """W_k' (dim x, rank) for x = [CLS; pooled; bits]."""
         pooled = self.leaves["pooled"][k].chunk(2, dim=1)[factor]
-        if "rest.weight" not in self.leaves:
-            return pooled
         rest = self.leaves["rest.weight"][k].t().chunk(2, dim=1)[factor]
         d = len(pooled) if self.has_cls else 0
         return torch.cat([rest[:d], pooled, rest[d:]])

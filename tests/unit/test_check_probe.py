@@ -49,9 +49,7 @@ class Gate(Family):
 
 class Peeks(Gate):
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
-        return (
-            super().term(inputs, bits) + bits[:, -self.heads.count :] * self.last * self.conditioned
-        )
+        return super().term(inputs, bits) + bits[:, -self.heads.count :] * self.last
 
 
 class StartsElsewhere(Gate):

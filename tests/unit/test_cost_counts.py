@@ -69,19 +69,18 @@ def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert stored("float32", shape) == pytest.approx(size, rel=0.01, abs=1500)
 
 
-@pytest.mark.parametrize("conditioned", [True, False])
 @pytest.mark.parametrize("n_counts", [0, 5])
-def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int, conditioned: bool) -> None:
+def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int) -> None:
     """Together where they read the same bits, with a row for each bit that one of them reads."""
-    probe = {"family": "linear", "targets": list(GROUPS), "conditioned": conditioned}
+    probe = {"family": "linear", "targets": list(GROUPS)}
     content = {"probe": probe, "sizes": (4, 3)}
     fitted: Counter[tuple[int, int, str]] = Counter()
     for name in TARGETS:
         for heads in Target(name, (4, 3), n_counts).parts:
             fitted[convex._read_by(SimpleNamespace(heads=heads))] += heads.count  # type: ignore[arg-type]
-    expected = [(8 + 1 + length * conditioned, n) for (_, length, _), n in fitted.items()]
+    expected = [(8 + 1 + length, n) for (_, length, _), n in fitted.items()]
     heads_of = list(fits._heads(content, n_counts))
-    assert sorted(fits._problems(heads_of, 8, fits.probe_of(content))) == sorted(expected)
+    assert sorted(fits._problems(heads_of, 8)) == sorted(expected)
 
 
 def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
@@ -100,7 +99,6 @@ def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
         {"family": "quadratic_reuse", "rank": 3},
         {"family": "set", "hidden": 8, "summed": 6},
         {"family": "attention_quadratic", "rank": 3},
-        {"family": "linear", "conditioned": False},
     ],
     ids=lambda probe: "-".join(map(str, probe.values())),
 )

@@ -420,7 +420,7 @@ def write_inputs(folder, entry, table):
     named = [("color", "red", "blue"), ("shape", "circle", "square", "cross")]
     groups = [{"name": name, "values": list(values)} for name, *values in named]
     content = {
-        "models": list(ORDER), "datasets": ["colorshape"],
+        "models": list(ORDER), "datasets": ["colorshape"], "natural": ["colorshape"],
         "families": [{"name": "two", "models": list(ORDER[:2])}],
         "groups": {"colorshape": groups, "smaller": groups}, "model_groups": [],
         "cells": {"colorshape": 6, "smaller": 2},

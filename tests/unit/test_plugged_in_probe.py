@@ -44,14 +44,14 @@ FAMILY = '''
                 def __init__(self, config, heads, shape, generator):
                     super().__init__(config, heads, shape, generator)
                     factors = [
-                        initial_rows(shape.dim, heads, config.rank, config.conditioned, generator)
+                        initial_rows(shape.dim, heads, config.rank, generator)
                         for _ in range(3)
                     ]
                     if self.starts_at_zero:
                         factors[-1].zero_()
                     self.factor = self.scale(shape.dim)
                     rows = torch.stack(factors, dim=1)
-                    self.factors = Projection(rows, heads, config.conditioned, batch_last=True)
+                    self.factors = Projection(rows, heads, batch_last=True)
                     self.bias = nn.Parameter(torch.zeros(heads.count))
 
                 def term(self, inputs, bits):

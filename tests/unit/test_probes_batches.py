@@ -159,12 +159,11 @@ def test_a_large_mean_does_not_drown_the_deviation():
     np.testing.assert_allclose(1 / scaling.scale, values.astype(np.float64).std(0), rtol=1e-3)
 
 
-def test_inputs_are_raw_without_standardisation_and_under_the_paper_s_protocol():
+def test_inputs_are_raw_under_the_paper_s_protocol():
     data = problem()
-    for fields in ({"standardise": False}, {"protocol": "paper"}):
-        source = make_source(probe("quadratic", **fields), data)
-        inputs, *_ = next(source.split("val", 1000))
-        assert np.array_equal(inputs.numpy(), data.val.z)
+    source = make_source(probe("quadratic", protocol="paper"), data)
+    inputs, *_ = next(source.split("val", 1000))
+    assert np.array_equal(inputs.numpy(), data.val.z)
     inputs, *_ = next(make_source(probe("quadratic"), data).split("train", 1000))
     assert inputs.mean(0).abs().max() < 1e-5
     assert inputs.std(0, correction=0).numpy() == pytest.approx(1, abs=1e-4)

@@ -19,7 +19,6 @@ STEPS = {"steps": 12, "batch_size": 32}
 PROBES = {
     "linear": probe("linear"),
     "quadratic": probe("quadratic", rank=2, **STEPS),
-    "pilots": probe("quadratic", rank=2, **STEPS, learning_rate=[0.01, 0.001]),
     "noisy": probe("dnn", hidden=8, **STEPS),
     "set": probe("set", hidden=8, summed=4, **STEPS),
     "released": probe("linear", protocol="paper"),

@@ -25,8 +25,8 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
-def regressions(part, dtype=torch.float64, conditioned=True, **fields):
-    data, config = problem(**fields), probe("linear", conditioned=conditioned)
+def regressions(part, dtype=torch.float64, **fields):
+    data, config = problem(**fields), probe("linear")
     source = make_source(config, data)
     run = start(config, heads(part), source.shape)
     original = HeadProblem(Vectors(source, 2**30), [run], "train").regressions()

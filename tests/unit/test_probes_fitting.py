@@ -286,15 +286,6 @@ def test_a_run_ends_when_a_longer_fit_moves_nothing_and_others_go_on():
     assert max(anchored) == 60  # nothing was gained: a second cycle would repeat the first
 
 
-def test_of_several_rates_validation_chooses_one_for_each_part():
-    fields = {"steps": 100, "batch_size": 128, "weight_decay": 1e-4}
-    rates = [1e-6, 0.01, 1e3]
-    (result,) = fitted("quadratic", data=exclusive(), learning_rate=rates, **fields)
-    chosen = {part: options["learning_rate"] for part, options in result.metadata["chosen"].items()}
-    assert chosen["object_anchored"] == 0.01
-    assert bits_of(result, "object_anchored") < 0.5 * H_OBJECT
-
-
 @pytest.mark.parametrize("targets", [["chained"], ["plain", "anchored"]])
 def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     data = problem()

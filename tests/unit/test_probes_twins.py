@@ -35,15 +35,15 @@ def shaken(family, scale=0.3):
         noise = torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype)
         parameter.data.copy_(scale * noise)
     for part in family.modules():
-        if isinstance(part, Projection) and part.mask is not None:
+        if isinstance(part, Projection):
             part.weight.data[..., -part.mask.shape[-1] :].mul_(part.mask)
     return family
 
 
-def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
+def make(name, part, *, cls=True, sizes=SIZES, **fields):
     fields = {"protocol": "paper", **fields}  # the family alone
     fields |= {"hidden": 8, "summed": 6} if name == "set" else {}
-    config = probe(name, conditioned=conditioned, **fields)
+    config = probe(name, **fields)
     patches = bool(tokens_of(name))
     family = build(
         config, heads(part, sizes), InputShape(DIM, cls and patches, TOKENS * patches), seed=3
@@ -51,9 +51,9 @@ def make(name, part, *, conditioned=True, cls=True, sizes=SIZES, **fields):
     return config, family, (TOKENS if patches else 0)
 
 
-def assert_logits_and_gradients_equal(name, part, conditioned):
+def assert_logits_and_gradients_equal(name, part):
     """Compare a family with its twin, in double precision."""
-    config, family, tokens = make(name, part, conditioned=conditioned)
+    config, family, tokens = make(name, part)
     family = shaken(family.double())
     twin = twin_of(family, config)
     inputs, bits, anchors = random_inputs(generator(2), BATCH, DIM, family.heads, tokens)
@@ -70,9 +70,8 @@ def assert_logits_and_gradients_equal(name, part, conditioned):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", TWINS)
-@pytest.mark.parametrize("conditioned", [True, False])
-def test_logits_and_gradients_equal_the_twin(name, part, conditioned):
-    assert_logits_and_gradients_equal(name, part, conditioned)
+def test_logits_and_gradients_equal_the_twin(name, part):
+    assert_logits_and_gradients_equal(name, part)
 
 
 @pytest.mark.parametrize("name", TWINS)
@@ -123,7 +122,7 @@ def test_attention_with_and_without_cls(cls):
 @pytest.mark.parametrize("scenes", [1, 4, 6, 100])  # of a block; the batch has 6
 def test_attention_is_the_same_in_blocks_of_any_size(monkeypatch, scenes):
     monkeypatch.setattr(attention, "BLOCK", scenes * TOKENS * DIM)
-    assert_logits_and_gradients_equal("attention_quadratic", "chained_object", True)
+    assert_logits_and_gradients_equal("attention_quadratic", "chained_object")
 
 
 @pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 3, 2)])
@@ -137,9 +136,10 @@ def test_multilinear_reuse_for_any_number_of_groups(sizes):
 
 
 def test_objects_with_a_feature_in_common_share_its_projection():
-    _, family, _ = make("quadratic_reuse", "object", conditioned=False)
+    _, family, _ = make("quadratic_reuse", "object")
     z = torch.randn(4, DIM, generator=generator())
-    first, second = family.factors(z, z).view(2, 3, 4, 16, 4)
+    no_bits = torch.zeros(4, family.heads.length)
+    first, second = family.factors(z, no_bits).view(2, 3, 4, 16, 4)
     assert torch.equal(first, first[:, :1].expand_as(first))  # the same for all second features
     assert torch.equal(second, second[:1].expand_as(second))
     assert not torch.equal(first[0], first[1])

@@ -92,8 +92,9 @@ def weights_of(
 
     `cls` is whether [CLS] stands beside patch tokens, 1 or 0.
     """
-    bits = (of.first + of.number) * probe.conditioned
-    return probe.count(HeadSizes(of.number, bits, dim, tokens, cls, sizes, of.objects))
+    return probe.count(
+        HeadSizes(of.number, of.first + of.number, dim, tokens, cls, sizes, of.objects)
+    )
 
 
 class _Read(NamedTuple):
@@ -146,7 +147,7 @@ def fit(product: Product) -> Work:
         path *= seeds if content["control"] != "none" else 1
         # Vectors that are wider than there are scenes are turned into the space of these.
         space = vector if read.patches else min(vector, read.n["train"])
-        for n_weights, n_columns in _problems(heads, space, probe):
+        for n_weights, n_columns in _problems(heads, space):
             flops += _descent(n_weights, n_columns, read.n["train"], path)
             elements += path * n_columns * (_TRIED * read.n["train"] + _MOVED * n_weights)
             python += _CALL * _ITERATION * _SLOWEST * path
@@ -158,7 +159,7 @@ def fit(product: Product) -> Work:
         python += _BACKWARD + _CALL * _STEP * seeds * steps * len(heads)
     # The linear parts are fitted first, and what their descent holds goes before the next one.
     in_memory, history = _in_memory(probe, content, read, bits), _HISTORY * linear * convex
-    descent = 0.0 if alone else _BESIDE + _descending(probe, free, seeds, read.patches)
+    descent = 0.0 if alone else _BESIDE + _descending(free, seeds, read.patches)
     fitting = history if alone else max(history + 4.0 * free * seeds, descent)
     on_gpu = content["device"] == "cuda"
     resampled = _resampled(content["information"]["bootstrap_samples"] * n_test)
@@ -191,7 +192,7 @@ def _resampled(drawn: float) -> float:
     return 24.0 * drawn if drawn <= _RESAMPLED else 32 * _RESAMPLED
 
 
-def _problems(heads: Sequence[_Heads], dim: int, probe: AnyProbe) -> Iterator[tuple[int, int]]:
+def _problems(heads: Sequence[_Heads], dim: int) -> Iterator[tuple[int, int]]:
     """Yield rows and columns of the weights of linear parts that are fitted together.
 
     Heads that read the same bits are one problem (`probes.convex`); each column has rows for all
@@ -201,7 +202,7 @@ def _problems(heads: Sequence[_Heads], dim: int, probe: AnyProbe) -> Iterator[tu
     for part in heads:
         columns[part.first, part.first + part.number, part.objects] += part.number
     for (_, bits, _), number in columns.items():
-        yield dim + 1 + bits * probe.conditioned, number
+        yield dim + 1 + bits, number
 
 
 def _descent(rows: int, columns: int, n: int, path: float) -> float:
@@ -224,18 +225,14 @@ def _steps(probe: AnyProbe, n_train: int) -> tuple[float, int]:
     return probe.cycles * probe.steps, min(probe.batch_size, n_train)
 
 
-def _descending(probe: AnyProbe, weights: float, seeds: int, shared: bool) -> float:
+def _descending(weights: float, seeds: int, shared: bool) -> float:
     """Return the bytes of what descends, or of the results where these take more.
 
     Of every seed these are weights and the best of them; of one seed, or of all where they share
     their batches, gradients, two moments, and what a step makes of the largest parameter and its
-    gradient, for each rate that is tried, where there are several beside weights and their best.
-    Results hold weights, the best, a copy and the file.
+    gradient. Results hold weights, the best, a copy and the file.
     """
-    rates = getattr(probe, "learning_rate", None)
-    tried = len(rates) if isinstance(rates, tuple) else 1
-    together = (seeds if shared else 1) * tried
-    return weights * max(8.0 * seeds + (20.0 + 8.0 * (tried > 1)) * together, 16.0 * seeds)
+    return weights * max(8.0 * seeds + 20.0 * (seeds if shared else 1), 16.0 * seeds)
 
 
 def _in_memory(probe: AnyProbe, content: Content, read: _Read, bits: int) -> float:

@@ -36,7 +36,7 @@ class Label(NamedTuple):
 class HeadSizes(NamedTuple):
     """What the number of a family's weights follows from, for some heads that are fitted together.
 
-    The last head may see `bits` (0 where not conditioned). `dim` is the width of what is read, of
+    The last head may see `bits`. `dim` is the width of what is read, of
     so many patch `tokens` (1: a vector), and of [CLS] beside them.
     """
 
@@ -80,12 +80,6 @@ class ProbeOptions(Model):
         "converged",
         description="`converged`: standardised inputs, convex optimum or one-cycle AdamW, best "
         "validation weights. `paper`: Adam 1e-3, 40 epochs, raw inputs, as released.",
-    )
-    standardise: bool = Field(
-        True, description="Scale inputs by train mean and deviation (never under `paper`)."
-    )
-    conditioned: bool = Field(
-        True, description="Heads see the revealed bits; false drops the conditioning."
     )
     targets: tuple[Literal["plain", "anchored", "chained"], ...] = Field(
         ("plain", "anchored", "chained"),
@@ -163,10 +157,7 @@ class LinearProbe(ProbeOptions):
 class DescendedProbe(ProbeOptions):
     """Base of the options of families that are fitted by descent."""
 
-    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
-        3e-3,
-        description="Peak rate of a cycle; of several, validation chooses after short fits.",
-    )
+    learning_rate: PositiveFloat = Field(3e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(1e-4, ge=0, description="AdamW's weight decay.")
 
 
@@ -273,10 +264,7 @@ class SetProbe(DescendedProbe):
     batch_size: PositiveInt = Field(
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
-    learning_rate: PositiveFloat | tuple[PositiveFloat, ...] = Field(
-        5e-3,
-        description="Peak rate of a cycle; of several, validation chooses after short fits.",
-    )
+    learning_rate: PositiveFloat = Field(5e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
     def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102

@@ -44,7 +44,7 @@ def _binding_table(graph: Graph, shared: Shared, section: Section) -> Request:
     return Request(inputs, {"models": models})
 
 
-def _made(
+def _request_products(
     step: str, role: str, graph: Graph, shared: Shared, section: Section, *reads: str
 ) -> Request | None:
     """Ask for all that a step makes; nothing without it."""
@@ -53,7 +53,7 @@ def _made(
 
 
 def _attention(graph: Graph, shared: Shared, section: Section) -> Request | None:
-    return _made("attention", "maps", graph, shared, section, "share")
+    return _request_products("attention", "maps", graph, shared, section, "share")
 
 
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
@@ -250,7 +250,7 @@ STUDY = Study(
         TableEntry(
             "learning_curve",
             f"{_HERE}.tables:LEARNING_CURVE",
-            partial(_made, "learning_curve", "curves"),
+            partial(_request_products, "learning_curve", "curves"),
         ),
     ),
     figures=(

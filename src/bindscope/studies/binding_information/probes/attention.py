@@ -42,8 +42,8 @@ class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        known_bits: Tensor | None,
-        revealed: Tensor | None,
+        known_bits: Tensor,
+        revealed: Tensor,
         base: Tensor,
         tokens: Tensor,
         transposed: Tensor,
@@ -52,9 +52,8 @@ class _Scores(torch.autograd.Function):
         scores = tokens.new_empty(len(tokens), len(base), tokens.shape[1])
         for block in _blocks(tokens):
             queries = base.expand(len(tokens[block]), *base.shape)
-            if known_bits is not None and revealed is not None:
-                by_bits = revealed.expand(len(queries), *revealed.shape)
-                queries = torch.baddbmm(queries, known_bits[block], by_bits)
+            by_bits = revealed.expand(len(queries), *revealed.shape)
+            queries = torch.baddbmm(queries, known_bits[block], by_bits)
             torch.bmm(queries, transposed[block], out=scores[block])
         return scores
 
@@ -63,16 +62,13 @@ class _Scores(torch.autograd.Function):
         known_bits, revealed, base, tokens = ctx.saved_tensors
         blocks = _blocks(tokens)
         ones = base.new_ones(1, len(tokens[blocks[0]]))
-        by_base, by_revealed, by_seen = torch.zeros_like(base), None, None
-        if revealed is not None:
-            by_revealed = torch.zeros_like(revealed)
-            by_seen = torch.empty_like(known_bits) if ctx.needs_input_grad[0] else None
+        by_base, by_revealed = torch.zeros_like(base), torch.zeros_like(revealed)
+        by_seen = torch.empty_like(known_bits) if ctx.needs_input_grad[0] else None
         for block in blocks:
             by_queries = torch.bmm(gradient[block], tokens[block])
             n = len(by_queries)
             by_base.view(1, -1).addmm_(ones[:, :n], by_queries.flatten(1))
-            if by_revealed is not None:
-                by_revealed.addmm_(known_bits[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
+            by_revealed.addmm_(known_bits[block].flatten(0, 1).t(), by_queries.flatten(0, 1))
             if by_seen is not None:
                 by_seen[block] = by_queries @ revealed.t()
         return by_seen, by_revealed, by_base, None, None
@@ -106,8 +102,8 @@ class _Readout(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, offset: Tensor | None, pooled: Tensor, weight: Tensor) -> Tensor:
-        y = torch.bmm(pooled, weight) if offset is None else torch.baddbmm(offset, pooled, weight)
+    def forward(ctx: Any, offset: Tensor, pooled: Tensor, weight: Tensor) -> Tensor:
+        y = torch.baddbmm(offset, pooled, weight)
         ctx.save_for_backward(y, pooled, weight)
         first, second = y.chunk(2, dim=2)
         return (first * second).sum(2)
@@ -146,30 +142,24 @@ class AttentionQuadratic(Family):
         self.factor = self.scale(2 * d if shape.cls else d)
         self.query = initial_parameter(generator, d, d)
         self.base = initial_parameter(generator, k, d)
-        self.revealed = (
-            initial_parameter(generator, heads.length, d) if config.conditioned else None
-        )
+        self.revealed = initial_parameter(generator, heads.length, d)
         pooled, rest = [], []
         for _ in range(2):  # the factors
             pooled.append(initial_weights(generator, k, d, config.rank))
-            if shape.cls or config.conditioned:
-                dim = d if shape.cls else 0
-                rest.append(initial_rows(dim, heads, config.rank, config.conditioned, generator))
+            rest.append(initial_rows(d if shape.cls else 0, heads, config.rank, generator))
         if self.starts_at_zero:
-            for last in (*pooled[-1:], *rest[-1:]):
-                last.zero_()
+            pooled[-1].zero_()
+            rest[-1].zero_()
         self.pooled = nn.Parameter(torch.cat(pooled, dim=2))
-        self.rest = Projection(torch.cat(rest, dim=2), heads, config.conditioned) if rest else None
+        self.rest = Projection(torch.cat(rest, dim=2), heads)
         self.bias = nn.Parameter(torch.zeros(k))
         self.register_buffer("mask", visible(heads).t().contiguous(), persistent=False)
 
-    def _folded(self, bits: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    def _folded(self, bits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return what queries are made of: masked bits (B, heads, length), Wq Q and Wq base.
 
         The scale of the softmax is in the latter.
         """
-        if self.revealed is None:
-            return None, None, self.base @ self.query.t() * self.temperature
         parts = torch.cat([self.base, self.revealed]) @ self.query.t() * self.temperature
         k = len(self.base)
         return bits[:, None] * self.mask, parts[k:], parts[:k]
@@ -187,11 +177,8 @@ class AttentionQuadratic(Family):
         pooled = _Pooled.apply(  # type: ignore[no-untyped-call]
             self.attention(inputs, bits), inputs.patches, inputs.transposed
         ).transpose(0, 1)
-        rest = None
-        if self.rest is not None:
-            parts = [inputs.cls] if inputs.cls is not None else []
-            parts += [bits] if self.conditioned else []
-            rest = self.rest(torch.cat(parts, dim=1)).transpose(0, 1)
+        read = bits if inputs.cls is None else self.read(inputs.cls, bits)
+        rest = self.rest(read).transpose(0, 1)
         products: Tensor = _Readout.apply(  # type: ignore[no-untyped-call]
             rest, pooled, self.pooled
         )

@@ -123,14 +123,13 @@ class Source(Protocol):
 
 def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     """Return the source of a probe's inputs."""
-    standardise = probe.standardise and probe.protocol == "converged"
+    converged = probe.protocol == "converged"  # inputs are scaled, and families hold a linear part
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
-    convex = probe.protocol == "converged"  # all families hold a linear part
     if data.patches:
-        return PatchBatches(data, memory, standardise, device)
-    if bytes_in_memory(data, convex=convex) <= memory:
-        return VectorBatches(data, standardise, device)
-    return StreamedVectors(data, memory, standardise, device)
+        return PatchBatches(data, memory, converged, device)
+    if bytes_in_memory(data, convex=converged) <= memory:
+        return VectorBatches(data, converged, device)
+    return StreamedVectors(data, memory, converged, device)
 
 
 def bytes_in_memory(data: ProbeData, *, convex: bool) -> int:

@@ -192,7 +192,7 @@ class HeadProblem:
             ones, n = ones.to(priors.device) + priors.sum(0), n + len(priors)
         rate = (ones + 0.5) / (n + 1)
         free = [not run.heads.anchored for run in self.runs for _ in range(run.heads.count)]
-        w = rate.new_zeros(dim + 1 + heads.length * self.runs[0].family.conditioned, len(rate))
+        w = rate.new_zeros(dim + 1 + heads.length, len(rate))
         w[dim] = torch.where(torch.tensor(free, device=rate.device), rate.logit(), 0.0)
         return w
 
@@ -201,9 +201,8 @@ class HeadProblem:
             z, labels = z[self.half :: 2], labels.take(slice(self.half, None, 2))
         blocks = [labels.of_heads(run.heads) for run in self.runs]
         bits, ones = blocks[0][0], torch.ones(len(z), 1, device=z.device)
-        parts = [z, ones, bits - 0.5] if self.runs[0].family.conditioned else [z, ones]
         truth = torch.cat([truth for _, _, truth in blocks], dim=1)
-        x, sign = torch.cat(parts, dim=1), 1 - 2 * truth
+        x, sign = torch.cat([z, ones, bits - 0.5], dim=1), 1 - 2 * truth
         if not any(run.heads.anchored for run in self.runs):
             return x, sign, None
         anchors = [torch.zeros_like(t) if a is None else a for _, a, t in blocks]
@@ -212,15 +211,10 @@ class HeadProblem:
     def regressions(self) -> Regressions:
         """Return the regressions, in memory where the vectors are."""
         dim, heads = self.vectors.dim, self.runs[0].heads
-        conditioned = self.runs[0].family.conditioned
         device = next(self.runs[0].family.parameters()).device
-        penalised = torch.ones(dim + 1 + heads.length * conditioned, 1, device=device)
+        penalised = torch.ones(dim + 1 + heads.length, 1, device=device)
         penalised[dim] = 0
-        rows = [
-            dim + 1 + (run.heads.first + k) * conditioned
-            for run in self.runs
-            for k in range(run.heads.count)
-        ]
+        rows = [dim + 1 + run.heads.first + k for run in self.runs for k in range(run.heads.count)]
         used = torch.tensor(rows, device=device)
         if self.split in self.vectors.held:
             return Regressions(self._block(*self.vectors.held[self.split]), used, penalised)
@@ -401,8 +395,6 @@ def _load(linear: Family, w: Tensor, vectors: Vectors) -> None:
     state, dim = linear.state_dict(keep_vars=True), vectors.dim
     vector_weights = w[:dim] if vectors.basis is None else vectors.basis @ w[:dim]
     vector_weights = vector_weights * vectors.scale.to(w.device)[:, None]
-    rows = torch.cat(
-        [vector_weights, w[dim + 1 : dim + 1 + linear.heads.length * linear.conditioned]]
-    )
+    rows = torch.cat([vector_weights, w[dim + 1 : dim + 1 + linear.heads.length]])
     state["weights.weight"].copy_(rows.t()[:, None])
     state["bias"].copy_(w[dim] - vectors.mean.to(w.device) @ vector_weights)

@@ -29,8 +29,8 @@ class Dnn(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         k, width = heads.count, config.hidden
-        rows = initial_rows(shape.dim, heads, width, config.conditioned, generator)
-        self.first = Projection(rows, heads, config.conditioned)
+        rows = initial_rows(shape.dim, heads, width, generator)
+        self.first = Projection(rows, heads)
         self.first_bias = nn.Parameter(torch.zeros(k, width))
         self.hidden = nn.ParameterList(
             initial_parameter(generator, k, width, width) for _ in range(2)

@@ -82,16 +82,12 @@ def fit(
     block = [begin(seed) for seed in seeds]
     if probe.protocol == "converged":
         _fit_linear_parts(block, source, probe, checkpoints)
-    fitted = []
     for runs in [list(chain(*block))] if source.shared_order else block:
-        if probe.protocol == "paper":
-            fit_as_released(runs, source, checkpoints)
-            fitted += runs
+        if isinstance(probe, DescendedProbe) and probe.protocol == "converged":
+            fit_in_cycles(runs, source, probe, checkpoints)
         else:
-            assert isinstance(probe, DescendedProbe)
-            fitted += fit_in_cycles(runs, source, probe, checkpoints)
-    of_seed = {seed: [run for run in fitted if run.seed == seed] for seed in seeds}
-    return [_result(probe, source, of_seed[seed]) for seed in seeds]
+            fit_as_released(runs, source, checkpoints)
+    return [_result(probe, source, runs) for runs in block]
 
 
 def _fit_linear_parts(

@@ -29,18 +29,15 @@ class Linear(Family):
         self, config: LinearProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__(config, heads, shape, generator)
-        bounds = torch.full((shape.dim,), 1 / sqrt(shape.dim))
-        if config.conditioned:
-            bits = torch.full((heads.length,), 1 / sqrt(heads.length))
-            bounds = torch.cat([bounds, bits])
+        inputs = (shape.dim, heads.length)
+        bounds = torch.cat([torch.full((width,), 1 / sqrt(width)) for width in inputs])
         if heads.anchored:
             bounds.zero_()
         rows = torch.empty(len(bounds), heads.count, 1).uniform_(-1, 1, generator=generator)
         self.bias = nn.Parameter(torch.zeros(heads.count))
-        self.weights = Projection(rows * bounds[:, None, None], heads, config.conditioned)
+        self.weights = Projection(rows * bounds[:, None, None], heads)
         with torch.no_grad():
-            if self.weights.mask is not None:
-                self.weights.weight[..., shape.dim :].mul_(self.weights.mask)
+            self.weights.weight[..., shape.dim :].mul_(self.weights.mask)
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
         """Return the learned term (B, heads)."""

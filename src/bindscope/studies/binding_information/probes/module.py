@@ -82,15 +82,11 @@ def initial_parameter(generator: torch.Generator, *shape: int) -> nn.Parameter:
     return nn.Parameter(initial_weights(generator, *shape))
 
 
-def initial_rows(
-    dim: int, heads: Heads, width: int, conditioned: bool, generator: torch.Generator
-) -> Tensor:
-    """Return weights for z and the bits that a head may see, (dim [+ length], heads, width)."""
+def initial_rows(dim: int, heads: Heads, width: int, generator: torch.Generator) -> Tensor:
+    """Return weights for z and the bits that a head may see, (dim + length, heads, width)."""
     parts = [initial_weights(generator, dim, heads.count, width)] if dim else []
-    if conditioned:
-        bits = initial_weights(generator, heads.length, heads.count, width)
-        parts.append(bits * visible(heads)[:, :, None])
-    return torch.cat(parts)
+    bits = initial_weights(generator, heads.length, heads.count, width)
+    return torch.cat([*parts, bits * visible(heads)[:, :, None]])
 
 
 class Part(nn.Module):
@@ -107,9 +103,7 @@ class _Project(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, mask: Tensor | None, batch_last: bool
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, mask: Tensor, batch_last: bool) -> Tensor:
         ctx.save_for_backward(x, weight, mask)
         ctx.batch_last = batch_last
         rows, outer = weight.flatten(0, -2), weight.shape[:-1]
@@ -123,8 +117,7 @@ class _Project(torch.autograd.Function):
         by_rows = gradient.flatten(0, -2) if ctx.batch_last else gradient.flatten(1).t()
         by_x = by_rows.t() @ weight.flatten(0, -2) if ctx.needs_input_grad[0] else None
         by_weight = (by_rows @ x).view_as(weight)
-        if mask is not None:
-            by_weight[..., -mask.shape[-1] :].mul_(mask)
+        by_weight[..., -mask.shape[-1] :].mul_(mask)
         return by_x, by_weight, None, None
 
 
@@ -133,25 +126,23 @@ class Projection(Part):
 
     Entries of the weight by which a head would see a bit that it may not see start at zero and have
     no gradient: they stay zero, and no step has to mask or to copy a weight. `rows` are initial
-    weights, (dim [+ length], .., heads, width), as of `initial_rows`. Outputs are (B, .., heads,
+    weights, (dim + length, .., heads, width), as of `initial_rows`. Outputs are (B, .., heads,
     width), or (.., heads, width, B) with `batch_last`: passes over what lies between products are
     fastest with the batch last, where sums and broadcasts over `width` or heads run over whole
     rows.
     """
 
-    mask: Tensor | None
+    mask: Tensor
 
-    def __init__(
-        self, rows: Tensor, heads: Heads, conditioned: bool, *, batch_last: bool = False
-    ) -> None:
+    def __init__(self, rows: Tensor, heads: Heads, *, batch_last: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(rows.movedim(0, -1).contiguous())
         self.batch_last = batch_last
-        mask = visible(heads).t()[:, None].contiguous() if conditioned else None
+        mask = visible(heads).t()[:, None].contiguous()
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Project `x` = [z; bits - 1/2], (B, dim [+ length])."""
+        """Project `x` = [z; bits - 1/2], (B, dim + length)."""
         projected: Tensor = _Project.apply(x, self.weight, self.mask, self.batch_last)  # type: ignore[no-untyped-call]
         return projected
 
@@ -200,7 +191,7 @@ class Family(Part, ABC):
         self, config: AnyProbe, heads: Heads, shape: InputShape, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.heads, self.conditioned = heads, config.conditioned
+        self.heads = heads
         self.linear: Family | None = None
         self.key: tuple[int, ...] | None = None  # of a training step
         self.starts_at_zero = heads.anchored or config.protocol == "converged"
@@ -236,12 +227,12 @@ class Family(Part, ABC):
         return term if anchors is None else anchors + term
 
     def read(self, z: Tensor, bits: Tensor) -> Tensor:
-        """Return [z; bits], or z alone for an unconditioned probe."""
-        return torch.cat([z, bits], dim=1) if self.conditioned else z
+        """Return [z; bits]."""
+        return torch.cat([z, bits], dim=1)
 
     def scale(self, dim: int) -> float:
         """Return 1 / sqrt(dim x), the scale of bilinear logits; `dim` counts what is not bits."""
-        return 1 / sqrt(dim + (self.heads.length if self.conditioned else 0))
+        return 1 / sqrt(dim + self.heads.length)
 
 
 def build(

@@ -30,8 +30,8 @@ class _Shared(torch.autograd.Function):
     """The factors of all objects: a z part per feature value and a bit part per head.
 
     z (B, d) and its weight (values, rank, d), values those of all groups one after the other; bits
-    (B, length), their weight (groups, heads, rank, length) and mask, or None. Returns
-    (groups, heads, rank, B).
+    (B, length), their weight (groups, heads, rank, length) and mask. Returns (groups, heads, rank,
+    B).
     """
 
     @staticmethod
@@ -40,8 +40,8 @@ class _Shared(torch.autograd.Function):
         z: Tensor,
         bits: Tensor,
         by_value: Tensor,
-        by_head: Tensor | None,
-        mask: Tensor | None,
+        by_head: Tensor,
+        mask: Tensor,
         sizes: tuple[int, ...],
     ) -> Tensor:
         bits = bits.t().contiguous()  # a product with few columns is a third slower
@@ -49,10 +49,7 @@ class _Shared(torch.autograd.Function):
         ctx.sizes = sizes
         shared = (by_value.flatten(0, 1) @ z.t()).view(*by_value.shape[:2], -1)
         shape = (len(sizes), prod(sizes), *shared.shape[1:])
-        if by_head is None:
-            factors = shared.new_zeros(shape)
-        else:
-            factors = (by_head.flatten(0, 2) @ bits).view(shape)
+        factors = (by_head.flatten(0, 2) @ bits).view(shape)
         for g, values in enumerate(torch.split(shared, list(sizes))):
             grid = [n if h == g else 1 for h, n in enumerate(sizes)]
             factors[g].view(*sizes, *shape[2:]).add_(values.view(*grid, *shape[2:]))
@@ -70,12 +67,9 @@ class _Shared(torch.autograd.Function):
         shared = torch.cat(sums).flatten(0, 1)
         by_z = shared.t() @ by_value.flatten(0, 1) if ctx.needs_input_grad[0] else None
         by_by_value = (shared @ z).view_as(by_value)
-        by_bits = by_by_head = None
-        if by_head is not None:
-            rows = gradient.flatten(0, 2)
-            if ctx.needs_input_grad[1]:
-                by_bits = rows.t() @ by_head.flatten(0, 2)
-            by_by_head = (rows @ bits.t()).view_as(by_head).mul_(mask)
+        rows = gradient.flatten(0, 2)
+        by_bits = rows.t() @ by_head.flatten(0, 2) if ctx.needs_input_grad[1] else None
+        by_by_head = (rows @ bits.t()).view_as(by_head).mul_(mask)
         return by_z, by_bits, by_by_value, by_by_head, None, None
 
 
@@ -93,19 +87,19 @@ class MultilinearReuse(Family):
         self.sizes, values, rows = heads.sizes, [], []
         for size in heads.sizes:
             values.append(initial_weights(generator, shape.dim, size, config.rank))
-            if config.conditioned:
-                rows.append(initial_rows(0, heads, config.rank, True, generator))
+            rows.append(initial_rows(0, heads, config.rank, generator))
         if self.starts_at_zero:
-            for last in (*values[-1:], *rows[-1:]):
-                last.zero_()
+            values[-1].zero_()
+            rows[-1].zero_()
         self.values = nn.Parameter(torch.cat(values, dim=1).movedim(0, -1).contiguous())
-        self.bits = Projection(torch.stack(rows, dim=1), heads, True) if rows else None
+        self.bits = Projection(torch.stack(rows, dim=1), heads)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def factors(self, z: Tensor, bits: Tensor) -> Tensor:
         """Return the factors of all objects, (groups, heads, rank, B)."""
-        by_head, mask = (None, None) if self.bits is None else (self.bits.weight, self.bits.mask)
-        factors: Tensor = _Shared.apply(z, bits, self.values, by_head, mask, self.sizes)  # type: ignore[no-untyped-call]
+        factors: Tensor = _Shared.apply(  # type: ignore[no-untyped-call]
+            z, bits, self.values, self.bits.weight, self.bits.mask, self.sizes
+        )
         return factors
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:

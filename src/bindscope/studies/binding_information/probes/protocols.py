@@ -6,7 +6,6 @@ All of them report the weights of the best validation loss (see `docs/probes.md`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from math import cos, pi
 
@@ -31,7 +30,6 @@ DOUBLINGS = 3
 NOTHING = (
     0.1  # a first cycle that gains less than this part of what counts as movement ends the fit
 )
-PILOT = 4  # a pilot takes this part of the first cycle's steps
 WARM_UP, FIRST, LAST = 0.1, 1 / 25, 1e-4
 PAPER_EPOCHS, PAPER_STEP, PAPER_GAMMA, PAPER_RATE, PAPER_DECAY = 40, 8, 0.2, 1e-3, 1e-4
 PAPER_BATCH, PAPER_ACCUMULATE = 512, 2
@@ -126,21 +124,20 @@ def fit_in_cycles(
     source: Source,
     probe: DescendedProbe,
     checkpoints: Checkpoints | None = None,
-) -> list[ProbeRun]:
+) -> None:
     """Fit runs that share their batches by `protocol: converged`, to their best weights.
 
     A cycle of `steps` steps (the rate rises and falls to nothing) is followed by one of the same
     length from the best weights, which doubles the steps of the fit; two more may double them
     again. A run has converged when a doubling has moved its validation loss by no more than `MOVED`
     of H(O), and ends there. It also ends when its first cycle gained nothing: the next one, from
-    the same weights, would repeat it. Linear parts are fitted before. Returned are the runs, or
-    those that took their place when a rate was chosen.
+    the same weights, would repeat it. Linear parts are fitted before.
     """
     limit = MOVED * prior_bits(source, "val")
     probing = Probing(source, probe.batch_size, runs[0].seed)
     for run, loss in zip(runs, probing.validate(runs), strict=True):
+        run.rate = probe.learning_rate
         run.validated(0, loss)
-    runs = _pilots(runs, source, probe, checkpoints)
     going, length = list(runs), probe.steps
     for doubling in range(DOUBLINGS + 1):
         before, steps = [run.best_loss for run in going], [run.steps for run in going]
@@ -160,7 +157,6 @@ def fit_in_cycles(
     for run in going:
         run.flags.add("not_converged")
     _end(runs)
-    return list(runs)
 
 
 def cycle(probe: DescendedProbe, steps: int) -> Plan:
@@ -174,33 +170,6 @@ def cycle(probe: DescendedProbe, steps: int) -> Plan:
         ),
         evaluate=lambda step: step % every == 0,
     )
-
-
-def _pilots(
-    runs: Sequence[ProbeRun],
-    source: Source,
-    probe: DescendedProbe,
-    checkpoints: Checkpoints | None,
-) -> list[ProbeRun]:
-    """Return each run, or of several rates its short fit that validates best, to go on from."""
-    rates = probe.learning_rate
-    rates = rates if isinstance(rates, tuple) else (rates,)
-    if len(rates) == 1:
-        for run in runs:
-            run.rate = rates[0]
-        return list(runs)
-    tried = [[deepcopy(run) for _ in rates] for run in runs]
-    for copies in tried:
-        for run, rate in zip(copies, rates, strict=True):
-            run.rate, run.options["learning_rate"] = rate, rate
-    every = [run for copies in tried for run in copies]
-    probing = Probing(source, probe.batch_size, runs[0].seed)
-    plan = cycle(probe, max(1, probe.steps // PILOT))
-    Descent(every, probing, plan, take(checkpoints)).fit()
-    chosen = [min(copies, key=lambda run: run.best_loss) for copies in tried]
-    for run in chosen:
-        run.restore()
-    return chosen
 
 
 def _end(runs: Sequence[ProbeRun]) -> None:

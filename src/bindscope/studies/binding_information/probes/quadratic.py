@@ -25,14 +25,11 @@ class Quadratic(Family):
     ) -> None:
         super().__init__(config, heads, shape, generator)
         self.factor = self.scale(shape.dim)
-        first, second = (
-            initial_rows(shape.dim, heads, config.rank, config.conditioned, generator)
-            for _ in range(2)
-        )
+        first, second = (initial_rows(shape.dim, heads, config.rank, generator) for _ in range(2))
         if self.starts_at_zero:
             second.zero_()
         rows = torch.stack([first, second], dim=1)
-        self.factors = Projection(rows, heads, config.conditioned, batch_last=True)
+        self.factors = Projection(rows, heads, batch_last=True)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:

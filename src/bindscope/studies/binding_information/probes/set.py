@@ -54,8 +54,8 @@ class Set(Family):
         self.second, self.second_bias = matrix(summed, hidden), nn.Parameter(torch.zeros(summed))
         self.of_cls = matrix(summed, shape.dim) if shape.cls else None
         self.third, self.third_bias = matrix(summed, summed), nn.Parameter(torch.zeros(summed))
-        rows = torch.zeros(summed + heads.length * config.conditioned, heads.count, 1)
-        self.last = Projection(rows, heads, config.conditioned)
+        rows = torch.zeros(summed + heads.length, heads.count, 1)
+        self.last = Projection(rows, heads)
         self.bias = nn.Parameter(torch.zeros(heads.count))
 
     def term(self, inputs: Inputs, bits: Tensor) -> Tensor:
