@@ -80,7 +80,7 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     visited = []
     for tokens, scenes, labels in islice(source.train(32, 0), 25):
         visited.append(scenes)
-        raw = data.train.z.tokens[scenes.numpy()]
+        raw = data.train.z.values[scenes.numpy()]
         expected = in_memory.standardisers["patches"].apply(raw, CPU)
         assert torch.equal(tokens.patches, expected)
         raw = data.train.z.cls_tokens[scenes.numpy()]
@@ -120,7 +120,7 @@ def test_splits_come_in_order_and_whole(memory):
 
 def test_a_reader_is_never_asked_for_more_than_a_buffer():
     data = problem(tokens=6, cls=False)
-    reader = Reader(data.train.z.tokens)
+    reader = Reader(data.train.z.values)
     data = replace(data, train=replace(data.train, z=reader))
     source = PatchBatches(data, 20_000, False, CPU)
     list(islice(source.train(32, 0), 20))

@@ -104,7 +104,7 @@ class _Fits:
         self, model: AnyModel, layer: int | str, tokens: str, index: Product, block: FitBlock
     ) -> None:
         """Add the fits of every seed block and control, and the null probes beside them."""
-        place: dict[str, Any] = {"tokens": tokens, "layer": layer}
+        place: dict[str, Any] = {"layer": layer, "tokens": tokens}
         # Temporary patches are deleted when their last consumer is done, so fits must be one.
         stores = [p for p in chain(*index.inputs.values()) if p.rule == "patches_temporary"]
         inputs: Inputs = {"index": index, "patches": stores}
