@@ -14,7 +14,7 @@ from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import Column, batches, epoch_order
 from bindscope.studies.binding_information.probes.batches import (
-    PatchBatches,
+    StreamedBatches,
     VectorBatches,
     make_source,
 )
@@ -68,7 +68,7 @@ def test_one_buffer_is_a_full_shuffle():
 
 def streamed(memory, tokens=6, cls=True):
     data = problem(tokens=tokens, cls=cls)
-    return data, PatchBatches(data, memory, True, CPU)
+    return data, StreamedBatches(data, memory, True, CPU)
 
 
 def test_streamed_batches_equal_held_ones_in_the_same_order():
@@ -122,7 +122,7 @@ def test_a_reader_is_never_asked_for_more_than_a_buffer():
     data = problem(tokens=6, cls=False)
     reader = Reader(data.train.z.values)
     data = replace(data, train=replace(data.train, z=reader))
-    source = PatchBatches(data, 20_000, False, CPU)
+    source = StreamedBatches(data, 20_000, False, CPU)
     list(islice(source.train(32, 0), 20))
     assert reader.largest <= source.columns.block
     assert source.shape.cls is False
@@ -171,7 +171,7 @@ def test_inputs_are_raw_under_the_paper_s_protocol():
 
 def test_half_precision_tokens_are_kept_in_half_precision():
     data = problem(tokens=4)
-    source = PatchBatches(data, 2**30, True, CPU)
+    source = StreamedBatches(data, 2**30, True, CPU)
     assert source.columns.rows["train"]["patches"].values.dtype == np.float16
     tokens, *_ = next(source.train(8, 0))
     assert tokens.patches.dtype == torch.float32

@@ -18,8 +18,7 @@ from bindscope.fitting.streaming import Column, buffers, epoch_order, in_order
 from bindscope.fitting.streaming import batches as made_batches
 from bindscope.studies.binding_information.probes import batches, fitting
 from bindscope.studies.binding_information.probes.batches import (
-    PatchBatches,
-    StreamedVectors,
+    StreamedBatches,
     VectorBatches,
     make_source,
 )
@@ -78,10 +77,9 @@ def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch
     """An epoch over more than 20 MB in 4 MB of buffers, labels among them."""
     monkeypatch.setattr(columns, "READ_BYTES", 2**19)
     data, n = large(*rest), n_large(*rest)
-    make = PatchBatches if len(rest) == 2 else StreamedVectors
     tracemalloc.start()
     try:
-        source = make(data, MEMORY, True, CPU)
+        source = StreamedBatches(data, MEMORY, True, CPU)
         n_scenes = 0
         for _, scenes, labels in islice(source.train(256, 0), n // 256):
             n_scenes += len(scenes)
@@ -118,14 +116,14 @@ def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
     assert peaks[1] - peaks[0] < 1.5 * 5 * 8 * 16_000 < 0.4 * 3 * 56 * 16_000  # of all labels
 
 
-@pytest.mark.parametrize(("tokens", "make"), [(0, StreamedVectors), (6, PatchBatches)])
-def test_labels_that_are_read_with_their_inputs_give_the_same_fit(tokens, make, monkeypatch):
+@pytest.mark.parametrize("tokens", [0, 6])
+def test_labels_that_are_read_with_their_inputs_give_the_same_fit(tokens, monkeypatch):
     data = problem(tokens=tokens)
     config = probe("attention_quadratic" if tokens else "quadratic", steps=12, batch_size=64)
     fits = []
     for share in (1, 2**40):  # held; read, in one buffer as before
         monkeypatch.setattr(batches, "LABELS_SHARE", share)
-        source = make(data, 2**28, True, CPU)
+        source = StreamedBatches(data, 2**28, True, CPU)
         assert bool(source.held) == (share == 1)
         monkeypatch.setattr(fitting, "make_source", lambda *_, chosen=source: chosen)
         fits.append(fit(config, data, [3])[0])
@@ -140,7 +138,7 @@ def test_labels_that_are_read_with_their_inputs_give_the_same_fit(tokens, make, 
 def test_labels_alone_come_in_pieces(monkeypatch):
     monkeypatch.setattr(columns, "READ_BYTES", 2000)
     data = problem()
-    source = StreamedVectors(data, 4000, True, CPU)
+    source = StreamedBatches(data, 4000, True, CPU)
     whole = VectorBatches(data, True, CPU).held["val"]
     for part in (heads("chained_object"), heads("feature"), heads("object_anchored")):
         pieces = [
@@ -160,7 +158,7 @@ def test_labels_alone_come_in_pieces(monkeypatch):
 def test_the_memory_of_vectors_decides_whether_they_are_streamed():
     data = large(128)  # 125,800 scenes: 64.4 MB in float32, and 7.0 MB of labels
     assert batches.bytes_in_memory(data, convex=False) == 125_800 * (512 + 56)
-    assert isinstance(make_source(probe("quadratic", memory_mb=68), data), StreamedVectors)
+    assert isinstance(make_source(probe("quadratic", memory_mb=68), data), StreamedBatches)
     assert batches.bytes_in_memory(data, convex=True) > 2 * batches.bytes_in_memory(
         data, convex=False
     )
@@ -204,7 +202,7 @@ def test_the_next_buffer_is_read_while_one_is_used():
 
 def test_reading_ahead_goes_on_over_the_end_of_an_epoch():
     data = problem((300, 100, 80), tokens=6)
-    source = PatchBatches(data, 20_000, True, CPU)
+    source = StreamedBatches(data, 20_000, True, CPU)
     drawn = torch.cat([scenes for _, scenes, _ in islice(source.train(30, 0), 30)])
     epochs = drawn.split(300)
     assert all(sorted(epoch.tolist()) == list(range(300)) for epoch in epochs)
@@ -217,7 +215,7 @@ def test_reading_ahead_goes_on_over_the_end_of_an_epoch():
 
 def test_streamed_vectors_are_the_held_ones():
     data = problem()
-    in_memory, streamed = VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)
+    in_memory, streamed = VectorBatches(data, True, CPU), StreamedBatches(data, 4000, True, CPU)
     assert streamed.columns.buffer < 300
     np.testing.assert_allclose(
         streamed.standardisers["z"].scale, in_memory.standardisers["z"].scale, rtol=1e-5
@@ -235,7 +233,7 @@ def test_streamed_vectors_are_the_held_ones():
 def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
     data, config = problem(noise=1.0), probe("linear")
     problems = []
-    for source in (VectorBatches(data, True, CPU), StreamedVectors(data, 4000, True, CPU)):
+    for source in (VectorBatches(data, True, CPU), StreamedBatches(data, 4000, True, CPU)):
         run = begin(config, heads(part), source.shape)
         problems.append(HeadProblem(Vectors(source, 2**20), [run], "train").regressions())
     in_memory, passes = problems
@@ -271,7 +269,7 @@ def test_a_fit_that_streams_learns_what_one_in_memory_does(family, monkeypatch):
 
 def test_patches_in_a_tight_memory_still_have_two_buffers():
     data = problem(tokens=6)
-    source = PatchBatches(replace(data), 1, False, CPU)
+    source = StreamedBatches(replace(data), 1, False, CPU)
     assert source.columns.buffer == columns.BLOCKS_PER_BUFFER
     assert source.columns.block == 1
     assert len(next(source.train(64, 0))[1]) == 64  # a batch may be larger than a buffer

@@ -125,11 +125,9 @@ def make_source(probe: AnyProbe, data: ProbeData) -> Source:
     """Return the source of a probe's inputs."""
     converged = probe.protocol == "converged"  # inputs are scaled, and families hold a linear part
     memory, device = probe.memory_mb * 2**20, torch.device(probe.device)
-    if data.patches:
-        return PatchBatches(data, memory, converged, device)
-    if bytes_in_memory(data, convex=converged) <= memory:
+    if not data.patches and bytes_in_memory(data, convex=converged) <= memory:
         return VectorBatches(data, converged, device)
-    return StreamedVectors(data, memory, converged, device)
+    return StreamedBatches(data, memory, converged, device)
 
 
 def bytes_in_memory(data: ProbeData, *, convex: bool) -> int:
@@ -189,35 +187,32 @@ class VectorBatches:
         yield self.held[name]
 
 
-class Streamed:
-    """Inputs, in memory if they fit and streamed if not; all seeds of a block share one order.
+class StreamedBatches:
+    """Patch tokens, or vectors that do not fit in memory; all seeds of a block share one order.
 
-    `inputs` are rows of what the probe reads by split and name; buffers, or scenes held, may take
-    `memory` bytes, and are cast and scaled batch by batch.
+    Patch tokens, and [CLS] where there is one, are scaled over all tokens of the train split, and
+    in memory if they fit. Buffers, or scenes held, may take `memory` bytes, and are cast and scaled
+    batch by batch.
     """
 
     shared_order = True
 
     def __init__(
-        self,
-        data: ProbeData,
-        inputs: dict[str, dict[str, Rows]],
-        memory: int,
-        standardise: bool,
-        device: torch.device,
+        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
     ) -> None:
         self.device, self.sizes, self.n_counts = device, data.sizes, data.n_counts
         self.label_names = tuple(data.train.labels)
         self.scenes = {name: split.n_scenes for name, split in data.splits.items()}
-        names = tuple(inputs["train"])
-        _, *tokens, dim = inputs["train"][names[0]].shape
+        columns = {name: _input_rows(split) for name, split in data.splits.items()}
+        names = tuple(columns["train"])
+        _, *tokens, dim = columns["train"][names[0]].shape
         self.shape = InputShape(dim, "cls" in names, *tokens)
         self.held: dict[str, Labels] = {}
         if sum(s.n_scenes * label_bytes(s) for s in data.splits.values()) <= memory // LABELS_SHARE:
             self.held = {name: Labels.read(split, device) for name, split in data.splits.items()}
         else:
-            inputs = {name: inputs[name] | label_rows(split) for name, split in data.splits.items()}
-        self.columns = Columns(inputs, names, memory, standardise, device)
+            columns = {n: columns[n] | label_rows(split) for n, split in data.splits.items()}
+        self.columns = Columns(columns, names, memory, standardise, device)
         self.standardisers = self.columns.standardisers
 
     def train(self, batch: int, seed: int, *, rest: bool = False) -> Iterator[Batch]:
@@ -238,40 +233,19 @@ class Streamed:
             yield Labels.of_batch(self.label_names, values, self.device)
 
     def _batch(self, name: str, tensors: list[Tensor], index: Indices) -> Batch:
-        n = len(self.standardisers)
         scenes = torch.from_numpy(index).to(self.device)
+        n = len(self.standardisers)
+        (first, *more), values = tensors[:n], tensors[n:]
+        inputs = Tokens(first, more[0] if more else None) if self.shape.tokens else first
         if self.held:
-            labels = self.held[name].take(scenes)
-        else:
-            labels = Labels.of_batch(self.label_names, tensors[n:], self.device)
-        return Batch(self._inputs(tensors[:n]), scenes, labels)
-
-    def _inputs(self, tensors: list[Tensor]) -> Inputs:
-        return tensors[0]
+            return Batch(inputs, scenes, self.held[name].take(scenes))
+        return Batch(inputs, scenes, Labels.of_batch(self.label_names, values, self.device))
 
 
-class PatchBatches(Streamed):
-    """Patch tokens, and [CLS] where there is one, scaled over all tokens of the train split."""
-
-    def __init__(
-        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
-    ) -> None:
-        inputs: dict[str, dict[str, Rows]] = {}
-        for name, split in data.splits.items():
-            assert isinstance(split.z, PatchSource)
-            cls = split.z.cls()
-            inputs[name] = {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
-        super().__init__(data, inputs, memory, standardise, device)
-
-    def _inputs(self, tensors: list[Tensor]) -> Inputs:
-        return Tokens(tensors[0], tensors[1] if len(tensors) > 1 else None)
-
-
-class StreamedVectors(Streamed):
-    """Vectors that do not fit in memory."""
-
-    def __init__(
-        self, data: ProbeData, memory: int, standardise: bool, device: torch.device
-    ) -> None:
-        inputs = {name: {"z": as_rows(split.z)} for name, split in data.splits.items()}
-        super().__init__(data, inputs, memory, standardise, device)
+def _input_rows(split: SplitData) -> dict[str, Rows]:
+    """Return what a probe reads of a split, by name."""
+    if len(split.z.shape) == 2:
+        return {"z": as_rows(split.z)}
+    assert isinstance(split.z, PatchSource)
+    cls = split.z.cls()
+    return {"patches": split.z} | ({} if cls is None else {"cls": as_rows(cls)})
