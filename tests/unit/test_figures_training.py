@@ -3,34 +3,39 @@
 from drawing import reason
 from sample_tables import history, words
 
-from bindscope.studies.binding_information.figures.training import ProbeHistory, training
+from bindscope.studies.binding_information.figures.training import histories, training
 
 ORDER = ("vit-objects", "vit-features", "vit-random")
+
+
+def fit(model, tokens, family, rows):
+    return rows, {"model": model, "tokens": tokens, "family": family}
 
 
 def test_training_draws_models_and_probes():
     model = [
         {"step": s, "split": p, "loss_bits": 9.0 - s} for p in ("train", "val") for s in (0, 5)
     ]
-    probes = [
-        ProbeHistory("vit-objects", "cls", "linear", history() + history(1)),
-        ProbeHistory("vit-random", "mean", "dnn", history(targets=("object",))),
-    ]
-    assert reason(training, {}, []) is not None
-    assert reason(training, {"vit-random": []}, []) is not None
-    for models in ({"vit-objects": model, "vit-random": []}, {}):
+    probes = histories([
+        fit("vit-objects", "cls", "linear", history() + history(1)),
+        fit("vit-random", "mean", "dnn", history(targets=("object",))),
+    ])  # fmt: skip
+    trained = histories([(model, {"model": "vit-objects"}), ([], {"model": "vit-random"})])
+    nothing = histories([([], {"model": "vit-random"})])
+    assert reason(training, nothing, nothing) is not None
+    for models in (trained, nothing):
         figure = training.draw(models, probes, ORDER)
         assert {"linear", "step", "vit-random"} <= set(words(figure))
-    assert "vit-objects" in words(training.draw({"vit-objects": model}, []))
+    assert "vit-objects" in words(training.draw(trained, nothing))
 
 
 def test_a_panel_of_the_training_curves_without_lines_is_not_drawn():
     """The first family has no plain target; the next panel has the row's numbers and name."""
-    probes = [
-        ProbeHistory("a", "cls", "linear", history(targets=("chained",))),
-        ProbeHistory("a", "cls", "dnn", history(targets=("object", "chained"))),
-    ]
-    figure = training.draw({}, probes)
+    probes = histories([
+        fit("a", "cls", "linear", history(targets=("chained",))),
+        fit("a", "cls", "dnn", history(targets=("object", "chained"))),
+    ])  # fmt: skip
+    figure = training.draw(histories([]), probes)
     plain, chained = (part.axes for part in figure.subfigs)
     assert [axes.axison for axes in plain] == [False, True]
     assert [axes.axison for axes in chained] == [True, True]

@@ -21,17 +21,18 @@ from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure, values_along_x, zero_line
-from bindscope.studies.binding_information.figures.shared import marked, read_binding
+from bindscope.studies.binding_information.figures.shared import (
+    family_of_fit,
+    marked,
+    read_binding,
+)
 from bindscope.studies.binding_information.names import PAPERS
-from bindscope.studies.binding_information.schemas import family_of
 from bindscope.studies.binding_information.views import (
     assumed_prior,
     family_order,
     home_of,
     name_order,
-    protocol_family,
 )
-from bindscope.tables.rows import read_rows
 
 Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe
@@ -153,9 +154,8 @@ def _details(products: Sequence[ProductFiles]) -> Details:
         dataset, model, tokens, probe = (
             fit.names.get(name, "") for name in ("dataset", "model", "tokens", "probe")
         )
-        row = read_rows(fit)[0]
-        family = protocol_family(family_of(row["options"]), row["protocol"])
-        _, arrays = details.setdefault((dataset, model, tokens, probe), (family, {}))
+        name = (dataset, model, tokens, probe)
+        _, arrays = details.setdefault(name, (family_of_fit(fit), {}))
         arrays |= load_file(fit.files["details"])
     return details
 

@@ -17,13 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from bindscope.core.interfaces import Inputs
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import GREY, INK
 from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.studies.binding_information.families import Label
-from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.binding_information.views import group_names, with_groups
+from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
+from bindscope.studies.binding_information.views import group_names, protocol_family, with_groups
+from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 
 DAGGER: Final = " \u2020"
@@ -55,6 +56,12 @@ def binding_and(*content: str, **readers: Callable[[Inputs], Any]) -> Read:
 def table_as(role: str) -> Callable[[Inputs], pd.DataFrame]:
     """Return a reader of another study's table."""
     return lambda inputs: read_table(inputs.paths(role)[0])
+
+
+def family_of_fit(fit: ProductFiles) -> str:
+    """Return the probe family of a fit, as `views.protocol_family` names it."""
+    row = read_rows(fit)[0]
+    return protocol_family(family_of(row["options"]), row["protocol"])
 
 
 def has_assumed_prior(rows: pd.DataFrame) -> bool:

@@ -30,13 +30,13 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_information.figures.shared import (
     assumed_entry,
     binding_and,
+    family_of_fit,
     has_assumed_prior,
     marked,
 )
 from bindscope.studies.binding_information.names import PAPERS, family_tick, label_tokens
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.scene_losses import from_arrays
-from bindscope.studies.binding_information.schemas import family_of
 from bindscope.studies.binding_information.sharing_cost import sharing_costs
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
@@ -45,9 +45,7 @@ from bindscope.studies.binding_information.views import (
     measured,
     name_order,
     over_seeds,
-    protocol_family,
 )
-from bindscope.tables.rows import read_rows
 
 INCREASE = "loss_object_increase_bits"
 _SPREAD = 0.24  # of the models around a family's place, so that their intervals do not overlap
@@ -66,9 +64,9 @@ def _costs(inputs: Inputs) -> pd.DataFrame:
     fits = []
     for product in inputs.get("fits"):
         names = (product.names["dataset"], product.names["model"], product.names["tokens"])
-        row = read_rows(product)[0]
-        family = protocol_family(family_of(row["options"]), row["protocol"])
-        fits.append((names, family, from_arrays(load_file(product.files["details"]))))
+        fits.append(
+            (names, family_of_fit(product), from_arrays(load_file(product.files["details"])))
+        )
     about = inputs.content["information"]
     return sharing_costs(fits, about["bootstrap_samples"], about["bootstrap_seed"])
 

@@ -3,115 +3,134 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
-from bindscope.core.interfaces import Inputs, ProductFiles
+from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY, INK
-from bindscope.figures.facets import Look, crossed, facets
+from bindscope.figures.facets import Look, crossed, facets, lines
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
+from bindscope.studies.binding_information.figures.shared import family_of_fit
 from bindscope.studies.binding_information.names import WORDS, family_tick, label_tokens
 from bindscope.studies.binding_information.quantities import BEYOND, PARTS
-from bindscope.studies.binding_information.schemas import CURVE_SCHEMA, family_of
+from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.studies.binding_information.views import (
     family_order,
     group_names,
     home_of,
     name_order,
-    protocol_family,
     token_order,
 )
-from bindscope.tables.rows import read_rows
 
-Rows = Sequence[Mapping[str, Any]]
 TARGETS = {
     "object": "O, plain probe",
     "chained": "F, counts, O: chained, anchored",
 }
 _OF_TOKENS = {"mean": (0, (4, 1.5)), "cls_mean": (0, (1, 1))}  # others are solid
+_LOSS: Final[dict[str, Any]] = {"x": "step", "y": "loss_bits"}
 
 
-class ProbeHistory(NamedTuple):
-    """The history of one fit: rows `{seed, target, step, split, loss_bits}`.
+def histories(rows: Iterable[tuple[Sequence[Mapping[str, Any]], dict[str, str]]]) -> pd.DataFrame:
+    """Return the rows `{seed, target, step, split, loss_bits}` of histories, and their names.
 
-    `model` is the group's name of models that differ in their seed alone.
+    `curve` numbers what is one line: a history, of probes a seed of one.
     """
-
-    model: str
-    tokens: str
-    family: str
-    rows: Rows
+    tables = [pd.DataFrame(list(losses)).assign(curve=str(i), **names)
+              for i, (losses, names) in enumerate(rows) if losses]  # fmt: skip
+    if not tables:
+        return pd.DataFrame({"split": []})
+    table = pd.concat(tables, ignore_index=True)
+    return (
+        table.assign(curve=table["curve"] + table["seed"].astype(str)) if "seed" in table else table
+    )
 
 
 def _read_histories(inputs: Inputs) -> dict[str, Any]:
-    """Read the histories of models and of fits."""
+    """Read the histories of models and of fits; a group of models has one name."""
     home = home_of(inputs.content["model_groups"])
-    probes = []
-    for fit in inputs.get("fits"):
-        row = read_rows(fit)[0]
-        family = protocol_family(family_of(row["options"]), row["protocol"])
-        model = fit.names["model"]
-        names = home.get(model, model), fit.names["tokens"]
-        probes.append(ProbeHistory(*names, family, _history(fit)))
-    models = {product.names["model"]: _history(product) for product in inputs.get("training")}
+    by_role: dict[str, pd.DataFrame] = {}
+    for role in ("training", "fits"):
+        rows = []
+        for product in inputs.get(role):
+            model = product.names["model"]
+            names = {"model": home.get(model, model)}
+            if role == "fits":
+                names |= {"tokens": product.names["tokens"], "family": family_of_fit(product)}
+            rows.append((json.loads(Path(product.files["history"]).read_text()), names))
+        by_role[role] = histories(rows)
     order = group_names(inputs.content["models"], inputs.content["model_groups"])
-    return {"models": models, "probes": probes, "order": order, "home": home}
-
-
-def _history(product: ProductFiles) -> Rows:
-    rows: Rows = json.loads(Path(product.files["history"]).read_text())
-    return rows
+    return {"models": by_role["training"], "probes": by_role["fits"], "order": order}
 
 
 @figure(_read_histories)
-def training(
-    models: Mapping[str, Rows],
-    probes: Sequence[ProbeHistory],
-    order: Sequence[str] = (),
-    home: Mapping[str, str] = MappingProxyType({}),
-) -> Figure:
-    """Training curves of the controlled models and of the probes.
+def training(models: pd.DataFrame, probes: pd.DataFrame, order: Sequence[str] = ()) -> Figure:
+    """Training curves of the controlled models and of the probes, see `histories`.
 
-    First row: models (`{step, split, loss_bits}`); thin lines are the training loss, thick ones the
-    validation loss. Below: a row per target and a column per probe family that has it, validation
-    loss only, one line per model and token input (attention reads patches). A group of models
-    (`home`) has one color.
+    First row: models; thin lines are the training loss, thick ones the validation loss. Below: a
+    row per target and a column per probe family that has it, validation loss only, one line per
+    model and token input (attention reads patches). A group of models has one color.
     """
-    probes = [probe for probe in probes if probe.rows]
-    models = {name: rows for name, rows in models.items() if rows}
-    if not models and not probes:
+    probes = probes[probes["split"] == "val"]
+    if not len(models) and not len(probes):
         raise NothingToDrawError("No training history was given.")
-    trained = [home.get(name, name) for name in models]
-    names = name_order([*trained, *(probe.model for probe in probes)], order)
+    names = name_order([name for rows in (models, probes) for name in rows.get("model", ())], order)
     color = {name: look["color"] for name, look in looks(names).items()}
-    families = family_order([probe.family for probe in probes])
-    losses = _losses(probes)
-    targets = [target for target in TARGETS if (losses["target"] == target).any()]
-    n_rows = bool(models) + len(targets)
+    targets = [target for target in TARGETS if target in set(probes.get("target", ()))]
+    n_rows = bool(len(models)) + len(targets)
     canvas = new_figure(0.9 + 1.75 * n_rows)
     parts = canvas.subfigures(n_rows, 1, squeeze=False)[:, 0]
-    if models:
-        _models(parts[0].subplots(), models, {n: color[home.get(n, n)] for n in models})
+    if len(models):
+        _models(parts[0].subplots(), models, color)
+    if targets:
+        _probes(parts[bool(len(models)) :], probes, targets, color)
+    entries = [handle(name, color=color[name]) for name in names]
+    for token in token_order(set(probes.get("tokens", ())) - {"patches"}):
+        dashes = _OF_TOKENS.get(token, "-")
+        entries.append(handle(label_tokens(token).name, color=INK, linestyle=dashes, linewidth=1))
+    legend_below(canvas, entries, 6)
+    return canvas
+
+
+def _models(axes: Axes, models: pd.DataFrame, color: Mapping[str, str]) -> None:
+    look = {
+        curve: {"color": color[rows["model"].iloc[0]]} for curve, rows in models.groupby("curve")
+    }
+    for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
+        rows = models[models["split"] == split]
+        lines(axes, rows, look, by="curve", **_LOSS, linewidth=width, alpha=alpha)
+    axes.set_title("models: training loss (thin) and validation loss (thick)")
+    axes.set_xlabel("step")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_ylabel("loss of the objective,\nbits per scene", fontsize=7.5)
+    axes.set_ylim(bottom=0)
+
+
+def _probes(
+    parts: Sequence[SubFigure],
+    probes: pd.DataFrame,
+    targets: Sequence[str],
+    color: Mapping[str, str],
+) -> None:
+    """Draw a row of panels per target; a family's first panel has its name."""
+    families = family_order(probes["family"])
     untitled = set(families)
-    for part, target in zip(parts[bool(models) :], targets, strict=True):
-        target_losses = losses[losses["target"] == target]
+    look: dict[str, Look] = {
+        str(curve): {"color": color[rows["model"].iloc[0]], "linewidth": 1.0,
+                     "linestyle": _OF_TOKENS.get(rows["tokens"].iloc[0], "-")}
+        for curve, rows in probes.groupby("curve")
+    }  # fmt: skip
+    for part, target in zip(parts, targets, strict=True):
         grid = crossed((target,), families, (0, 0), part, sharey=True)
-        drawn = [family for family in families if (target_losses["family"] == family).any()]
+        facets(probes, look, grid, ("target", "family"), by="curve", **_LOSS)
+        drawn = [family for (_, family), axes in grid.panels.items() if axes.lines]
         for (_, family), axes in grid.panels.items():
-            for _, curve in target_losses[target_losses["family"] == family].groupby(
-                ["fit", "seed"]
-            ):
-                dashes = _OF_TOKENS.get(curve["tokens"].iloc[0], "-")
-                look: Look = {"color": color[curve["model"].iloc[0]], "linestyle": dashes}
-                axes.plot(curve["step"], curve["loss_bits"], linewidth=1.0, **look)
             if family not in drawn:  # a panel without lines is not shown
                 axes.set_axis_off()
                 continue
@@ -122,37 +141,6 @@ def training(
         first = grid.panels[target, drawn[0]]
         first.tick_params(labelleft=True)
         first.set_ylabel(f"{TARGETS[target]}\nloss, bits per scene", fontsize=7.5)
-    entries = [handle(name, color=color[name]) for name in names]
-    for token in token_order(probe.tokens for probe in probes if probe.tokens != "patches"):
-        dashes = _OF_TOKENS.get(token, "-")
-        entries.append(handle(label_tokens(token).name, color=INK, linestyle=dashes, linewidth=1))
-    legend_below(canvas, entries, 6)
-    return canvas
-
-
-def _losses(probes: Sequence[ProbeHistory]) -> pd.DataFrame:
-    """Return the validation losses of all fits, in one table."""
-    rows = pd.DataFrame(
-        [{**row, "fit": i, "model": probe.model, "tokens": probe.tokens, "family": probe.family}
-         for i, probe in enumerate(probes) for row in probe.rows],
-        columns=["fit", "model", "tokens", "family", "seed", "target", "step", "split",
-                 "loss_bits"],
-    )  # fmt: skip
-    return rows[rows["split"] == "val"]
-
-
-def _models(axes: Axes, models: Mapping[str, Rows], color: Mapping[str, str]) -> None:
-    for name, rows in models.items():
-        frame = pd.DataFrame(list(rows))
-        for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
-            curve = frame[frame["split"] == split]
-            style: dict[str, Any] = {"color": color[name], "linewidth": width, "alpha": alpha}
-            axes.plot(curve["step"], curve["loss_bits"], **style)
-    axes.set_title("models: training loss (thin) and validation loss (thick)")
-    axes.set_xlabel("step")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.set_ylabel("loss of the objective,\nbits per scene", fontsize=7.5)
-    axes.set_ylim(bottom=0)
 
 
 _DASHES: Final = (0, (4, 2))
