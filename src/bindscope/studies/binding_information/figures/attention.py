@@ -46,13 +46,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 
 @figure(_read)
 def attention(maps: Mapping[str, Maps]) -> Figure:
-    """Where the attention probe's object queries read, over scenes.
-
-    With one label (a model) three scenes, with several one scene each. Left: the scene and the
-    outlines of five of its objects; then per object the attention of its query, its own outline
-    drawn. Last panel: the share of attention on patches that the object touches, per label, against
-    a uniform query.
-    """
+    """Draw where object queries read: three scenes of one model, or one of each of several."""
     some(maps, "No attention probe was fitted to patch tokens.")
     n_scenes = 3 if len(maps) == 1 else 1
     rows = [

@@ -55,11 +55,9 @@ _BAR = 0.8
 def tokens(
     table: pd.DataFrame, published: pd.DataFrame | None = None, models: Sequence[str] = ()
 ) -> Figure:
-    """B_O in bits by model (panels), probe (rows) and token input (bars), last layer.
+    """Draw B_O by model (panels), probe (rows) and token input (bars).
 
-    Bars: the lower bound with its 95 % interval; diamonds: the paper's estimate; crosses: the
-    paper's estimate of a probe with z = 0; stars: the paper's number, drawn only where dataset,
-    model, tokens and probe agree, otherwise quoted in words.
+    Numbers of the paper are stars where dataset, model, tokens and probe agree, else words.
     """
     rows = over_seeds(last_layers(measured(table, known_answer=False)))
     rows = rows[rows["binding_bits"].notna() | rows["binding_lower_bound_bits"].notna()]
@@ -147,13 +145,9 @@ def natural(
     models: Sequence[str] = (),
     trends: pd.DataFrame | None = None,
 ) -> Figure:
-    """Values of beta*, B* and B_O of every model's last layer on natural images.
+    """Draw beta*, B* and B_O on `natural` datasets: a group of bars per model, a bar per probe.
 
-    A row of three panels per dataset and token input; in each a group of bars per model, a bar per
-    probe: the lower bound with its 95 % interval, hatched where the prior is estimated. Diamonds:
-    the paper's estimate; squares: the same with the paper's own prior, in which the attributes of
-    an image are re-assigned to its objects, instead of H(O|F); stars: the paper's numbers, where
-    dataset and model agree, else in words.
+    The paper's own prior (squares) re-assigns the attributes of an image to its objects.
     """
     rows = curve_rows(table)
     rows = rows[rows["dataset"].isin(list(natural))]

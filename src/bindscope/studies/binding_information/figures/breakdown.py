@@ -166,10 +166,10 @@ def _n_objects(groups: Sequence[Group]) -> int:
 
 @figure(_read)
 def breakdown(breakdowns: Mapping[str, Breakdown], groups: Sequence[Group]) -> Figure:
-    """Which objects (heat map) and features (bars) are known, in bits over the prior.
+    """Draw bits over the prior of objects (map) and features (bars), a column per label.
 
-    A column of panels per label (a model, say). The first feature group, (name, names of the
-    values), makes the rows of the heat map, all others together its columns.
+    The first feature group, (name, names of the values), makes the rows of the map, all others
+    together its columns.
     """
     some(breakdowns, "No fit of the chain, or with a null probe beside it, was given.")
     labels = list(breakdowns)

@@ -58,12 +58,10 @@ class _Box(NamedTuple):
 
 @figure(binding_and("datasets"))
 def parts(table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()) -> Figure:
-    """The three parts of what a representation says about the objects, as bars in boxes.
+    """Draw the parts of what best probes decode as bars in boxes, which are their entropies.
 
-    A panel per dataset, a block of rows per token input, a row per model or group of models: last
-    layer, rows `probe = best`. A box is all there is to know of a part, the bar in it the lower
-    bound on what was read of it. On the last part the seeds of a group as dots and the 95 %
-    interval over them. A row whose fits may not be quoted is an empty box with the flag.
+    A panel per dataset, a block of rows per token input, a row per model or group of models. A row
+    whose fits may not be quoted is an empty box with the flag.
     """
     quoted = quotes(table, models)
     if not len(quoted.rows) and not len(quoted.refused):
@@ -249,11 +247,9 @@ def _shares(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Look]]:
 def parts_layers(
     table: pd.DataFrame, models: Sequence[str] = (), datasets: Sequence[str] = ()
 ) -> Figure:
-    """The share of each part that is read from every layer.
+    """Draw the share of each part by layer: a column per model, a row per dataset and tokens.
 
-    A panel per model or group of models (columns), dataset and token input (rows), rows `probe =
-    best`: the lower bound over what there is of each part, its training seeds as dots and the 95 %
-    interval over them as a band. A layer whose fits may not be quoted has no point.
+    A layer whose fits may not be quoted has no point.
     """
     quoted = quotes(table, models, last=False)
     rows = curves_of(

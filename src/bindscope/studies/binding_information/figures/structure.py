@@ -1,4 +1,4 @@
-"""test loss by probe family, which tells how the code of objects is built."""
+"""Test loss by probe family, which says how objects are encoded."""
 
 from __future__ import annotations
 
@@ -78,13 +78,10 @@ def structure(
     models: Sequence[str] = (),
     costs: pd.DataFrame | None = None,
 ) -> Figure:
-    """The test loss of O by family, from linear to neural net, and the cost of sharing.
+    """Draw the test loss of O by family, a panel per dataset and token input.
 
-    A panel per dataset and token input. Full markers: the probe with its 95 % interval, small ones
-    its seeds; open grey ones: the same probe with z = 0; stars: the paper's numbers, where dataset,
-    model, tokens and probe agree, else in words; dashed line: H(O), the loss of knowing the prior
-    alone. Below, where the shared quadratic probe was fitted too: how many bits more it loses than
-    the quadratic one (`sharing_costs`).
+    Below, where the shared quadratic probe was fitted too: how many bits more it loses than the
+    quadratic one (`sharing_costs`).
     """
     seeds = _seeds(table)
     some(seeds, "No model was probed with more than one family at its last layer.")

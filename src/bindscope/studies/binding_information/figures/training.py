@@ -71,12 +71,7 @@ def _read_histories(inputs: Inputs) -> dict[str, Any]:
 
 @figure(_read_histories)
 def training(models: pd.DataFrame, probes: pd.DataFrame, order: Sequence[str] = ()) -> Figure:
-    """Training curves of the controlled models and of the probes, see `histories`.
-
-    First row: models; thin lines are the training loss, thick ones the validation loss. Below: a
-    row per target and a column per probe family that has it, validation loss only, one line per
-    model and token input (attention reads patches). A group of models has one color.
-    """
+    """Draw `histories` of models in a row, and of probes in a row of panels per target."""
     probes = probes[probes["split"] == "val"]
     if not len(models) and not len(probes):
         raise NothingToDrawError("No training history was given.")
@@ -99,9 +94,8 @@ def training(models: pd.DataFrame, probes: pd.DataFrame, order: Sequence[str] = 
 
 
 def _models(axes: Axes, models: pd.DataFrame, color: Mapping[str, str]) -> None:
-    look = {
-        curve: {"color": color[rows["model"].iloc[0]]} for curve, rows in models.groupby("curve")
-    }
+    colors = models.drop_duplicates("curve").set_index("curve")["model"].map(color)
+    look: dict[str, Look] = {str(curve): {"color": name} for curve, name in colors.items()}
     for split, width, alpha in (("train", 0.7, 0.6), ("val", 1.7, 1.0)):
         rows = models[models["split"] == split]
         lines(axes, rows, look, by="curve", **_LOSS, linewidth=width, alpha=alpha)
@@ -152,12 +146,7 @@ _SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
 
 @figure(table_of(CURVE_SCHEMA, "models"))
 def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Bits against training scenes, and where the curve would end.
-
-    A row of panels per dataset and a column per part of the chain. Solid: the lower bound with its
-    95 % interval; dashed: where the curve would end, with its interval at the right; a cross: what
-    the prequential code saves; dotted: the part's entropy.
-    """
+    """Draw bits against training scenes, a row of panels per dataset, a column per part."""
     rows = some(_parts(table), "No probe was fitted on several numbers of scenes.")
     rows["line"] = _line_names(rows)
     order = name_order(rows["model"], models)

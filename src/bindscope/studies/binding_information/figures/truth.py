@@ -57,12 +57,7 @@ _TRUE: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 2)
 
 @figure(read_binding)
 def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Estimates of B_O, of B* and of its two parts against the closed forms of known answers.
-
-    Above: estimate against truth with the diagonal, a column per quantity that has a truth. Below:
-    estimate minus truth per encoder. Open circles: the paper's estimate; full: our lower bound with
-    its 95 % interval. Color: probe family. Means over probe seeds.
-    """
+    """Draw estimates against the closed forms of known answers, and their errors below."""
     rows = over_seeds(measured(table, known_answer=True))
     rows = rows[rows["truth_bits"].notna() | rows["truth_conditional_bits"].notna()]
     some(rows, "No known-answer encoder with a closed form was measured.")
@@ -152,11 +147,7 @@ def histogram(
     histograms: pd.DataFrame,
     **_: object,
 ) -> Figure:
-    """The paper's beta* as stars, beside what counting alone reaches on its data sets.
-
-    A panel per data set that the paper reports numbers of, a row per number. Circles: the paper's
-    estimate in this run, where dataset, model, token input and probe agree.
-    """
+    """Draw the paper's beta* beside what counting alone reaches, a panel per data set of its."""
     some(table, "There is no row to stand beside the paper's numbers.")
     numbers = paper_numbers(published, trends)
     marks = beside(table, published)
