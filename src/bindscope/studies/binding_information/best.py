@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bindscope.core.files import canonical_json, sha256
 from bindscope.studies.binding_information.flags import (
@@ -100,23 +100,18 @@ def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in KEY)
 
 
-class _Candidate:
-    """A row that parts may be taken from."""
+class _Candidate(NamedTuple):
+    """A row that parts may be taken from, and what `estimates.estimate` says of its parts."""
 
-    def __init__(self, row: Row, parts: Mapping[str, Any]) -> None:
-        self.row, self.known = row, parts
+    row: Row
+    parts: Mapping[str, Any]
 
     def flags(self, part: str) -> set[str]:
         """Flags of a part; of a row that does not tell its parts apart, its own."""
-        if "flags" not in self.known:
+        if "flags" not in self.parts:
             return set(flag_list(self.row["flags"])) & set(BAD_ENDS)
         targets, _ = _CHOSEN[part]
-        return {flag for target in targets for flag in self.known["flags"].get(target, ())}
-
-    def anchored(self) -> Ends:
-        """The bound of the anchored probe over O, which has no column of its own."""
-        value, low, high = self.known.get("anchored", (None, None, None))
-        return value, low, high
+        return {flag for target in targets for flag in self.parts["flags"].get(target, ())}
 
 
 def _candidates(group: Iterable[tuple[Row, Mapping[str, Any]]]) -> list[_Candidate]:
@@ -201,19 +196,20 @@ def _whole(row: Row, won: Mapping[str, _Candidate | None]) -> tuple[set[str], Ro
     first, *others = (won[part] for part in CHAIN)
     if first and all(winner is first for winner in others):
         chained = _of_one_fit(first.row, chained)
-    anchored = won["object_anchored"]
+    anchored = won["object_anchored"]  # its bound has no column of its own
     feature, counts, pairing = (row[LOSSES[part].validation] for part in CHAIN)
+    nothing = (None, None, None)
     bounds: tuple[tuple[Any, Ends, tuple[str, ...]], ...] = (
         (row["val_loss_object_bits"], [row[n] for n in with_ends(PAPER_WHOLE)], ("object",)),
         (
             row["val_loss_object_anchored_bits"],
-            anchored.anchored() if anchored else (None,) * 3,
+            anchored.parts.get("anchored", nothing) if anchored else nothing,
             ("object_anchored",),
         ),
         (total((feature, pairing, counts or 0.0)), chained, CHAIN),
     )
     possible = [bound for bound in bounds if bound[0] is not None and bound[1][0] is not None]
-    _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, (None,) * 3, ()))
+    _, ends, parts = min(possible, key=lambda bound: bound[0], default=(None, nothing, ()))
     used = {part for part in CHAIN if won[part]} | set(parts)
     return used, dict(zip(with_ends(WHOLE.bound), ends, strict=True))
 

@@ -74,9 +74,10 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 
 def _val_loss(row: Record) -> float:
     """Return the smallest validation loss of O in a row, bits per scene."""
-    chain = [row[LOSSES[part].validation] for part in CHAIN]
+    losses = {name: row[loss.validation] for name, loss in LOSSES.items()}
+    chain = [losses[part] for part in CHAIN]
     chained = sum(loss for loss in chain if pd.notna(loss)) if pd.notna(chain[0]) else float("inf")
-    others = (row["val_loss_object_bits"], row["val_loss_object_anchored_bits"])
+    others = (losses["object"], losses["object_anchored"])
     return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
 
 

@@ -98,12 +98,11 @@ def groups_of(config: Config) -> list[Mapping[str, Any]]:
 
 def lead(about: Measurements) -> tuple[str, ...]:
     """Say the first dataset's result in a sentence, about its first token input."""
-    if not about.datasets or not len(_rows(about, about.datasets[0])):
+    rows = _headline_rows(about)
+    if not len(rows):
         return ()
-    rows = _rows(about, about.datasets[0])
     first = rows.iloc[0].to_dict()
-    part = headline_part(first)
-    sign = "about " if first["assumed_prior"] else ""
+    part, sign = headline_part(first), _about_sign(first)
     kinds = about.kinds.get(about.datasets[0], [])
     example = f" (which {kinds[0]} belongs to which {kinds[1]})" if len(kinds) == 2 else ""
     rows = rows[rows["tokens"] == token_order(rows["tokens"])[0]]
@@ -164,12 +163,11 @@ def _named(about: Measurements, row: Record) -> str:
 
 def key_numbers(about: Measurements) -> list[KeyNumber]:
     """Return the first dataset's entropy, and the largest and the smallest bound on a part."""
-    if not about.datasets or not len(_rows(about, about.datasets[0])):
+    rows = _headline_rows(about)
+    if not len(rows):
         return []
-    rows = _rows(about, about.datasets[0])
     first = rows.iloc[0].to_dict()
-    part = headline_part(first)
-    sign = "about " if first["assumed_prior"] else ""
+    part, sign = headline_part(first), _about_sign(first)
     numbers = [
         KeyNumber(
             f"{sign}{number(first['h_object_bits'])}",
@@ -299,16 +297,6 @@ def histogram_here(about: Measurements) -> list[str]:
     return sentences
 
 
-def unmeasured(about: Measurements) -> list[str]:
-    """Say so where there is no finding."""
-    if about.datasets:
-        return []
-    return [
-        "No model other than planted encoders was measured. Section Validation compares their "
-        "values with the truth."
-    ]
-
-
 def seed_note(about: Measurements) -> list[str]:
     """Warn where differences between models rest on few training seeds."""
     rows = about.quotes.rows
@@ -328,6 +316,15 @@ def seed_note(about: Measurements) -> list[str]:
 
 def _rows(about: Measurements, dataset: str) -> pd.DataFrame:
     return about.quotes.rows[about.quotes.rows["dataset"] == dataset]
+
+
+def _headline_rows(about: Measurements) -> pd.DataFrame:
+    """Return the rows of the first dataset, none where none may be quoted."""
+    return _rows(about, about.datasets[0] if about.datasets else "")
+
+
+def _about_sign(row: Record) -> str:
+    return "about " if row["assumed_prior"] else ""
 
 
 def _amount(row: Record, part: Quantity) -> str:

@@ -84,7 +84,7 @@ def training(models: pd.DataFrame, probes: pd.DataFrame, order: Sequence[str] = 
     if len(models):
         _models(parts[0].subplots(), models, color)
     if targets:
-        _probes(parts[bool(len(models)) :], probes, targets, color)
+        _probes(list(parts[bool(len(models)) :]), probes, targets, color)
     entries = [handle(name, color=color[name]) for name in names]
     for token in token_order(set(probes.get("tokens", ())) - {"patches"}):
         dashes = _OF_TOKENS.get(token, "-")
