@@ -47,9 +47,8 @@ from bindscope.studies.binding_information.figures.curves import (
 from bindscope.studies.binding_information.figures.structure import paper_cost, structure
 from bindscope.studies.binding_information.figures.truth import calibration
 from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
-from bindscope.studies.binding_information.scene_losses import SceneLosses
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
-from bindscope.studies.binding_information.sharing_cost import sharing_costs
+from bindscope.studies.binding_information.sharing_cost import SceneLosses, sharing_costs
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.write import write_table
 
@@ -462,9 +461,8 @@ def test_every_figure_is_made_or_excused(name, tmp_path):
 def test_structure_reads_the_losses_of_scenes(tmp_path):
     table = make_table([make_row(m, probe=p) for m in ORDER for p in ("quadratic", "shared")])
     read = structure.read(write_inputs(tmp_path, ENTRIES["structure"], (table, BINDING_SCHEMA)))
-    assert list(read["costs"]["model"]) == list(ORDER)
-    ends = read["costs"][["cost_bits", "low", "high"]].to_numpy()
-    np.testing.assert_allclose(ends, 1.5)
+    assert [cost.model for cost in read["costs"]] == list(ORDER)
+    np.testing.assert_allclose([cost[3:6] for cost in read["costs"]], 1.5)
 
 
 @pytest.mark.parametrize("name", ENTRIES)

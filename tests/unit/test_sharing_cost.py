@@ -13,8 +13,12 @@ from bindscope.studies.binding_information.families import QuadraticProbe
 from bindscope.studies.binding_information.fit import write_fit
 from bindscope.studies.binding_information.probes.base import FitResult
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
-from bindscope.studies.binding_information.scene_losses import SceneLosses, from_arrays
-from bindscope.studies.binding_information.sharing_cost import sharing_cost, sharing_costs
+from bindscope.studies.binding_information.sharing_cost import (
+    SceneLosses,
+    from_arrays,
+    sharing_cost,
+    sharing_costs,
+)
 
 NAMES = ("colorshape", "vit", "cls")
 
@@ -28,7 +32,7 @@ def scenes(n=400, seed=0):
 
 def test_the_cost_is_the_mean_difference_and_each_seeds_own():
     plain, shared = zip(scenes(seed=0), scenes(seed=1), strict=True)
-    cost = sharing_cost(plain, shared)
+    cost = sharing_cost(NAMES, plain, shared)
     assert cost.cost_bits == pytest.approx(np.mean(shared) - np.mean(plain))
     assert cost.seed_costs == pytest.approx(
         [b.mean() - a.mean() for a, b in zip(plain, shared, strict=True)]
@@ -38,7 +42,7 @@ def test_the_cost_is_the_mean_difference_and_each_seeds_own():
 
 def test_the_interval_is_that_of_the_difference():
     plain, shared = scenes(2000)
-    cost = sharing_cost([plain], [shared], n_samples=3000)
+    cost = sharing_cost(NAMES, [plain], [shared], n_samples=3000)
     width = 2 * 1.96 * np.std(shared - plain) / np.sqrt(2000)
     assert cost.high - cost.low == pytest.approx(width, rel=0.07)
     as_if_independent = 2 * 1.96 * np.hypot(plain.std(), shared.std()) / np.sqrt(2000)
@@ -49,8 +53,8 @@ def test_clusters_are_drawn_whole():
     plain, shared = scenes(400)
     clusters = np.repeat(np.arange(20), 20)
     shared = shared + np.random.default_rng(5).normal(0, 1, 20)[clusters]
-    alone = sharing_cost([plain], [shared])
-    together = sharing_cost([plain], [shared], clusters)
+    alone = sharing_cost(NAMES, [plain], [shared])
+    together = sharing_cost(NAMES, [plain], [shared], clusters)
     assert together.cost_bits == alone.cost_bits
     assert together.high - together.low > 2.5 * (alone.high - alone.low)
 
@@ -66,12 +70,12 @@ def test_only_seeds_and_groups_with_both_probes_count():
         (NAMES, "linear", SceneLosses({0: plain + 9.0}, None)),
         (("colorshape", "alone", "cls"), "quadratic", SceneLosses({0: plain}, None)),
     ]
-    (row,) = sharing_costs(fits).to_dict("records")
-    assert (row["dataset"], row["model"], row["tokens"]) == NAMES
+    (cost,) = sharing_costs(fits)
+    assert cost[:3] == NAMES
     difference = (shared - plain).mean()
-    assert row["seed_costs"] == pytest.approx((difference, difference + 1.0))
-    assert row["cost_bits"] == pytest.approx(difference + 0.5)
-    assert sharing_costs(fits[:2]).empty
+    assert cost.seed_costs == pytest.approx((difference, difference + 1.0))
+    assert cost.cost_bits == pytest.approx(difference + 0.5)
+    assert sharing_costs(fits[:2]) == []
 
 
 PRIOR = {"h_object_bits": 5.0, "h_feature_bits": 3.0, "h_object_given_feature_bits": 2.0,

@@ -30,7 +30,7 @@ from bindscope.studies.binding_information.probes.data import (
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.probes.weights import to_safetensors
 from bindscope.studies.binding_information.quantities import PARTS, WHOLE
-from bindscope.studies.binding_information.scene_losses import to_arrays
+from bindscope.studies.binding_information.sharing_cost import to_arrays
 
 log = logging.getLogger(__name__)
 

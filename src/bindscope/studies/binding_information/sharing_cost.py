@@ -2,31 +2,65 @@
 
 The probe `quadratic_reuse` has the projections of `quadratic` in common for all objects with the
 same feature value; how much worse it predicts says how far a representation codes objects by their
-features alone. Both probes are tested on the same scenes, so the difference is
-paired: a scene that is hard for both does not widen its interval.
+features alone. Both probes are tested on the same scenes, so the difference is paired: a scene that
+is hard for both does not widen its interval. So fits leave the losses of every scene.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from bindscope.statistics.bootstrap import paired_difference
-from bindscope.studies.binding_information.scene_losses import SceneLosses
+from bindscope.statistics.bootstrap import cluster_numbers, paired_difference
 
 PLAIN, SHARED = "quadratic", "quadratic_reuse"
+_LOSSES = ".object_bits_of_scenes"
+_CLUSTERS = "cluster_of_scenes"
 
 Floats = npt.NDArray[np.float64]
 Names = tuple[str, str, str]
 
 
+class SceneLosses(NamedTuple):
+    """Losses of the plain probe over O: by seed, of each test scene in bits, float64 (N,).
+
+    Scenes of one of `clusters`, integers (N,), are drawn together by a bootstrap.
+    """
+
+    by_seed: dict[int, Floats]
+    clusters: npt.NDArray[np.integer] | None
+
+
+def to_arrays(
+    by_seed: Mapping[int, Floats], features: npt.NDArray[np.integer], disjoint: bool
+) -> dict[str, npt.NDArray[Any]]:
+    """Name the arrays of `SceneLosses` for a fit's `details`.
+
+    Where splits share no feature code (`disjoint`), scenes of one of `features` (N, n) are a
+    cluster.
+    """
+    arrays: dict[str, npt.NDArray[Any]] = {f"{seed}{_LOSSES}": x for seed, x in by_seed.items()}
+    if disjoint:
+        arrays[_CLUSTERS] = cluster_numbers(features).astype(np.int32)
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> SceneLosses:
+    """Take what `to_arrays` named out of a fit's `details`."""
+    names = [name for name in arrays if name.endswith(_LOSSES)]
+    by_seed = {int(name.removesuffix(_LOSSES)): arrays[name] for name in names}
+    return SceneLosses(by_seed, arrays.get(_CLUSTERS))
+
+
 class SharingCost(NamedTuple):
     """The cost, bits per scene: over seeds with its 95 % interval, and of every seed."""
 
+    dataset: str
+    model: str
+    tokens: str
     cost_bits: float
     low: float
     high: float
@@ -34,6 +68,7 @@ class SharingCost(NamedTuple):
 
 
 def sharing_cost(
+    names: Names,
     plain: Sequence[Floats],
     shared: Sequence[Floats],
     clusters: npt.NDArray[np.integer] | None = None,
@@ -45,38 +80,34 @@ def sharing_cost(
     Losses are per seed, in bits, float64 (N,), of the same N scenes; those of one of `clusters` are
     drawn together. Seeds are not resampled: the interval is that of the mean over them.
     """
-    differences = [b - a for a, b in zip(plain, shared, strict=True)]
-    seed_costs = tuple(float(difference.mean()) for difference in differences)
-    paired = paired_difference(
-        np.mean(shared, axis=0), np.mean(plain, axis=0), n_samples, seed, clusters
-    )
-    return SharingCost(*paired, seed_costs)
+    seed_costs = tuple(float((b - a).mean()) for a, b in zip(plain, shared, strict=True))
+    means = np.mean(shared, axis=0), np.mean(plain, axis=0)
+    return SharingCost(*names, *paired_difference(*means, n_samples, seed, clusters), seed_costs)
 
 
 def sharing_costs(
     fits: Iterable[tuple[Names, str, SceneLosses]], n_samples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
-    """Tabulate the cost where both probes were fitted, over the seeds that both have.
+) -> list[SharingCost]:
+    """Return the cost where both probes were fitted, over the seeds that both have.
 
     `fits` are (dataset, model, tokens), family and losses of fits at one layer per model and token
     input; other families are passed over. Fits of one family and seed (of several ranks, say) are
-    averaged; seeds that diverged are left out. Columns are the names and those of `SharingCost`.
+    averaged; seeds that diverged are left out.
     """
-    groups: dict[Names, dict[str, dict[int, list[Floats]]]] = {}
+    losses: dict[Names, dict[str, dict[int, list[Floats]]]] = {}
     clusters: dict[Names, npt.NDArray[np.integer] | None] = {}
-    for names, family, losses in fits:
-        if family not in (PLAIN, SHARED):
-            continue
-        by_family = groups.setdefault(names, {PLAIN: {}, SHARED: {}})[family]
-        clusters[names] = losses.clusters
-        for probe_seed, bits in losses.by_seed.items():
-            if np.isfinite(bits).all():
-                by_family.setdefault(probe_seed, []).append(bits)
-    rows = []
-    for names, families in groups.items():
+    for names, family, of_scenes in fits:
+        if family in (PLAIN, SHARED):
+            by_seed = losses.setdefault(names, {PLAIN: {}, SHARED: {}})[family]
+            clusters[names] = of_scenes.clusters
+            for probe_seed, bits in of_scenes.by_seed.items():
+                if np.isfinite(bits).all():
+                    by_seed.setdefault(probe_seed, []).append(bits)
+    costs = []
+    for names, families in losses.items():
         if seeds := sorted(families[PLAIN].keys() & families[SHARED].keys()):
             plain, shared = (
                 [np.mean(families[family][s], axis=0) for s in seeds] for family in (PLAIN, SHARED)
             )
-            rows.append((*names, *sharing_cost(plain, shared, clusters[names], n_samples, seed)))
-    return pd.DataFrame(rows, columns=["dataset", "model", "tokens", *SharingCost._fields])
+            costs.append(sharing_cost(names, plain, shared, clusters[names], n_samples, seed))
+    return costs

@@ -17,6 +17,7 @@ from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import Section, problems
 from bindscope.studies.binding_information.products import STEPS, add_products
+from bindscope.studies.binding_information.sharing_cost import PLAIN, SHARED
 
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
@@ -131,10 +132,6 @@ def _parts_layers(graph: Graph, shared: Shared, section: Section) -> Request | N
     return layers and _last_layers(graph, shared, section)
 
 
-# What the cost of sharing compares, see `sharing_cost`.
-_SHARING = ("quadratic", "quadratic_reuse")
-
-
 def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None:
     """Ask where plain targets of two families, or of two protocols, were fitted to one place."""
     probes = {probe.name: probe for probe in section.probes}
@@ -147,7 +144,7 @@ def _structure(graph: Graph, shared: Shared, section: Section) -> Request | None
             plain.setdefault(place, set()).add((probe.family, probe.protocol))
     if not any(len(models) > 1 for models in plain.values()):
         return None
-    compared = [fit for fit in fits if probes[fit.wildcards["probe"]].family in _SHARING]
+    compared = [fit for fit in fits if probes[fit.wildcards["probe"]].family in (PLAIN, SHARED)]
     content = {"information": section.information.model_dump(mode="json")}
     return _about_table(graph, shared, section, content, {"fits": ("details",)}, fits=compared)
 

@@ -36,8 +36,11 @@ from bindscope.studies.binding_information.figures.shared import (
 )
 from bindscope.studies.binding_information.names import PAPERS, family_tick, label_tokens
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
-from bindscope.studies.binding_information.scene_losses import from_arrays
-from bindscope.studies.binding_information.sharing_cost import sharing_costs
+from bindscope.studies.binding_information.sharing_cost import (
+    SharingCost,
+    from_arrays,
+    sharing_costs,
+)
 from bindscope.studies.binding_information.views import (
     dataset_tokens,
     family_order,
@@ -59,7 +62,7 @@ def _seeds(table: pd.DataFrame) -> pd.DataFrame:
     return rows[count > 1] if len(rows) else rows
 
 
-def _costs(inputs: Inputs) -> pd.DataFrame:
+def _costs(inputs: Inputs) -> list[SharingCost]:
     """Read the cost of sharing off the losses of scenes."""
     fits = []
     for product in inputs.get("fits"):
@@ -76,7 +79,7 @@ def structure(
     table: pd.DataFrame,
     published: pd.DataFrame | None = None,
     models: Sequence[str] = (),
-    costs: pd.DataFrame | None = None,
+    costs: Sequence[SharingCost] = (),
 ) -> Figure:
     """Draw the test loss of O by family, a panel per dataset and token input.
 
@@ -88,7 +91,7 @@ def structure(
     rows = over_seeds(seeds)
     marks = beside(table, published) if published is not None else pd.DataFrame()
     names = name_order(rows["model"], models)
-    cost = sharing_costs(()) if costs is None else costs
+    cost = pd.DataFrame(costs, columns=SharingCost._fields)
     home = dict(zip(seeds["model"], seeds["group"], strict=True))
     cost = cost.assign(group=cost["model"].map(home)).dropna(subset="group")
     cost = cost.sort_values("group", key=lambda c: c.map(names.index), kind="stable")
@@ -117,10 +120,8 @@ def structure(
 
 def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
     """Return the paper's number for the cost of sharing, a row of the file, or None."""
-    if published is None:
-        return None
-    rows = published[published["quantity"] == INCREASE].to_dict("records")
-    return rows[0] if rows else None
+    known = pd.DataFrame({"quantity": []}) if published is None else published
+    return next(iter(known[known["quantity"] == INCREASE].to_dict("records")), None)
 
 
 def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:
@@ -141,10 +142,12 @@ def _beside(
     """Return the paper's cost for each row that it is comparable with, NaN for the others."""
     if number is None or not len(marks):
         return [nan] * len(cost)
-    names = zip(marks["our_dataset"], marks["our_model"], marks["tokens"], strict=True)
-    here = {*names} & {(slug(number["dataset"]), slug(number["model"]), number["tokens"])}
+    place = slug(number["dataset"]), slug(number["model"]), number["tokens"]
+    known = place in set(
+        zip(marks["our_dataset"], marks["our_model"], marks["tokens"], strict=True)
+    )
     ours = zip(cost["dataset"], cost["model"], cost["tokens"], strict=True)
-    return [float(number["value"]) if name in here else nan for name in ours]
+    return [float(number["value"]) if known and names == place else nan for names in ours]
 
 
 def _losses(
