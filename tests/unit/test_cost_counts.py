@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,8 +30,7 @@ from bindscope.statistics import bootstrap
 from bindscope.studies.binding_id import cost as vlm
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probes import convex
-from bindscope.studies.binding_information.probes.base import GROUPS, TARGETS, Target
+from bindscope.studies.binding_information.probes.base import TARGETS, Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts import learners
@@ -69,18 +66,16 @@ def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     assert stored("float32", shape) == pytest.approx(size, rel=0.01, abs=1500)
 
 
-@pytest.mark.parametrize("n_counts", [0, 5])
-def test_linear_parts_are_counted_as_they_are_fitted(n_counts: int) -> None:
+@pytest.mark.parametrize(
+    ("n_counts", "problems"),
+    [(0, [(16, 14), (21, 24), (28, 12)]), (5, [(16, 14), (21, 5), (21, 24), (33, 12)])],
+)
+def test_linear_parts_are_counted_as_they_are_fitted(
+    n_counts: int, problems: list[tuple[int, int]]
+) -> None:
     """Together where they read the same bits, with a row for each bit that one of them reads."""
-    probe = {"family": "linear", "targets": list(GROUPS)}
-    content = {"probe": probe, "sizes": (4, 3)}
-    fitted: Counter[tuple[int, int, str]] = Counter()
-    for name in TARGETS:
-        for heads in Target(name, (4, 3), n_counts).parts:
-            fitted[convex._read_by(SimpleNamespace(heads=heads))] += heads.count  # type: ignore[arg-type]
-    expected = [(8 + 1 + length, n) for (_, length, _), n in fitted.items()]
-    heads_of = list(fits._heads(content, n_counts))
-    assert sorted(fits._problems(heads_of, 8)) == sorted(expected)
+    heads = [part for name in TARGETS for part in Target(name, (4, 3), n_counts).parts]
+    assert sorted(fits._problems(heads, 8)) == problems
 
 
 def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
@@ -110,8 +105,7 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
     (heads,) = target.heads(True)
     family = type(config).load()(config, heads, shape, torch.Generator())
     real = sum(p.numel() for p in family.parameters() if p.requires_grad)
-    of = fits._Heads(heads.count, heads.first)
-    counted, _ = fits.weights_of(config, 11, max(tokens, 1), of, (4, 3))
+    counted, _ = config.count(heads, 11, max(tokens, 1))
     assert counted == pytest.approx(real, rel=0.12)
 
 

@@ -13,7 +13,8 @@ from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides
 from bindscope.graph.cost import n_counts, shape_of
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.families import HeadSizes, LinearProbe
+from bindscope.studies.binding_information.families import LinearProbe
+from bindscope.studies.binding_information.probes.base import Heads, chosen_targets
 
 Content = Mapping[str, Any]
 
@@ -54,47 +55,10 @@ def _sizes(product: Product) -> tuple[dict[str, int], int]:
     return n, n_counts(space) if space else 0
 
 
-class _Heads(NamedTuple):
-    """Heads that are fitted together: how many, bits before the first, and whether of objects."""
-
-    number: int
-    first: int
-    objects: bool = True
-
-
-def _heads(content: Content, counts: int) -> Iterator[_Heads]:
-    """Yield the heads of all targets."""
-    cells, values = sides(content)
-    targets = content["probe"]["targets"]
-    jointly = probe_of(content).jointly
-    if "plain" in targets:
-        yield from (_Heads(cells, 0), _Heads(values, 0, False))
-    if "anchored" in targets:
-        yield _Heads(cells, 0)
-    if "chained" in targets and jointly:
-        yield _Heads(cells + counts + values, 0)
-    elif "chained" in targets:
-        yield from (_Heads(values, 0, False), _Heads(cells, values + counts))
-        if counts:
-            yield _Heads(counts, values, False)
-
-
 def probe_of(content: Content) -> AnyProbe:
     """Return the probe that a product is about."""
     probe: AnyProbe = TypeAdapter(AnyProbe).validate_python({**content["probe"], "name": "probe"})
     return probe
-
-
-def weights_of(
-    probe: AnyProbe, dim: int, tokens: int, of: _Heads, sizes: Sequence[int], cls: int = 1
-) -> tuple[float, float]:
-    """Return the weights of some heads, and of products that a scene takes part in.
-
-    `cls` is whether [CLS] stands beside patch tokens, 1 or 0.
-    """
-    return probe.count(
-        HeadSizes(of.number, of.first + of.number, dim, tokens, cls, sizes, of.objects)
-    )
 
 
 class _Read(NamedTuple):
@@ -126,15 +90,14 @@ def fit(product: Product) -> Work:
     """Count the fits of all targets and seeds of a job, and what they write."""
     content, read = product.content, _Read.by(product)
     probe, seeds, n_test = probe_of(content), len(content["seeds"]), read.n["test"]
-    heads, sizes = list(_heads(content, read.counts)), content["sizes"]
-    n_heads, bits = sum(target.number for target in heads), sum(sides(content)) + read.counts
+    targets = chosen_targets(probe, tuple(content["sizes"]), read.counts)
+    heads = [part for target in targets for part in target.heads(probe.jointly)]
+    n_heads, bits = sum(part.count for part in heads), sum(sides(content)) + read.counts
     # Of patches, [CLS] and the mean token.
     vector = (1 + read.cls) * read.dim if read.patches else read.dim
     plain = LinearProbe(name="linear", family="linear")
-    linear = sum(weights_of(plain, vector, 1, target, sizes)[0] for target in heads)
-    numbers = [
-        weights_of(probe, read.dim, read.tokens, target, sizes, read.cls) for target in heads
-    ]
+    linear = sum(plain.count(part, vector)[0] for part in heads)
+    numbers = [probe.count(part, read.dim, read.tokens, read.cls) for part in heads]
     free, used = (sum(column) for column in zip(*numbers, strict=True))
     convex = probe.protocol == "converged"
     alone = probe.convex and convex
@@ -192,15 +155,14 @@ def _resampled(drawn: float) -> float:
     return 24.0 * drawn if drawn <= _RESAMPLED else 32 * _RESAMPLED
 
 
-def _problems(heads: Sequence[_Heads], dim: int) -> Iterator[tuple[int, int]]:
+def _problems(heads: Sequence[Heads], dim: int) -> Iterator[tuple[int, int]]:
     """Yield rows and columns of the weights of linear parts that are fitted together.
 
-    Heads that read the same bits are one problem (`probes.convex`); each column has rows for all
-    bits of it, those that it may not read masked.
+    Each column has rows for all bits of the problem, those that it may not read masked.
     """
-    columns: Counter[tuple[int, int, bool]] = Counter()
+    columns: Counter[tuple[int, int, str]] = Counter()
     for part in heads:
-        columns[part.first, part.first + part.number, part.objects] += part.number
+        columns[part.reads] += part.count
     for (_, bits, _), number in columns.items():
         yield dim + 1 + bits, number
 

@@ -16,6 +16,7 @@ from bindscope.core.registries import resolve
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK, SKY
 
 if TYPE_CHECKING:
+    from bindscope.studies.binding_information.probes.base import Heads
     from bindscope.studies.binding_information.probes.module import Family
 
 _PROBES = "bindscope.studies.binding_information.probes"
@@ -31,22 +32,6 @@ class Label(NamedTuple):
     words: str
     color: str
     short: str = ""
-
-
-class HeadSizes(NamedTuple):
-    """What the number of a family's weights follows from, for some heads that are fitted together.
-
-    The last head may see `bits`. `dim` is the width of what is read, of
-    so many patch `tokens` (1: a vector), and of [CLS] beside them.
-    """
-
-    heads: int
-    bits: int
-    dim: int
-    tokens: int = 1
-    cls: int = 1
-    sizes: Sequence[int] = ()
-    objects: bool = True
 
 
 class ProbeOptions(Model):
@@ -134,10 +119,14 @@ class ProbeOptions(Model):
     def problem(self, sizes: Sequence[int]) -> str | None:
         """Return why the family does not fit feature groups of some sizes, and what to use."""
 
-    def count(self, of: HeadSizes) -> tuple[float, float]:
-        """Return the number of weights, and of products that a scene takes part in."""
-        weights = 2 * getattr(self, "rank", 16) * (of.dim + of.bits) * of.heads
-        return weights, weights * of.tokens
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> tuple[float, float]:
+        """Return the number of weights, and of products that a scene takes part in.
+
+        `dim` is the width of what is read, of so many patch `tokens` (1: a vector), and of `cls`
+        vectors beside them.
+        """
+        weights = 2 * getattr(self, "rank", 16) * (dim + heads.length) * heads.count
+        return weights, weights * tokens
 
 
 class LinearProbe(ProbeOptions):
@@ -149,8 +138,10 @@ class LinearProbe(ProbeOptions):
 
     family: Literal["linear"]
 
-    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
-        weights = (of.dim + of.bits) * of.heads
+    def count(  # noqa: D102
+        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
+    ) -> tuple[float, float]:
+        weights = (dim + heads.length) * heads.count
         return weights, weights
 
 
@@ -177,10 +168,11 @@ class QuadraticProbe(RankedProbe):
 
 
 class _ReuseProbe(RankedProbe):
-    def count(self, of: HeadSizes) -> tuple[float, float]:
-        if not of.objects:
-            return super().count(of)
-        weights = self.rank * (sum(of.sizes) * of.dim + len(of.sizes) * of.heads * of.bits)
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> tuple[float, float]:
+        if heads.kind != "object":
+            return super().count(heads, dim, tokens, cls)
+        by_value, by_bit = sum(heads.sizes) * dim, len(heads.sizes) * heads.count * heads.length
+        weights = self.rank * (by_value + by_bit)
         return weights, weights
 
 
@@ -217,8 +209,10 @@ class DnnProbe(DescendedProbe):
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
-        weights = self.hidden * (of.dim + of.bits + 2 * self.hidden + 1) * of.heads
+    def count(  # noqa: D102
+        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
+    ) -> tuple[float, float]:
+        weights = self.hidden * (dim + heads.length + 2 * self.hidden + 1) * heads.count
         return weights, weights
 
 
@@ -235,10 +229,12 @@ class AttentionProbe(RankedProbe):
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
 
-    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
-        each = 2 * self.rank * (of.cls * of.dim + of.bits + of.dim) + of.dim
-        weights = each * of.heads + of.dim * (of.dim + of.bits)
-        return weights, of.heads * (each + 2 * of.tokens * of.dim)
+    def count(  # noqa: D102
+        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
+    ) -> tuple[float, float]:
+        each = 2 * self.rank * (cls * dim + heads.length + dim) + dim
+        weights = each * heads.count + dim * (dim + heads.length)
+        return weights, heads.count * (each + 2 * tokens * dim)
 
 
 class SetProbe(DescendedProbe):
@@ -267,7 +263,9 @@ class SetProbe(DescendedProbe):
     learning_rate: PositiveFloat = Field(5e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(self, of: HeadSizes) -> tuple[float, float]:  # noqa: D102
-        each = self.hidden * (of.dim + self.summed)
-        once = self.summed * (of.cls * of.dim + self.summed) + (self.summed + of.bits) * of.heads
-        return each + of.tokens * self.hidden + once, of.tokens * each + once
+    def count(  # noqa: D102
+        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
+    ) -> tuple[float, float]:
+        each, read = self.hidden * (dim + self.summed), self.summed + heads.length
+        once = self.summed * (cls * dim + self.summed) + read * heads.count
+        return each + tokens * self.hidden + once, tokens * each + once

@@ -55,6 +55,12 @@ class Heads:
         return bool(self.priors)
 
     @property
+    def reads(self) -> tuple[int, int, str]:
+        """What is the same of all heads that read the same bits."""
+        # Before the first head of a later part of the chain stand those of others.
+        return self.first, self.length, self.name if self.first else self.kind
+
+    @property
     def length(self) -> int:
         """Number of bits up to the last head: the width of the teacher-forced input."""
         return self.first + self.count

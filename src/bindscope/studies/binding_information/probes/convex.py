@@ -70,7 +70,7 @@ def fit_linear_parts(
     vectors = Vectors(source, probe.memory_mb * 2**20)
     groups: dict[tuple[int, int, str], list[ProbeRun]] = {}
     for run in runs:
-        groups.setdefault(_read_by(run), []).append(run)
+        groups.setdefault(run.heads.reads, []).append(run)
     progress = Progress(len(groups), "linear parts")
     for group in groups.values():
         train, val = (HeadProblem(vectors, group, split) for split in ("train", "val"))
@@ -83,13 +83,6 @@ def fit_linear_parts(
                 _refuse_parts(run, path, columns.start)
             _take(run, vectors, path, columns, limit)
         progress.advance(note=f"{float(path.seen[-1][2].sum()) / LN2:.3f} bits on validation")
-
-
-def _read_by(run: ProbeRun) -> tuple[int, int, str]:
-    """Return what the bits that a run's heads read are the same for."""
-    heads = run.heads
-    kind = "" if heads.first else heads.kind  # before the first head of the chain stand others
-    return heads.first, heads.length, kind or heads.name
 
 
 class Vectors:
