@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bindscope.studies.binding_information.probes.base import Heads
     from bindscope.studies.binding_information.probes.module import Family
 
+Counts = tuple[float, float]
+
 _PROBES = "bindscope.studies.binding_information.probes"
 
 
@@ -138,9 +140,7 @@ class LinearProbe(ProbeOptions):
 
     family: Literal["linear"]
 
-    def count(  # noqa: D102
-        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
-    ) -> tuple[float, float]:
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         weights = (dim + heads.length) * heads.count
         return weights, weights
 
@@ -209,9 +209,7 @@ class DnnProbe(DescendedProbe):
     hidden: PositiveInt = Field(32, description="Hidden units; the paper's config has 2048.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(  # noqa: D102
-        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
-    ) -> tuple[float, float]:
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         weights = self.hidden * (dim + heads.length + 2 * self.hidden + 1) * heads.count
         return weights, weights
 
@@ -229,9 +227,7 @@ class AttentionProbe(RankedProbe):
         128, description="Scenes per step (never under `paper`: 2 x 512 there)."
     )
 
-    def count(  # noqa: D102
-        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
-    ) -> tuple[float, float]:
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         each = 2 * self.rank * (cls * dim + heads.length + dim) + dim
         weights = each * heads.count + dim * (dim + heads.length)
         return weights, heads.count * (each + 2 * tokens * dim)
@@ -263,9 +259,7 @@ class SetProbe(DescendedProbe):
     learning_rate: PositiveFloat = Field(5e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 
-    def count(  # noqa: D102
-        self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1
-    ) -> tuple[float, float]:
+    def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         each, read = self.hidden * (dim + self.summed), self.summed + heads.length
         once = self.summed * (cls * dim + self.summed) + read * heads.count
         return each + tokens * self.hidden + once, tokens * each + once

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from safetensors.numpy import load_file
 
 from bindscope.codes.values import Group, named_groups
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.figures.colors import BLUE, ORANGE, WIDTH_IN
+from bindscope.figures.facets import heat_map
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import new_figure, values_along_x, zero_line
 from bindscope.studies.binding_information.figures.shared import (
@@ -204,27 +206,23 @@ def _objects(axes: Axes, part: Breakdown, groups: Sequence[Group], top: float) -
     rows = len(groups[0][1])
     columns = prod(len(values) for _, values in groups[1:])
     cells = part.objects.reshape(rows, columns)
-    image = axes.imshow(
-        cells, cmap="PuOr_r", norm=TwoSlopeNorm(0.0, -top, top), aspect="auto",
-        interpolation="nearest",
+    shade = ScalarMappable(Normalize(-top, top), "PuOr_r")
+
+    def number(value: float) -> tuple[str, str]:
+        red, green, blue, _ = shade.to_rgba(np.array([value]))[0]
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
+        return f"{value:z.2f}".replace("-", "\u2212"), "white" if dark else "#1A1A1A"
+
+    image = heat_map(
+        axes, cells, vmin=-top, vmax=top, cmap="PuOr_r", interpolation="nearest",
+        numbers=number if cells.size <= _WRITE_UP_TO else None,
     )  # fmt: skip
-    axes.grid(visible=False)
     axes.set_frame_on(False)
-    axes.tick_params(length=0)
     names = [" ".join(values) for values in product(*(values for _, values in groups[1:]))]
     axes.set_xticks(range(columns), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.tick_params(axis="x", labelsize=6.5)
     what = f"given {part.condition}" if part.condition else "and features"
     axes.set_xlabel(f"objects {what}: {_bits(part.objects)}", fontsize=8)
-    if cells.size <= _WRITE_UP_TO:
-        shades = image.to_rgba(cells)
-        for (i, j), value in np.ndenumerate(cells):
-            red, green, blue, _ = shades[i, j]
-            dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(
-                j, i, f"{value:z.2f}".replace("-", "\u2212"), ha="center", va="center",
-                fontsize=6, color="white" if dark else "#1A1A1A",
-            )  # fmt: skip
     return image
 
 

@@ -276,18 +276,15 @@ def resolution(
     names = zip(rows["dataset"], rows["model"], strict=True)
     rows = rows.assign(x=[float(input_px.get(name, "nan")) for name in names])
     several = rows["dataset"].nunique() > 1
-    parts = {
-        (family, f"{family} ({dataset})" if several else family, dataset): part
+    parts = [
+        part.assign(line=f"{family} ({dataset})" if several else family, dataset_line=dataset)
         for family, models in families.items()
         for dataset, part in rows[rows["model"].isin(list(models))].groupby("dataset")
-    }
-    numbered = [part.assign(line=line, dataset_line=of) for (_, line, of), part in parts.items()]
-    some(numbered, "No family of models was measured at two input sizes or more.")
-    rows = pd.concat(numbered)
-    rows = _with_several(rows[rows["x"].notna()])
-    some(rows, "No family of models was measured at two input sizes or more.")
-    lines = [line for line in dict.fromkeys(line for _, line, _ in parts)
-             if line in set(rows["line"])]  # fmt: skip
+    ]
+    few = "No family of models was measured at two input sizes or more."
+    rows = pd.concat(some(parts, few))
+    rows = some(_with_several(rows[rows["x"].notna()]), few)
+    lines = name_order(rows["line"], [part["line"].iloc[0] for part in parts])
     marks, note = trend_of("resolution", trends, table, cells)
     return _against(rows, lines, "side of the input image, pixels", marks, "axis_value", note)
 

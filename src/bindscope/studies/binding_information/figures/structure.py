@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY
-from bindscope.figures.facets import wrapped
+from bindscope.figures.facets import Look, colored, facets, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
     PAPER_MARK,
@@ -155,16 +155,36 @@ def _losses(
     panels: Sequence[tuple[str, str]],
     rows: pd.DataFrame,
     seeds: pd.DataFrame,
-    looks: Mapping[str, Mapping[str, Any]],
+    looks: Mapping[str, Look],
     marks: pd.DataFrame,
 ) -> None:
     families = family_order(rows["family"])
     several = rows["dataset"].nunique() > 1
     grid = wrapped(panels, 2, (0, 0), part, sharex=True, sharey="row")
+    # A higher bound on B_O is a lower loss.
+    ends = {f"value_{end}": rows["h_object_bits"] - rows[f"binding_bits_{other}"]
+            for end, other in (("low", "high"), ("high", "low"))}  # fmt: skip
+    rows = rows.assign(value=rows["loss_object_bits"], x=rows["family"].map(families.index), **ends)
+    rows = rows.sort_values("probe", kind="stable")
+    how: dict[str, Any] = {"panel": ["dataset", "tokens"], "apart": _SPREAD / len(looks)}
+    # Another protocol is no further family: no line leads to it.
+    for _, joined in rows.groupby(rows["family"].str.endswith(PAPERS)):
+        facets(joined, looks, grid, by="model", bars=1, **how)
+    seeds = seeds.assign(
+        value=seeds["loss_object_bits"], x=seeds["family"].map(families.index) + 0.05
+    )
+    dots = colored(looks, marker=".", linestyle="none", markersize=3, alpha=0.6)
+    facets(_of_several(seeds), dots, grid, by="group", **how)
     for (dataset, token), axes in grid.panels.items():
         here = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
-        each = seeds[(seeds["dataset"] == dataset) & (seeds["tokens"] == token)]
-        _panel(axes, here, each, looks, families)
+        nulls = here.drop_duplicates("probe")  # the same for every model
+        axes.plot(
+            nulls["x"], nulls["null_loss_object_bits"], "o",
+            markerfacecolor="white", markeredgecolor=GREY, zorder=1,
+        )  # fmt: skip
+        axes.set_xticks(range(len(families)), [family_tick(family) for family in families])
+        axes.set_xlim(-0.3, len(families) - 0.7)
+        axes.margins(y=0.1)
         if len(marks):
             _stars(axes, marks[(marks["our_dataset"] == dataset) & (marks["tokens"] == token)],
                    families)  # fmt: skip
@@ -175,38 +195,11 @@ def _losses(
     grid.label(y="test loss of O, bits per scene")
 
 
-def _panel(
-    axes: Axes,
-    part: pd.DataFrame,
-    seeds: pd.DataFrame,
-    looks: Mapping[str, Mapping[str, Any]],
-    families: Sequence[str],
-) -> None:
-    for i, (name, look) in enumerate(looks.items()):
-        shift = _SPREAD * ((i + 0.5) / len(looks) - 0.5)
-        curve = part[part["model"] == name].copy()
-        curve["x"] = [families.index(family) + shift for family in curve["family"]]
-        curve = curve.sort_values(["x", "probe"], kind="stable")
-        # Another protocol is no further family: no line leads to it.
-        for _, joined in curve.groupby(curve["family"].str.endswith(PAPERS)):
-            axes.plot(joined["x"], joined["loss_object_bits"], **look)
-        # A higher bound on B_O is a lower loss.
-        low, high = (curve["h_object_bits"] - curve[f"binding_bits_{e}"] for e in ("high", "low"))
-        axes.vlines(curve["x"], low, high, color=look["color"], linewidth=1)
-        each = seeds[seeds["group"] == name]
-        if len(each[["model", "seed"]].drop_duplicates()) > 1:
-            axes.plot(
-                [families.index(family) + shift + 0.05 for family in each["family"]],
-                each["loss_object_bits"], ".", color=look["color"], markersize=3, alpha=0.6,
-            )  # fmt: skip
-    nulls = part.drop_duplicates("probe")  # the same for every model
-    axes.plot(
-        nulls["family"].map(families.index), nulls["null_loss_object_bits"], "o",
-        markerfacecolor="white", markeredgecolor=GREY, zorder=1,
-    )  # fmt: skip
-    axes.set_xticks(range(len(families)), [family_tick(family) for family in families])
-    axes.set_xlim(-0.3, len(families) - 0.7)
-    axes.margins(y=0.1)
+def _of_several(seeds: pd.DataFrame) -> pd.DataFrame:
+    """Keep rows of curves that are means over several models or seeds."""
+    fit = seeds["model"] + " " + seeds["seed"].astype(str)
+    n_fits = fit.groupby([seeds[name] for name in ("dataset", "tokens", "group")])
+    return seeds[n_fits.transform("nunique") > 1]
 
 
 def _stars(axes: Axes, marks: pd.DataFrame, families: Sequence[str]) -> None:
@@ -215,9 +208,7 @@ def _stars(axes: Axes, marks: pd.DataFrame, families: Sequence[str]) -> None:
     axes.plot(places, here["value"], linestyle="none", **PAPER_MARK)
 
 
-def _cost(
-    part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]], several: bool
-) -> None:
+def _cost(part: SubFigure, cost: pd.DataFrame, looks: Mapping[str, Look], several: bool) -> None:
     """Draw the cost of sharing as bars, with intervals, seeds and the paper's number."""
     axes = part.subplots()
     values_along_x(axes)
