@@ -12,8 +12,10 @@ from bindscope.studies.binding_information.quantities import (
     PAIRING,
     PARTS,
     QUANTITIES,
+    RATIOS,
     WHOLE,
     Quantity,
+    Ratio,
 )
 from bindscope.tables.schema import (
     DATASET,
@@ -47,8 +49,12 @@ def _bound(quantity: Quantity, meaning: str) -> tuple[Column, ...]:
     return bound, *_interval(quantity.bound)
 
 
-def _ratio(name: str, whole: str, meaning: str, source: str) -> Column:
-    return share(name, f"share of {whole}", meaning, source, low=None, high=None)
+def _ratio(ratio: Ratio) -> Column:
+    meaning = f"{ratio.symbol} = " if ratio.symbol else ""
+    return share(
+        ratio.name, f"share of {ratio.whole.uncertainty}",
+        f"{meaning}{ratio.estimate} / {ratio.whole.entropy}.", ratio.source, low=None, high=None,
+    )  # fmt: skip
 
 
 def _scenes(name: str, meaning: str, source: str) -> Column:
@@ -250,7 +256,7 @@ _ESTIMATES = (
         "paper, Definition of B_O with Lemma 2.21",
         reference="close",
     ),
-    _ratio("binding_ratio", "H(O)", "beta_O = binding_bits / h_object_bits.", "paper, beta_O"),
+    _ratio(RATIOS[0]),
     bits(
         "conditional_binding_bits",
         "B* as the paper estimates it: h_object_given_feature_bits - (loss_object_bits - "
@@ -259,12 +265,7 @@ _ESTIMATES = (
         "paper, Theorem 2.14",
         reference="close",
     ),
-    _ratio(
-        "conditional_binding_ratio",
-        "H(O|F)",
-        "beta* = conditional_binding_bits / h_object_given_feature_bits.",
-        "paper, beta*",
-    ),
+    _ratio(RATIOS[1]),
     *_bound(
         FEATURES,
         "I(F;Z), *what* occurs: h_feature_bits - loss_chained_feature_bits, less what that loss "
@@ -289,18 +290,7 @@ _ESTIMATES = (
         "B_O = I(O;Z): the best of the plain probe (binding_bits), the anchored one over O and the "
         "chained one (the sum of its parts), chosen by validation loss.",
     ),
-    _ratio(
-        "count_ratio",
-        "H(M|F)",
-        "count_lower_bound_bits / h_counts_given_feature_bits.",
-        "`information`; ours",
-    ),
-    _ratio(
-        "pairing_ratio",
-        "H(O|M)",
-        "pairing_lower_bound_bits / h_object_given_counts_bits.",
-        "`information`; ours",
-    ),
+    *map(_ratio, RATIOS[2:]),
     *_interval("binding_bits"),
     *_interval("conditional_binding_bits"),
     *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, QUANTITIES, RATIOS
+from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, RATIOS, WHOLE
 
 # A probe that starts at the prior and learns nothing ends at H, up to float32 sums.
 TOLERANCE_BITS: Final = 1e-3
@@ -75,8 +75,8 @@ def without_collapsed(flags: Mapping[str, Iterable[str]]) -> dict[str, tuple[str
 def ratios(row: Mapping[str, Any]) -> dict[str, float | None]:
     """Divide estimates by what there is to know; None where that is nothing, or not known."""
     return {
-        name: row[bits] / row[entropy] if row[bits] is not None and row[entropy] else None
-        for name, bits, entropy in RATIOS
+        name: row[bits] / row[of.entropy] if row[bits] is not None and row[of.entropy] else None
+        for name, bits, of, *_ in RATIOS
     }
 
 
@@ -95,16 +95,15 @@ def status_of(
     missing = [name for name in accuracies if row[name] is None]
     if missing and "plain" not in absent:
         return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
-    symbols = {quantity.entropy: quantity.uncertainty for quantity in QUANTITIES}
     empty = {
-        entropy: f"{symbols[entropy]} = 0 bits, so {ratio} has no meaning"
-        for ratio, _, entropy in RATIOS
-        if row[entropy] is not None and not row[entropy] > 0
+        of.entropy: f"{of.uncertainty} = 0 bits, so {ratio} has no meaning"
+        for ratio, _, of, *_ in RATIOS
+        if row[of.entropy] is not None and not row[of.entropy] > 0
     }
     reasons = list(empty.values())
     if counts_reason:
         reasons.append(f"no counts: {counts_reason}")
     if absent:
         reasons.append(f"not fitted (targets): {', '.join(sorted(absent))}")
-    undefined = {"h_object_bits", "h_object_given_feature_bits"} & set(empty)
+    undefined = {WHOLE.entropy, BEYOND.entropy} & set(empty)
     return {"status": "undefined" if undefined else "ok", "reason": "; ".join(reasons) or None}

@@ -198,13 +198,11 @@ def curve_rows(
 
 
 def _gains(result: FitResult, n_test: int, prior: Mapping[str, Any]) -> Mapping[str, Any]:
-    losses, anchors = (_first(values, n_test) for values in (result.losses, result.anchor_losses))
+    losses, anchors = (  # of the first scenes, which are the test split's
+        {name: values[:n_test] for name, values in of_parts.items()}
+        for of_parts in (result.losses, result.anchor_losses)
+    )
     return gains(losses, anchors, prior, priors_of(result))
-
-
-def _first(values: Mapping[str, NDArray[np.float64]], n: int) -> dict[str, NDArray[np.float64]]:
-    """Return the values of the first scenes: those of the test split."""
-    return {name: of_scenes[:n] for name, of_scenes in values.items()}
 
 
 def _flags(result: FitResult, parts: Sequence[str]) -> str:

@@ -60,12 +60,23 @@ PAPER_WHOLE, PAPER_BEYOND = "binding_bits", "conditional_binding_bits"
 # A lower bound, and the truth that it must not exceed.
 BOUNDS: Final = {PAPER_WHOLE: WHOLE.truth, **{q.bound: q.truth for q in QUANTITIES}}
 ESTIMATES: Final = (PAPER_BEYOND, *BOUNDS)
-# A ratio, the estimate, and what there is to know.
+
+
+class Ratio(NamedTuple):
+    """An estimate over what there is to know, its symbol and its source; all follows from this."""
+
+    name: str
+    estimate: str
+    whole: Quantity
+    symbol: str = ""
+    source: str = "`information`; ours"
+
+
 RATIOS: Final = (
-    ("binding_ratio", PAPER_WHOLE, WHOLE.entropy),
-    ("conditional_binding_ratio", PAPER_BEYOND, BEYOND.entropy),
-    ("count_ratio", COUNTS.bound, COUNTS.entropy),
-    ("pairing_ratio", PAIRING.bound, PAIRING.entropy),
+    Ratio("binding_ratio", PAPER_WHOLE, WHOLE, "beta_O", "paper, beta_O"),
+    Ratio("conditional_binding_ratio", PAPER_BEYOND, BEYOND, "beta*", "paper, beta*"),
+    Ratio("count_ratio", COUNTS.bound, COUNTS),
+    Ratio("pairing_ratio", PAIRING.bound, PAIRING),
 )
 
 

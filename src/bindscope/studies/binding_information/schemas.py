@@ -161,7 +161,7 @@ BINDING_RULES: tuple[Rule, ...] = (
     is_sum(BEYOND.bound, COUNTS.bound, PAIRING.bound),
     ("binding_lower_bound_bits is the plain, the anchored or the chained bound", _whole),
     ("what the prior loses on the test scenes is near its entropy", _prior_losses),
-    *(is_ratio(*ratio) for ratio in RATIOS),
+    *(is_ratio(name, estimate, of.entropy) for name, estimate, of, *_ in RATIOS),
     ("intervals have two ends, low before high", _intervals),
     ("only known-answer models have a truth", _truths),
     _KNOWN_FLAGS,

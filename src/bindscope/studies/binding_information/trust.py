@@ -52,12 +52,7 @@ def calibration(table: pd.DataFrame) -> list[str]:
         text += f"No lower bound is above the truth; the closest is {-worst:.2f} bits below it."
     paragraphs = [text]
     if len(excess):
-        most, least = (
-            number(
-                float(end),
-            )
-            for end in (excess.max(), -excess.min())
-        )
+        most, least = (number(float(end)) for end in (excess.max(), -excess.min()))
         paragraphs.append(
             "The estimate of B* of the binding problem paper is above the truth by more than "
             f"{NOTICEABLE_BITS} bits in {high} of {len(excess)} fits, by {most} bits at most, and "
@@ -93,12 +88,9 @@ def _is_expected(table: pd.DataFrame) -> pd.Series[bool]:
 def expected_flags(table: pd.DataFrame) -> list[str]:
     """Count the flagged rows of controls and planted encoders, which are no alarm."""
     n = int((_is_expected(table) & (table["flags"] != "")).sum())
-    rows = (
-        "1 row of controls or planted encoders is"
-        if n == 1
-        else (f"{n} rows of controls or planted encoders are")
-    )
-    return [f"{rows} flagged, as expected."] if n else []
+    rows, are = ("row", "is") if n == 1 else ("rows", "are")
+    text = f"{n} {rows} of controls or planted encoders {are} flagged, as expected."
+    return [text] if n else []
 
 
 def controls(table: pd.DataFrame) -> list[str]:
