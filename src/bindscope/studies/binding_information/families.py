@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Counts = tuple[float, float]
 
+_BATCH = "Scenes per step (never under `paper`: 2 x 512 there)."
+
 _PROBES = "bindscope.studies.binding_information.probes"
 
 
@@ -79,9 +81,7 @@ class ProbeOptions(Model):
         description="Optimiser steps of the first cycle; the whole fit takes two to eight times as "
         "many. Linear parts take what they need, at most 400 iterations of L-BFGS.",
     )
-    batch_size: PositiveInt = Field(
-        256, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
+    batch_size: PositiveInt = Field(256, description=_BATCH)
     threads: PositiveInt = Field(1, description="CPU threads of one fit; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
 
@@ -223,9 +223,7 @@ class AttentionProbe(RankedProbe):
     label = Label("attention", "an attention probe", GREEN)
 
     family: Literal["attention_quadratic"]
-    batch_size: PositiveInt = Field(
-        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
+    batch_size: PositiveInt = Field(128, description=_BATCH)
 
     def count(self, heads: Heads, dim: int, tokens: int = 1, cls: int = 1) -> Counts:  # noqa: D102
         each = 2 * self.rank * (cls * dim + heads.length + dim) + dim
@@ -253,9 +251,7 @@ class SetProbe(DescendedProbe):
     dropout: float = Field(
         0.1, ge=0, lt=1, description="Share of what is summed that a step hides."
     )
-    batch_size: PositiveInt = Field(
-        128, description="Scenes per step (never under `paper`: 2 x 512 there)."
-    )
+    batch_size: PositiveInt = Field(128, description=_BATCH)
     learning_rate: PositiveFloat = Field(5e-3, description="Peak rate of a cycle.")
     weight_decay: float = Field(0.3, ge=0, description="AdamW's weight decay.")
 

@@ -6,6 +6,8 @@ A rule is a truth value per row; a null never breaks a numeric one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -30,7 +32,7 @@ from bindscope.studies.binding_information.quantities import (
     Quantity,
 )
 from bindscope.tables.rules import TOLERANCE, is_difference, is_ratio, is_sum, layer_number, near
-from bindscope.tables.schema import Rule, TableSchema, joined
+from bindscope.tables.schema import Column, Rule, TableSchema, joined
 
 
 def _conditional(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -90,11 +92,15 @@ def _intervals(frame: pd.DataFrame) -> pd.Series[bool]:
     return good
 
 
+def _explained(frame: pd.DataFrame, columns: Sequence[Column]) -> pd.Series[bool]:
+    """No missing number without a reason."""
+    names = [column.name for column in columns if column.null == "reason"]
+    return frame[names].notna().all(axis=1) | (frame["reason"].fillna("").str.len() > 0)
+
+
 def _reasons(frame: pd.DataFrame) -> pd.Series[bool]:
-    """No missing number, and no status but `ok`, without a reason."""
-    names = [column.name for column in BINDING_COLUMNS if column.null == "reason"]
-    needs = frame[names].isna().any(axis=1) | (frame["status"] != "ok")
-    return ~needs | (frame["reason"].fillna("").str.len() > 0)
+    explained = (frame["status"] == "ok") | (frame["reason"].fillna("").str.len() > 0)
+    return _explained(frame, BINDING_COLUMNS) & explained
 
 
 def _measured(frame: pd.DataFrame) -> pd.Series[bool]:
@@ -188,18 +194,13 @@ def _within_interval(name: str) -> Rule:
     return f"{name} lies within its interval, or all three are empty", holds
 
 
-def _curve_reasons(frame: pd.DataFrame) -> pd.Series[bool]:
-    names = [column.name for column in CURVE_COLUMNS if column.null == "reason"]
-    return frame[names].notna().all(axis=1) | (frame["reason"].fillna("").str.len() > 0)
-
-
 def _end_within_entropy(frame: pd.DataFrame) -> pd.Series[bool]:
     end = frame["asymptote_bits"]
     return (end <= frame["entropy_bits"] + TOLERANCE) | end.isna()
 
 
 CURVE_RULES: tuple[Rule, ...] = (
-    ("a missing number needs a reason", _curve_reasons),
+    ("a missing number needs a reason", partial(_explained, columns=CURVE_COLUMNS)),
     _within_interval("lower_bound_bits"),
     _within_interval("asymptote_bits"),
     ("an asymptote is at most what there is to find", _end_within_entropy),

@@ -75,10 +75,9 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     for name, of in quantities.items():
         known = rows[rows[of[0]].notna()]
         above, below = grid.panels["scatter", name], grid.panels["errors", name]
-        _scatter(above, known, families, of)
+        _estimates(above, below, known, encoders, families, of)
         above.set_title(name, fontsize=8.5)
         above.set_xlabel("truth, bits")
-        _errors(below, known, encoders, families, of)
     grid.label("error, bits", ("estimate, bits per scene", "encoder"))
     grid.left[1].set_yticks(range(len(encoders)), encoders)
     grid.left[1].set_ylim(len(encoders) - 0.5, -0.5)
@@ -89,39 +88,34 @@ def calibration(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     return grid.legend({**entries, "lower bound": circle, "truth": _TRUE}, per_row=7)
 
 
-def _scatter(axes: Axes, rows: pd.DataFrame, families: Sequence[str], names: Names) -> None:
+def _estimates(
+    above: Axes,
+    below: Axes,
+    rows: pd.DataFrame,
+    encoders: Sequence[str],
+    families: Sequence[str],
+    names: Names,
+) -> None:
+    """Draw estimates against the truth, and their errors encoder by encoder."""
     truth, paper, ours = names
-    if not len(rows):
-        return
     span = np.ptp(rows[truth]) or 1.0
     top = float(rows[truth].max()) + 0.08 * span
-    axes.plot([0, top], [0, top], **_TRUE)
-    zero_line(axes)
+    above.plot([0, top], [0, top], **_TRUE)
+    zero_line(above)
+    values_along_x(below)
+    below.axvline(0, **_TRUE)
     for i, family in enumerate(families):
         part = rows[rows["family"] == family]
-        x = part[truth] + (i - (len(families) - 1) / 2) * 0.018 * span
-        for column in (paper, ours):
-            if column:
-                _marks(axes, x, part[column], family, column == ours)
-
-
-def _errors(
-    axes: Axes, rows: pd.DataFrame, encoders: Sequence[str], families: Sequence[str], names: Names
-) -> None:
-    truth, paper, ours = names
-    values_along_x(axes)
-    axes.axvline(0, **_TRUE)
-    for i, family in enumerate(families):
-        part = rows[rows["family"] == family]
-        offset = (i - (len(families) - 1) / 2) * 0.7 / max(3, len(families))
-        y = part["encoder"].map(encoders.index).astype(float) + offset
+        shift = i - (len(families) - 1) / 2
+        x = part[truth] + shift * 0.018 * span
+        y = part["encoder"].map(encoders.index).astype(float) + shift * 0.7 / max(3, len(families))
         low, high = part[f"{ours}_low"] - part[truth], part[f"{ours}_high"] - part[truth]
-        axes.hlines(y, low, high, color=label_family(family).color, linewidth=1.2)
-        for column in (paper, ours):
-            if column:
-                _marks(axes, part[column] - part[truth], y, family, column == ours)
+        below.hlines(y, low, high, color=label_family(family).color, linewidth=1.2)
+        for column in filter(None, (paper, ours)):
+            _marks(above, x, part[column], family, column == ours)
+            _marks(below, part[column] - part[truth], y, family, column == ours)
     for k in range(1, len(encoders), 2):
-        axes.axhspan(k - 0.5, k + 0.5, color="#F5F5F5", zorder=0, linewidth=0)
+        below.axhspan(k - 0.5, k + 0.5, color="#F5F5F5", zorder=0, linewidth=0)
 
 
 def _marks(axes: Axes, x: object, y: object, family: str, full: bool) -> None:
