@@ -174,7 +174,7 @@ def _losses(
         value=seeds["loss_object_bits"], x=seeds["family"].map(families.index) + 0.05
     )
     dots = colored(looks, marker=".", linestyle="none", markersize=3, alpha=0.6)
-    facets(_of_several(seeds), dots, grid, by="group", **how)
+    facets(_with_several(seeds), dots, grid, by="group", **how)
     for (dataset, token), axes in grid.panels.items():
         here = rows[(rows["dataset"] == dataset) & (rows["tokens"] == token)]
         nulls = here.drop_duplicates("probe")  # the same for every model
@@ -195,7 +195,7 @@ def _losses(
     grid.label(y="test loss of O, bits per scene")
 
 
-def _of_several(seeds: pd.DataFrame) -> pd.DataFrame:
+def _with_several(seeds: pd.DataFrame) -> pd.DataFrame:
     """Keep rows of curves that are means over several models or seeds."""
     fit = seeds["model"] + " " + seeds["seed"].astype(str)
     n_fits = fit.groupby([seeds[name] for name in ("dataset", "tokens", "group")])
