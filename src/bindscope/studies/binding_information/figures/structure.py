@@ -162,8 +162,9 @@ def _losses(
     several = rows["dataset"].nunique() > 1
     grid = wrapped(panels, 2, (0, 0), part, sharex=True, sharey="row")
     # A higher bound on B_O is a lower loss.
-    ends = {f"value_{end}": rows["h_object_bits"] - rows[f"binding_bits_{other}"]
-            for end, other in (("low", "high"), ("high", "low"))}  # fmt: skip
+    h_object = rows["h_object_bits"]
+    ends = {"value_low": h_object - rows["binding_bits_high"],
+            "value_high": h_object - rows["binding_bits_low"]}  # fmt: skip
     rows = rows.assign(value=rows["loss_object_bits"], x=rows["family"].map(families.index), **ends)
     rows = rows.sort_values("probe", kind="stable")
     how: dict[str, Any] = {"panel": ["dataset", "tokens"], "apart": _SPREAD / len(looks)}
