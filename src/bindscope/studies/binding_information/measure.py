@@ -149,11 +149,8 @@ def _measured(
         for probe in probes
         if (tokens := _token_input(probe, z))
     ]
-    unused = {
-        probe.name: None
-        for probe in probes
-        if not any(_token_input(probe, z) for z in layers.values())
-    }
+    used = {probe.name for probe, *_ in tasks}
+    unused = dict.fromkeys(probe.name for probe in probes if probe.name not in used)
     notes = tuple(f"{name} was not fitted: it reads patch tokens (N, T, d)." for name in unused)
     if not tasks:
         shapes = ", ".join(str(z.shape) for z in layers.values())
