@@ -306,6 +306,11 @@ def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     assert set(load_probe(path).families) == set(result.losses)
 
 
+def test_the_family_of_feature_heads_is_named_whatever_is_fitted():
+    (result,) = fitted("quadratic_reuse", targets=["chained"], steps=10)
+    assert result.feature_probe == "quadratic"
+
+
 def test_a_set_of_tokens_is_more_than_its_mean():
     """Each token holds one bit as its sign times a random sign that it also holds."""
     rng, splits = np.random.default_rng(0), {}

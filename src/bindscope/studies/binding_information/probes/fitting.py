@@ -162,7 +162,7 @@ def _result(probe: AnyProbe, source: Source, runs: list[ProbeRun]) -> FitResult:
         metadata=_metadata(probe, source, runs),
         steps=max(run.steps for run in runs),
         flags=tuple(sorted(set().union(*flags.values()))),
-        feature_probe=runs[0].family.feature_probe or probe.family,
+        feature_probe=type(probe).load().feature_probe or probe.family,
         target_flags={name: tuple(sorted(names)) for name, names in flags.items()}
         | {
             t.name: tuple(sorted(set().union(*(flags[part.name] for part in t.parts))))
