@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from torch import Tensor
 
-from bindscope.codes.space import feature_code
+from bindscope.codes.space import cells_within, feature_code
 from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
+from bindscope.models.known_answer_channels import binary_entropy
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
@@ -43,7 +43,6 @@ GRADIENT = 1e-5  # relative difference of a gradient from the slope of the loss
 DECODED = 0.6  # share of H(O) that is decoded from planted bits
 NESTING_BITS = 0.02  # share of H(O) by which a fit may be worse on validation than one it contains
 
-Floats = NDArray[np.float32]
 Labelled = tuple[Tensor, Tensor | None, Tensor]
 
 
@@ -95,7 +94,7 @@ def planted_bits(
         objects = (rng.random((count, k)) < RATE).astype(np.uint8)
         features = feature_code(objects, sizes)
         z: Any = ((objects - 0.5) @ mix + noise * rng.normal(size=(count, dim))).astype(np.float32)
-        allowed = _possible_objects(features, sizes)
+        allowed = cells_within(features, sizes)
         anchors = {
             "object": np.full((count, k), PRIOR_LOG_ODDS, np.float32),
             "feature": np.zeros(features.shape, np.float32),
@@ -107,17 +106,6 @@ def planted_bits(
             z = ArrayPatches(patches.astype(np.float16), z if cls else None)
         splits[name] = SplitData(z, objects, features, anchors)
     return ProbeData(**splits, sizes=sizes)
-
-
-def _possible_objects(features: NDArray[np.uint8], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return which objects have all their features present, (N, K)."""
-    allowed = np.ones((len(features), 1), bool)
-    first = 0
-    for size in sizes:
-        group = features[:, first : first + size].astype(bool)
-        allowed = (allowed[:, :, None] & group[:, None]).reshape(len(features), -1)
-        first += size
-    return allowed
 
 
 def random_batch(
@@ -325,7 +313,7 @@ def _check_resume(probe: ProbeOptions) -> None:
 def _check_fits(probe: ProbeOptions, contains: Sequence[str]) -> None:
     """Fits repeat, do not depend on the other seeds, contain others, and decode planted bits."""
     data = planted_bits(tokens=14 if probe.patches else 0)
-    entropy = prod(SIZES) * _entropy_bits(RATE)
+    entropy = prod(SIZES) * binary_entropy(RATE)
     both = fit(probe, data, [0, 1])
     alone = fit(probe, data, [1])[0]
     same = _equal(both[1], alone)
@@ -386,7 +374,3 @@ def _equal(first: FitResult, second: FitResult) -> bool:
     pairs: list[tuple[Any, Any]] = [(first.losses[k], second.losses[k]) for k in first.losses]
     pairs += [(first.weights[k], second.weights[k]) for k in first.weights]
     return all(np.array_equal(a, b) for a, b in pairs)
-
-
-def _entropy_bits(rate: float) -> float:
-    return float(-rate * np.log2(rate) - (1 - rate) * np.log2(1 - rate))
