@@ -17,6 +17,8 @@ from sample_tables import (
 
 from bindscope.core.errors import StoreError
 from bindscope.core.registries import studies
+from bindscope.studies.binding_information.flags import ratios
+from bindscope.studies.binding_information.quantities import RATIOS
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
@@ -211,3 +213,14 @@ def test_every_table_is_declared_in_full(name):
 
 def test_the_page_about_tables_lists_every_column():
     assert all_tables() in (ROOT / "docs" / "tables.md").read_text()
+
+
+def test_a_ratio_is_declared_in_one_line():
+    """Its column, its rule and its value follow from the declaration."""
+    row = complete(make_row(**COUNTED))
+    rules = [words for words, _ in BINDING_SCHEMA.rules]
+    values = ratios(row)
+    for ratio in RATIOS:
+        assert ratio.name in BINDING_SCHEMA.names
+        assert f"{ratio.name} = {ratio.estimate} / {ratio.whole.entropy}" in rules
+        assert values[ratio.name] == pytest.approx(row[ratio.name])
