@@ -29,13 +29,12 @@ from chaos import (
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(600)]
 SUFFIXES = ("csv", "html", "parquet")
-FIT, TABLE, REPORT = 7, 11, 13  # in chaos.RULES
+FIT, REPORT = 7, 13  # in chaos.RULES
 # A fault, and the number of its target, a rule or a kind of file. `test_commands.py` repairs files
 # that are damaged or deleted, `test_bad_input.py` exchanged ones; `test_deaths.py` kills jobs and
-# Snakemake.
+# Snakemake, `test_project_run.py` all processes of a run.
 ROUNDS = {
-    "truncated file": "tables .csv", "kill -9 of all": TABLE, "Ctrl-C": REPORT, "full disk": FIT,
-    "two runs": REPORT,
+    "truncated file": "tables .csv", "Ctrl-C": REPORT, "full disk": FIT, "two runs": REPORT,
 }  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 Started in a clone, as `forked.py` is, whose way of starting a job this is. The report is JSON: a
 list with `path`, `rule`, `status` (done, failed, blocked), `seconds`, `memory_gb` and `error`, and
 what was forecast: `forecast_s` (without the start of a process, which is forked), `forecast_gb` and
-`forecast_disk_gb` (0 outside of the results). `memory_gb` counts what the parent has imported; the
-largest job of each kind of libraries is run again in an interpreter of its own (`alone_gb`).
+`forecast_disk_gb` (0 outside of the results). `memory_gb` counts what the parent has imported; for
+the table (REHEARSAL_ALONE), the largest job of each kind of libraries is run again in an
+interpreter of its own (`alone_gb`).
 """
 
 from __future__ import annotations
@@ -165,7 +166,8 @@ def main(config: str, report: str, alone: str = "") -> None:
     if names:
         _narrow(names)
     entries = run_all(Path(config))
-    measure_alone(Path(config), entries)
+    if os.environ.get("REHEARSAL_ALONE"):
+        measure_alone(Path(config), entries)
     Path(report).write_text(json.dumps(entries, indent=1))
 
 

@@ -150,8 +150,11 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
-    """Plan and run a preset in a clone; what fails is told, and does not end it."""
+def rehearse(stage: Stage, preset: Path, device: str, alone: bool) -> Rehearsal:
+    """Plan and run a preset in a clone; what fails is told, and does not end it.
+
+    `alone`: measure the memory of jobs in interpreters of their own, too.
+    """
     done = Rehearsal(preset.stem)
     clone = Clone.make(stage.folder / "clones" / preset.stem)
     content = stage.config(preset, device)
@@ -159,7 +162,7 @@ def rehearse(stage: Stage, preset: Path, device: str) -> Rehearsal:
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     environment = {
         **os.environ, "HF_HUB_CACHE": str(stage.hub.folder), "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1", "REHEARSAL_ALONE": "1" if alone else "",
         "REHEARSAL_SOURCES": json.dumps(list(sources(content))), "REHEARSAL_DEVICE": device,
         "PYTHONPATH": os.pathsep.join([
             str(clone.path / "src"), str(HERE), *sys.path[1:3], os.environ.get("PYTHONPATH", ""),
@@ -185,7 +188,8 @@ def count(done: Rehearsal, clone: Path) -> None:
     jobs = json.loads((clone / "report.json").read_text())
     done.problems = [job for job in jobs if job["status"] != "done"]
     done.jobs, done.failed = len(jobs), len(done.problems)
-    done.peak_memory_gb = max(job.get("alone_gb", 0.0) for job in jobs)
+    alone = [job["alone_gb"] for job in jobs if "alone_gb" in job]
+    done.peak_memory_gb = max(alone or [job["memory_gb"] for job in jobs])
     done.forecast_memory_gb = max(job["forecast_gb"] for job in jobs)
     done.forecast_disk_gb = sum(job["forecast_disk_gb"] for job in jobs)
     done.forecast_s = sum(job["forecast_s"] for job in jobs)
@@ -228,7 +232,7 @@ def main() -> None:
     rows = []
     for name in options.presets or presets():
         shutil.rmtree(folder / "clones" / name, ignore_errors=True)
-        row = rehearse(stage, file_of(name), options.device)
+        row = rehearse(stage, file_of(name), options.device, options.table)
         rows.append(row)
         print(f"{name}: {row.jobs} jobs, {row.failed} not done, {row.peak_memory_gb:.2f} GB, "
               f"{row.disk_gb:.3f} GB on disk, {row.seconds:.0f} s", flush=True)  # fmt: skip

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "Snakefile", "requirements.lock", "workflow", "profiles", "config", "envs", "src", "resources",
 )  # fmt: skip
+HALF_WRITTEN = shutil.ignore_patterns("*.pyc.*")  # bytecode that another process is writing
 # Lines of a dry run, of a rule and a reason: `    6  fit    output missing`.
 _COUNT = re.compile(r"^ *(\d+)  (\w+) +\S", re.MULTILINE)
 
@@ -58,11 +59,11 @@ class Clone:
 
     @classmethod
     def make(cls, path: Path) -> Clone:
-        """Copy what the pipeline needs; not the results."""
+        """Copy what the pipeline needs; not the results. Bytecode too: jobs need not compile it."""
         for part in PARTS:
             source = ROOT / part
             if source.is_dir():
-                shutil.copytree(source, path / part, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(source, path / part, ignore=HALF_WRITTEN)
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, path / part)
@@ -73,7 +74,7 @@ class Clone:
 
     def copy(self, path: Path) -> Clone:
         """Copy this clone with its results and Snakemake's records, times kept."""
-        shutil.copytree(self.path, path, symlinks=True)
+        shutil.copytree(self.path, path, symlinks=True, ignore=HALF_WRITTEN)
         return Clone(path, self.configfile)
 
     def snakemake(

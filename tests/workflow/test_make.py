@@ -31,10 +31,3 @@ def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path)
     page = (clone.path / "results/snakemake-report.html").read_text()
     assert captions()["tokens"][:40] in page
     assert "The table priors; docs/tables.md describes" in page
-
-
-def test_two_ways_of_starting_are_one_for_snakemake(finished: Clone, tmp_path: Path) -> None:
-    """`make run` adds cores and memory; neither may make a plain run start anything."""
-    clone = finished.copy(tmp_path / "clone")
-    done = clone.snakemake("--resources", "mem_mb=12345")
-    assert "Nothing to be done" in done.stdout + done.stderr

@@ -1,7 +1,7 @@
 """Every small preset runs, with few scenes and steps (`make test-presets`, not `make test`).
 
-Snakemake plans it, and finds all of it done in the end; the jobs between are forked from one
-process (`forked.py`). In `test_deaths.py` Snakemake runs every rule that they use.
+The jobs are forked from one process (`forked.py`); Snakemake, which plans the same ones, finds all
+of them done in the end. In `test_deaths.py` Snakemake runs every rule that they use.
 
 A preset that is added to `config/presets` is found here by its name.
 """
@@ -43,8 +43,6 @@ def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
     content = quick(load_file(preset))
     (clone.path / clone.configfile).write_text(yaml.safe_dump(content, sort_keys=False))
     graph = build(Config.model_validate(content))
-    # Less than the graph holds: of some data sets only a part is asked for.
-    assert clone.would_run() <= Counter(product.rule for product in graph.products.values())
     clone.run_jobs()
 
     figures = {path.stem: path for path in (clone.path / "results/figures").glob("*.png")}

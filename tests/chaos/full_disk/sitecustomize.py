@@ -11,5 +11,7 @@ import sys
 
 # Snakemake runs a copy of the script: .snakemake/scripts/tmpabcd.codes.py
 if re.search(r"\.snakemake/scripts/tmp\w*\.\w+\.py$", (sys.orig_argv or [""])[-1]):
+    # Python 3.11 takes bytecode that is cut off for whole, and the next process stumbles over it.
+    sys.dont_write_bytecode = True
     limit = int(os.environ["CHAOS_BYTES"])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
