@@ -33,18 +33,16 @@ def literal_loss(logits, instances, valid):
 
 
 def couples(data):
-    """Pairs one by one: (image, i, j, same object, same class, distance, share of the smaller)."""
+    """Pairs one by one: (image, i, j, same object, same class, distance)."""
     instances, classes, positions, valid = data.instances, data.classes, data.positions, data.valid
     for n in range(len(instances)):
         places = np.flatnonzero(valid[n])
-        size = {i: np.mean([instances[n, k] == instances[n, i] for k in places]) for i in places}
         for i, j in combinations(places, 2):
             yield (
                 n, i, j,
                 instances[n, i] == instances[n, j] != 0,
                 classes[n, i] == classes[n, j] != 0,
                 float(np.linalg.norm(positions[n, i] - positions[n, j])),
-                min(size[i], size[j]),
             )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ def rows(family, ranks=(), **planted):
     for result in fit_probe(probe, *splits(**planted), bootstrap_samples=200):
         of_class = [
             row for row in result.strata
-            if [row[k] for k in Stratum._fields] == ["same", "all", "all"]
+            if [row[k] for k in Stratum._fields] == ["same", "all"]
         ]  # fmt: skip
         by_rank[result.row["rank"]] = result.row | {"one_class": of_class[0]["balanced_accuracy"]}
     return by_rank

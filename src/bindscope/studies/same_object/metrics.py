@@ -6,7 +6,7 @@ resample images. Nothing is kept of a pair.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -25,19 +25,10 @@ from bindscope.studies.same_object.histogram import (
     Histogram,
     count_couples,
 )
-from bindscope.studies.same_object.quantities import (
-    ALL,
-    CLASSES,
-    DISTANCES,
-    SIZES,
-)
+from bindscope.studies.same_object.quantities import ALL, CLASSES, DISTANCES
 from bindscope.studies.same_object.scorers.base import LN2, Scorer
 
 FARTHEST = (1.5, 3.0, 6.0, 12.0)  # the largest distance of each bin
-LARGEST = (0.05, 0.2)  # the largest share of each bin
-AXES = (CLASSES, DISTANCES, SIZES)
-SHAPE = tuple(map(len, AXES))
-CELLS = int(np.prod(SHAPE))
 
 
 class Stratum(NamedTuple):
@@ -45,39 +36,27 @@ class Stratum(NamedTuple):
 
     same_class: str
     distance: str
-    size: str
 
 
-def _cells_of_strata() -> tuple[tuple[Stratum, ...], npt.NDArray[np.bool_]]:
-    """Return all strata, and which cells each holds, bool (strata, CELLS)."""
-    strata, members = [], []
-    for places in product(*(range(len(axis) + 1) for axis in AXES)):
-        inside = np.ones(SHAPE, bool)
-        for axis, place in enumerate(places):
-            if place:
-                chosen = np.arange(SHAPE[axis]) == place - 1
-                others = tuple(a for a in range(len(SHAPE)) if a != axis)
-                inside &= np.expand_dims(chosen, others)
-        names = ((ALL, *axis)[place] for axis, place in zip(AXES, places, strict=True))
-        strata.append(Stratum(*names))
-        members.append(inside.ravel())
-    return tuple(strata), np.stack(members)
-
-
-_ALL_STRATA = _cells_of_strata()
-STRATA: Final = _ALL_STRATA[0]  # the first one is that of all pairs
-MEMBERS: Final = _ALL_STRATA[1]
+CELLS: Final = tuple(product(CLASSES, DISTANCES))
+# The first one is that of all pairs.
+STRATA: Final = tuple(Stratum(*kinds) for kinds in product((ALL, *CLASSES), (ALL, *DISTANCES)))
+# Which cells each holds, bool (strata, cells).
+MEMBERS: Final = np.array(
+    [
+        [all(kind in (ALL, of_cell) for kind, of_cell in zip(stratum, cell, strict=True))
+         for cell in CELLS]
+        for stratum in STRATA
+    ]
+)  # fmt: skip
 
 
 def cells(block: Block) -> Tensor:
-    """Return the cell of each pair, a kind of each of the three, int64 (P,)."""
+    """Return the cell of each pair, a kind of both, int64 (P,)."""
     left, right = block.both(block.positions)
     distance = (left - right).norm(dim=-1)
     far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
-    first, second = block.both(object_shares(block))
-    size = torch.minimum(first, second)
-    large = torch.bucketize(size, size.new_tensor(LARGEST))
-    return (same_class(block).long() * len(DISTANCES) + far) * len(SIZES) + large
+    return same_class(block).long() * len(DISTANCES) + far
 
 
 def same_class(block: Block) -> Tensor:
@@ -86,19 +65,12 @@ def same_class(block: Block) -> Tensor:
     return (a == b) & ((a != 0) | block.same)
 
 
-def object_shares(block: Block) -> Tensor:
-    """Return the share of an image's valid patches that are of a patch's object, (B, M)."""
-    equal = block.instances[:, :, None] == block.instances[:, None, :]
-    counted = (equal & block.valid[:, None, :]).sum(2).float()
-    return counted / block.valid.sum(1, keepdim=True).clamp_min(1)
-
-
 COARSE = 256  # bins of logits that are kept for every image, for intervals of the area
 QUANTILES = 64  # of an image's own logits, for the areas of strata within it
 # What is summed of the pairs of a cell.
 PAIRS, SAME, RIGHT_SAME, RIGHT_DIFFERENT, LOSS = range(5)
 SUMS = 5
-INTERVALS = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
+INTERVALS = ("accuracy", "balanced_accuracy", "auc_within")  # of every stratum
 
 Floats = npt.NDArray[np.float64]
 
@@ -165,13 +137,13 @@ def _add(
     loss = softplus(torch.where(same, -logits, logits)).double().cpu().numpy()
     right = (calibration.scale * g + calibration.offset > 0) == truth
     b, rows = len(block.valid), slice(block.first, block.first + len(block.valid))
-    place, size = image * CELLS + cell, b * CELLS
+    place, size = image * len(CELLS) + cell, b * len(CELLS)
     values = (None, truth, right & truth, right & ~truth, np.where(np.isfinite(loss), loss, 0.0))
     members = MEMBERS.T.astype(np.float64)
     for i, value in enumerate(values):
         weights = None if value is None else value.astype(np.float64)
         total = np.bincount(place, weights=weights, minlength=size)
-        totals.sums[rows, :, i] = total.reshape(b, CELLS) @ members
+        totals.sums[rows, :, i] = total.reshape(b, -1) @ members
     agree = (same_class(block) == same).cpu().numpy()
     totals.oracle[rows] = np.bincount(image, weights=agree, minlength=b)
     coarse = np.searchsorted(edges, g)
@@ -242,8 +214,8 @@ def validated(scorer: Scorer, pairs: Pairs) -> tuple[Calibration, npt.NDArray[np
     return counted.calibrated(), counted.quantile_edges(COARSE)
 
 
-def ratios(sums: Floats) -> dict[str, Floats]:
-    """Return the metrics that follow from sums (..., SUMS), NaN where there is no such pair."""
+def _scores(sums: Floats, won: Floats, couples: Floats) -> dict[str, Floats]:
+    """Return the metrics that follow from sums (..., SUMS) and couples (...), NaN of no pair."""
     pairs, same = sums[..., PAIRS], sums[..., SAME]
     with np.errstate(invalid="ignore", divide="ignore"):
         recall_same = sums[..., RIGHT_SAME] / same
@@ -252,17 +224,15 @@ def ratios(sums: Floats) -> dict[str, Floats]:
             "accuracy": (sums[..., RIGHT_SAME] + sums[..., RIGHT_DIFFERENT]) / pairs,
             "balanced_accuracy": (recall_same + recall_different) / 2,
             "loss_bits": sums[..., LOSS] / pairs / LN2,
+            "auc_within": won / couples,
         }
 
 
 def areas(coarse: Floats) -> Floats:
     """Return areas under the ROC curve of counts (..., 2, COARSE), NaN of one label."""
-    return _ratio(*count_couples(coarse))
-
-
-def _ratio(hits: Floats, n: Floats) -> Floats:
+    won, couples = count_couples(coarse)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(hits / n)
+        return np.asarray(won / couples)
 
 
 def _majority(sums: Floats) -> Floats:
@@ -275,75 +245,56 @@ def measure(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the measured columns of a scorer's row, and the rows of its strata."""
     used = totals.sums[:, 0, PAIRS] > 0
-    sums = totals.sums[used]
     parts: list[npt.NDArray[Any]] = [
-        sums, totals.won[used], totals.couples[used], totals.coarse[used],
-    ]  # fmt: skip
-    flat = np.concatenate([part.reshape(len(sums), -1) for part in parts], axis=1)
+        part[used] for part in (totals.sums, totals.won, totals.couples, totals.coarse)
+    ]
+    flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
     ends = np.cumsum([part[0].size for part in parts])[:-1]
-    means = resampled_means(flat, n_samples, seed)
-    drawn, won, couples, drawn_coarse = np.split(means, ends, axis=1)
-    drawn, within = drawn.reshape(-1, len(STRATA), SUMS), _ratio(won, couples)
-    row = _whole(totals, sums[:, 0])
-    samples = ratios(drawn[:, 0]) | {"auc_within": within[:, 0]}
-    shift = (row["auc"] or 0.0) - float(areas(totals.coarse.sum(0, dtype=np.float64)))
-    samples["auc"] = (areas(drawn_coarse.reshape(-1, 2, COARSE)) + shift).clip(0, 1)
-    row |= _ends(row, samples, INTERVALS)
-    return row, _strata(totals, sums, drawn, within)
-
-
-def _whole(totals: Tally, of_images: Floats) -> dict[str, Any]:
-    total = of_images.sum(0)
-    share = float(total[SAME] / total[PAIRS])
-    row: dict[str, Any] = {name: _number(value) for name, value in ratios(total).items()}
+    means = np.split(resampled_means(flat, n_samples, seed), ends, axis=1)
+    *drawn, coarse = (
+        mean.reshape(-1, *part.shape[1:]) for mean, part in zip(means, parts, strict=True)
+    )
+    samples = _scores(*drawn)
+    strata = _strata(parts[0], _scores(*(part.sum(0) for part in parts[:3])), samples)
+    total, auc = parts[0][:, 0].sum(0), totals.fine.auc()
+    positives = float(total[SAME] / total[PAIRS])
+    shift = (auc or 0.0) - float(areas(totals.coarse.sum(0, dtype=np.float64)))
+    row = {name: value for name, value in strata[0].items() if name not in Stratum._fields}
     return row | {
-        "auc": totals.fine.auc(),
-        "auc_within": _number(_ratio(totals.won[:, 0].sum(), totals.couples[:, 0].sum())),
-        "n_images": len(of_images),
-        "n_pairs": int(total[PAIRS]),
-        "positives": share,
-        "majority_accuracy": max(share, 1 - share),
-        "image_majority_accuracy": float(_majority(of_images).sum() / total[PAIRS]),
+        "auc": auc,
+        "majority_accuracy": max(positives, 1 - positives),
         "class_oracle_accuracy": float(totals.oracle.sum() / total[PAIRS]),
-    }
+        **_ends("auc", auc, areas(coarse) + shift),
+        **_ends("loss_bits", row["loss_bits"], samples["loss_bits"][:, 0]),
+    }, strata
 
 
-def _strata(totals: Tally, sums: Floats, drawn: Floats, within: Floats) -> list[dict[str, Any]]:
+def _strata(
+    sums: Floats, values: Mapping[str, Floats], samples: Mapping[str, Floats]
+) -> list[dict[str, Any]]:
+    """Return the rows of strata with pairs; of sums (n, strata, SUMS) and metrics (..., strata)."""
+    totals, majority = sums.sum(0), _majority(sums).sum(0)
     rows = []
-    for i, stratum in enumerate(STRATA):
-        total = sums[:, i].sum(0)
-        if total[PAIRS] == 0:
-            continue
-        values = {name: _number(value) for name, value in ratios(total).items()}
-        area = _ratio(totals.won[:, i].sum(), totals.couples[:, i].sum())
-        values["auc_within"] = _number(area)
-        samples = ratios(drawn[:, i]) | {"auc_within": within[:, i]}
-        rows.append(
-            stratum._asdict()
-            | values
-            | _ends(values, samples, ("accuracy", "balanced_accuracy", "auc_within"))
-            | {
-                "image_majority_accuracy": float(_majority(sums[:, i]).sum() / total[PAIRS]),
-                "n_images": int((sums[:, i, PAIRS] > 0).sum()),
-                "n_pairs": int(total[PAIRS]),
-                "positives": float(total[SAME] / total[PAIRS]),
-            }
-        )
+    for i in np.flatnonzero(totals[:, PAIRS]):
+        scores = {name: _number(value[i]) for name, value in values.items()}
+        rows.append(STRATA[i]._asdict() | scores | {
+            "image_majority_accuracy": float(majority[i] / totals[i, PAIRS]),
+            "n_images": int((sums[:, i, PAIRS] > 0).sum()),
+            "n_pairs": int(totals[i, PAIRS]),
+            "positives": float(totals[i, SAME] / totals[i, PAIRS]),
+        })  # fmt: skip
+        for name in INTERVALS:
+            rows[-1] |= _ends(name, scores[name], samples[name][:, i])
     return rows
 
 
-def _ends(
-    values: Mapping[str, Any], samples: Mapping[str, Floats], names: Sequence[str]
-) -> dict[str, float | None]:
-    """Return the ends of intervals; resamples without a pair of one label say nothing."""
-    ends: dict[str, float | None] = {}
-    for name in names:
-        finite = samples[name][np.isfinite(samples[name])]
-        if name != "loss_bits":
-            finite = finite.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
-        low, high = (None, None) if values[name] is None or not len(finite) else interval(finite)
-        ends |= {f"{name}_low": low, f"{name}_high": high}
-    return ends
+def _ends(name: str, value: float | None, samples: Floats) -> dict[str, float | None]:
+    """Return the ends of an interval; resamples without a pair of one label say nothing."""
+    finite = samples[np.isfinite(samples)]
+    if name != "loss_bits":
+        finite = finite.clip(0.0, 1.0)  # rounding, and the shift of coarse areas
+    low, high = (None, None) if value is None or not len(finite) else interval(finite)
+    return {f"{name}_low": low, f"{name}_high": high}
 
 
 def _number(value: Any) -> float | None:

@@ -23,8 +23,6 @@ ALL = "all"
 CLASSES = ("different", "same")
 # Distances between the centres of two patches, in patches.
 DISTANCES = ("up to 1.5", "1.5 to 3", "3 to 6", "6 to 12", "over 12")
-# Share of an image's sampled patches that the smaller object of a pair has.
-SIZES = ("up to 5 %", "5 to 20 %", "over 20 %")
 
 
 def weights_name(layer: str, seed: int, rank: int) -> str:

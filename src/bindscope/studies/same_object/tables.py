@@ -18,7 +18,6 @@ from bindscope.studies.same_object.quantities import (
     GEOMETRY,
     JUDGED,
     QUANTITIES,
-    SIZES,
     Quantity,
     describe,
 )
@@ -201,10 +200,6 @@ _KINDS: tuple[Column, ...] = (
         "distance", "Distance of the patches' centres, in patches.", _METRICS,
         values=(ALL, *DISTANCES), reference="same",
     ),
-    label(
-        "size", "Share of the image's sampled patches that the smaller of both objects has.",
-        _METRICS, values=(ALL, *SIZES), reference="same",
-    ),
 )  # fmt: skip
 
 _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
@@ -275,8 +270,8 @@ SAME_OBJECT_SCHEMA = TableSchema(
 STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
     version=2,
-    description="The scores of `same_object` for parts of the pairs: by class, distance of the "
-    "patches and size of the smaller object.",
+    description="The scores of `same_object` for parts of the pairs: by class and distance of the "
+    "patches.",
     columns=(*NAMES, *_KINDS, *_SIZES, *_ACCURACIES, _IMAGE_MAJORITY, *KEYS),
     key=(*ROW_KEY, *(column.name for column in _KINDS), "grid"),
     rules=(("intervals have two ends, low before high", ends_ordered),),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,11 +51,9 @@ def fitted(table: pd.DataFrame) -> pd.DataFrame:
 def with_layer_places(table: pd.DataFrame) -> pd.DataFrame:
     """Return the same rows, those of truncated forms included."""
     rows = table[table["model"] != NO_MODEL].copy()
-    last = rows["layer"] == "final"
-    rows["x"] = pd.to_numeric(rows["layer"].mask(last, "0")).astype(float)
-    if "n_layers" in rows:
-        rows["x"] = rows["x"].mask(last, rows["n_layers"].astype(float) + 1)
-    return rows
+    number = pd.to_numeric(rows["layer"].mask(rows["layer"] == "final")).astype(float)
+    last = rows["n_layers"].astype(float) if "n_layers" in rows else number.max()
+    return rows.assign(x=number.fillna(last + 1).fillna(0))
 
 
 def of_positions(table: pd.DataFrame) -> pd.DataFrame:
@@ -64,27 +62,31 @@ def of_positions(table: pd.DataFrame) -> pd.DataFrame:
     return rows.groupby(["dataset", "grid"], sort=False)[list(SCORES)].mean().reset_index()
 
 
-def over_models(rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def over_models(
+    rows: pd.DataFrame, keys: Sequence[str], scores: Sequence[str] = SCORES
+) -> pd.DataFrame:
     """Average rows over probe seeds, then over the models of a group.
 
-    `keys`: columns that stay apart, `group` among them. Returns these and the means
-    of the numbers. The ends of an interval are those of the t interval over models where there are
-    several, else the means of the ends, if known.
+    `keys`: columns that stay apart, `group` among them. `scores`: numbers with intervals. Returns
+    the means of all numbers. The ends of an interval are those of the t interval over models where
+    there are several, else the means of the ends, if known.
     """
     numbers = [str(name) for name in rows.select_dtypes("number").columns if name not in keys]
     each = rows.groupby([*keys, "model"], sort=False, dropna=False)[numbers].mean().reset_index()
     groups = each.groupby(list(keys), sort=False, dropna=False)
     means, counts = groups[numbers].mean(), groups.size()
     deviations = groups[numbers].std()
-    for name in SCORES:
-        if name in numbers:
-            half = pd.Series(half_width(deviations[name], counts), means.index)
-            most = np.inf if name == "loss_bits" else 1.0  # no share is beyond all of it
-            for end, sign in (("low", -1), ("high", 1)):
-                single = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
-                over = (means[name] + sign * half).clip(0.0, most)
-                means[f"{name}_{end}"] = single.mask(counts > 1, over)
+    for name in set(scores) & set(numbers):
+        half = pd.Series(half_width(deviations[name], counts), means.index)
+        for end, sign in (("low", -1), ("high", 1)):
+            single = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
+            over = (means[name] + sign * half).clip(*_POSSIBLE.get(name, (0.0, 1.0)))
+            means[f"{name}_{end}"] = single.mask(counts > 1, over)
     return means.reset_index()
+
+
+# The least and the greatest number of those that are no shares.
+_POSSIBLE = {"loss_bits": (0.0, np.inf), "value": (-np.inf, np.inf)}
 
 
 def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
@@ -119,26 +121,22 @@ def bin_start(label: str) -> float:
     return 0.0 if label.startswith("up to") else float(words[1 if words[0] == "over" else 0])
 
 
-MOST_PANELS = 4  # models of a figure about edits; the table has them all
-
-
 def panels_of(
-    table: pd.DataFrame, order: Sequence[str], *, layers: bool = False
-) -> list[tuple[str, pd.DataFrame]]:
-    """Cut rows about edits into panels: title and rows of each model.
+    rows: pd.DataFrame, models: Sequence[str], by: Sequence[str], separator: str = "\n"
+) -> dict[str, pd.DataFrame]:
+    """Cut rows into those of each dataset and model, or group, in the order of models.
 
-    `table`: with `dataset`, `model`, `group` and `probe`; the first models are kept.
+    `by`: `model` or `group`, `dataset` and perhaps `probe`; a panel is named by the first one and
+    by what varies of the others.
     """
-    keys = ["dataset", "model", "probe"]
-    groups = [(key, rows) for key, rows in table.groupby(keys, sort=False)]
-    place = {name: i for i, name in enumerate(order)}
-    groups.sort(key=lambda group: place.get(str(group[1]["group"].iloc[0]), len(place)))
-    panels = []
-    for (dataset, model, probe), rows in groups[:MOST_PANELS]:
-        named = [str(dataset)] if table["dataset"].nunique() > 1 else []
-        named += [str(probe)] if table["probe"].nunique() > 1 else []
-        named += [f"layer {rows['layer'].iloc[0]}"] if layers else []
-        panels.append((f"{model}\n{', '.join(named)}" if named else str(model), rows))
+    place = {name: i for i, name in enumerate(models)}
+    order = rows.drop_duplicates(by)
+    order = order.assign(place=order["group"].map(place).fillna(len(place)))
+    varying = [by[0], *(name for name in by[1:] if rows[name].nunique() > 1)]
+    panels = {}
+    for key in order.sort_values(["dataset", "place"], kind="stable")[list(by)].values:
+        chosen = rows[(rows[list(by)] == key).all(axis=1)]
+        panels[separator.join(str(chosen[name].iloc[0]) for name in varying)] = chosen
     return panels
 
 
@@ -157,50 +155,29 @@ def where_validation_is_best(table: pd.DataFrame) -> pd.DataFrame:
     return rows[~foreign]
 
 
-GEOMETRY_KEYS = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
-SERIES = ["dataset", "group", "probe"]
-ENDS = ["low", "high"]
-
-
 def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Average the numbers over the models of a group.
+    """Average the quantities of geometry over the models of a group, as `over_models`.
 
-    Columns: `GEOMETRY_KEYS`, with `x`, the place of the layer (`final` behind the last
-    one), `value` and its interval: over models where there are several, else that of the row.
+    Columns: `dataset`, `group`, `probe`, `layer` and `x`, its place, `quantity` and `at`, `value`
+    with `value_low` and `value_high`.
     """
-    number = pd.to_numeric(table["layer"].mask(table["layer"] == "final")).astype(float)
-    rows = table.assign(x=number.fillna(1 + number.max()).fillna(0))
-    groups = rows[rows["value"].notna()].groupby(GEOMETRY_KEYS, sort=False)
-    means, counts = groups[["value", *ENDS]].mean(), groups.size()
-    half = pd.Series(half_width(groups["value"].std(), counts), means.index)
-    units = [QUANTITIES[name].unit for name in means.index.get_level_values("quantity")]
-    share = pd.Series([unit.startswith(("share", "probability")) for unit in units], means.index)
-    for end, sign in zip(ENDS, (-1, 1), strict=True):
-        over = means["value"] + sign * half
-        over = over.mask(share, over.clip(0.0, 1.0))
-        means[end] = means[end].mask(counts > 1, over)
-    return means.reset_index()
-
-
-def series(rows: pd.DataFrame, models: list[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield a name and the rows of every dataset, group and probe, in the order of `models`."""
-    varying = [name for name in ("dataset", "probe") if rows[name].nunique() > 1]
-    order = {name: i for i, name in enumerate(models)}
-    keys = rows[SERIES].drop_duplicates()
-    keys = keys.assign(place=keys["group"].map(order)).sort_values(["dataset", "probe", "place"])
-    for key in keys[SERIES].itertuples(index=False):
-        chosen = (rows[SERIES] == list(key)).all(axis=1)
-        yield (
-            ", ".join([str(key.group), *(str(getattr(key, name)) for name in varying)]),
-            rows[chosen],
-        )
+    keys = ["dataset", "group", "probe", "layer", "x", "quantity", "at"]
+    rows = with_layer_places(table[table["value"].notna()])
+    rows = rows.rename(columns={"low": "value_low", "high": "value_high"})
+    means = over_models(rows, keys, ["value"])
+    units = means["quantity"].map({name: quantity.unit for name, quantity in QUANTITIES.items()})
+    is_share = units.str.startswith(("share", "probability"))
+    for end in ("value_low", "value_high"):
+        means[end] = means[end].mask(is_share, means[end].clip(0.0, 1.0))
+    return means
 
 
 def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFrame:
     """Return a quantity of one series by layer; a mean over all `at` where none is named."""
     of_quantity = rows[rows["quantity"] == quantity]
     of_quantity = of_quantity if at is None else of_quantity[of_quantity["at"] == at]
-    means = of_quantity.groupby(["layer", "x"], sort=False)[["value", *ENDS]].mean()
+    numbers = ["value", "value_low", "value_high"]
+    means = of_quantity.groupby(["layer", "x"], sort=False)[numbers].mean()
     return means.reset_index().sort_values("x")
 
 

@@ -39,6 +39,12 @@ _UNIFORM: Final[dict[str, Look]] = {
 }
 _ENDS = {"low": "value_low", "high": "value_high"}
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
+_MOST_PANELS = 4  # models of a figure; the table has them all
+
+
+def _panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame]:
+    panels = panels_of(rows, models, ("model", "dataset", "probe"))
+    return dict(list(panels.items())[:_MOST_PANELS])
 
 
 @figure(_read)
@@ -50,7 +56,7 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
     rows = table[table["edit"] == "none"]
     some(rows[(rows["quantity"] == "pearson") & rows["value"].notna()],
          "Attention or scores do not vary anywhere.")  # fmt: skip
-    panels = dict(panels_of(rows, models))
+    panels = _panels(rows, models)
     rows = pd.concat(rows.assign(panel=title) for title, rows in panels.items())
     rows = rows.assign(x=rows["layer"].astype(float)).rename(columns=_ENDS)
     mean = rows[rows["at"].isin([MEAN_HEAD, ""])]
@@ -110,7 +116,10 @@ Condition = tuple[str, float]
 def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Edits of what a probe reads, and their controls: a column of panels per model."""
     best = where_validation_is_best(some(table, "Nothing was edited."))
-    panels = dict(panels_of(best, models, layers=True))
+    panels = {
+        f"{title}\nlayer {rows['layer'].iloc[0]}": rows
+        for title, rows in _panels(best, models).items()
+    }
     there = set(best.loc[best["value"].notna(), "quantity"])
     measures = [name for name in _MEASURES if name in there]
     conditions = _conditions(best)

@@ -14,10 +14,10 @@ from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
-from bindscope.studies.same_object.views import curve, over_seeds, read_grouped, series
+from bindscope.studies.same_object.views import curve, over_seeds, panels_of, read_grouped
 
 _read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
-_ENDS = {"low": "value_low", "high": "value_high"}
+_SERIES = ("group", "dataset", "probe")
 
 
 class _Panel(NamedTuple):
@@ -53,14 +53,14 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
     """
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
-    groups = list(series(rows, models))
-    look = looks([name for name, _ in groups])
+    groups = panels_of(rows, models, _SERIES, ", ")
+    look = looks([*groups])
     tidy = pd.concat(
         curve(group, *line).assign(line=name, panel=title, place=i)
         for title, panel in _PANELS.items()
         for i, line in enumerate(panel.lines)
-        for name, group in groups
-    ).rename(columns=_ENDS)
+        for name, group in groups.items()
+    )
     grid = wrapped(_PANELS, len(_PANELS), (0, 3.1))
     first = tidy["place"] == 0
     facets(tidy[first], look, grid, "panel", band=0.15, markersize=3.5)
@@ -85,7 +85,8 @@ def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
     there = table["quantity"].eq("same_by_distance") & table["value"].notna()
     some(table[there], "No two patches of an object were sampled.")
     every = over_seeds(table)
-    by_panel = {name: rows.assign(panel=name) for name, rows in series(every, models)}
+    panels = panels_of(every, models, _SERIES, ", ")
+    by_panel = {name: rows.assign(panel=name) for name, rows in panels.items()}
     layers = every.drop_duplicates("layer").sort_values("x")["layer"].tolist()
     colors = mpl.colormaps["viridis"]
     look = {
@@ -131,7 +132,7 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
     transferred = {
         name: points
-        for name, points in series(every, models)
+        for name, points in panels_of(every, models, _SERIES, ", ").items()
         if (points["quantity"].isin(_TRANSFERS) & (points["layer"] != points["at"])).any()
     }
     names = [*list(transferred)[:_MOST_MODELS], *([""] if len(transferred) < 2 else [])]

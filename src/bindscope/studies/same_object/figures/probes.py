@@ -27,6 +27,7 @@ from bindscope.studies.same_object.views import (
     fitted,
     of_positions,
     over_models,
+    panels_of,
     read_grouped,
     with_layer_places,
 )
@@ -67,13 +68,8 @@ _MEASURES = {"accuracy": ("accuracy, %", 100.0), "auc": ("area under ROC", 1.0)}
 
 def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
     """Add the name of each model's panel, and sort by dataset and the order of models."""
-    order = {name: i for i, name in enumerate(models)}
-    names = rows["group"]
-    if rows["dataset"].nunique() > 1:
-        names = names + "\n" + rows["dataset"]
-    place = rows["group"].map(lambda name: order.get(name, len(order)))
-    rows = rows.assign(panel=names, place=place)
-    return rows.sort_values(["dataset", "place", "group"], kind="stable")
+    panels = panels_of(rows, models, ("group", "dataset"))
+    return pd.concat([part.assign(panel=name) for name, part in panels.items()])
 
 
 def _probes(rows: pd.DataFrame) -> dict[str, Look]:
@@ -216,8 +212,7 @@ def same_object_strata(
     Areas under the ROC curve within images at the best layers, a panel per model, with a mean over
     models, and the same pairs told from positions alone.
     """
-    table = table[(table["same_class"] == "same") & (table["size"] == "all")]
-    table = table[table["distance"] != "all"]
+    table = table[(table["same_class"] == "same") & (table["distance"] != "all")]
     rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
     rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
     # A score that parts same from different needs both among the pairs of a bin.
