@@ -280,7 +280,7 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
     readings = measuring.under(editor, nothing)
     rows = index_rows(ablation_rows(measuring.scenes.labels, readings, Bootstrap(50, 0)))
-    shares = np.concatenate(readings[None].share, axis=1)
+    shares = readings[None]["share"]
     assert np.abs(shares[0] - shares[1]).max() > 0.1
     for what in nothing:
         assert rows[*what, "change"]["value"] == 0

@@ -8,7 +8,7 @@ an image, logits of its pairs and a few sums are kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -102,16 +102,11 @@ def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
         n -= rows
 
 
-@dataclass
-class Readings:
-    """What is kept of the images under one edit, or under none."""
-
-    logits: dict[int, list[Tensor]]  # by layer, of the pairs of successive images
-    # (heads, n): share of attention on the same object; bits from attention without an edit.
-    share: list[Floats] = field(default_factory=list)
-    divergence: list[Floats] = field(default_factory=list)
-    # (n, 2): squared length of the change of the tokens, and of the tokens less their mean.
-    change: list[Floats] = field(default_factory=list)
+# What is kept of the images under one edit, or under none; images are in the last dimension.
+# `logits.<layer>` of the pairs of successive images; `share` (heads, n): attention on the same
+# object; `divergence` (heads, n): bits from attention without an edit; `change` (2, n): squared
+# length of the change of the tokens, and of the tokens less their mean.
+Reading = Mapping[str, Floats]
 
 
 @dataclass
@@ -271,15 +266,14 @@ class Measuring:
         total, n = torch.zeros(dim, dim, dtype=torch.float64), 0
         by_class = LabelMeans(int(labels.classes.max()) + 1, dim)
         by_place = LabelMeans(self.tokens.n_patches, dim)
-        looked: dict[str, list[Floats]] = {name: [] for name in (*CORRELATIONS, "share", "uniform")}
+        names, looked = (*CORRELATIONS, "share", "uniform"), []
         for batch, _ in each(checkpoints, self.batches(), self._look):
-            for name, values in looked.items():
-                values.append(batch[name].numpy())
+            looked.append({name: batch[name] for name in names})
             tokens, half, classes = batch["tokens"].double(), batch["half"], batch["classes"]
             total, n = total + (tokens - mean).t() @ (tokens - mean), n + len(tokens)
             by_class.add(tokens[classes > 0], classes[classes > 0], half[classes > 0])
             by_place.add(tokens, batch["places"], half)
-        arrays = {name: np.concatenate(parts, axis=-1) for name, parts in looked.items()}
+        arrays = _joined(looked)
         return Unedited(
             {name: arrays[name] for name in CORRELATIONS}, arrays["share"], arrays["uniform"],
             total / max(n, 1), by_class.subspace(), by_place.subspace(),
@@ -290,12 +284,12 @@ class Measuring:
         editor: Editor,
         edits: Sequence[Intervention],
         checkpoints: Checkpoints | None = None,
-    ) -> dict[Intervention | None, Readings]:
+    ) -> dict[Intervention | None, Reading]:
         """Run over the images without an edit (None) and under each."""
-        readings: dict[Intervention | None, Readings] = {
-            what: Readings({layer: [] for layer in self.scorers}) for what in (None, *edits)
+        batches: dict[Intervention | None, list[dict[str, Tensor]]] = {
+            what: [] for what in (None, *edits)
         }
-        passes = ((*batch, what) for batch in self.batches() for what in readings)
+        passes = ((*batch, what) for batch in self.batches() for what in batches)
         plains: dict[int, Pass] = {}  # that of the last batch
 
         def run(which: tuple[int, Tensor, Intervention | None]) -> State:
@@ -304,19 +298,13 @@ class Measuring:
                 plains.clear()
                 plains[start] = self._run(pixels, start)
             plain = plains[start]
-            batch_state = plain if what is None else self._run(pixels, start, editor, what)
-            return self._compare(start, batch_state, plain), {}
+            edited = plain if what is None else self._run(pixels, start, editor, what)
+            return self._compare(start, edited, plain), {}
 
-        for (batch_state, _), what in zip(
-            each(checkpoints, passes, run), cycle(readings), strict=False
-        ):
-            under_edit = readings[what]
-            for layer, logits in under_edit.logits.items():
-                logits.append(batch_state[f"logits.{layer}"])
-            under_edit.share.append(batch_state["share"].numpy())
-            under_edit.divergence.append(batch_state["divergence"].numpy())
-            under_edit.change.append(batch_state["change"].numpy())
-        return readings
+        states = each(checkpoints, passes, run)
+        for (batch, _), what in zip(states, cycle(batches), strict=False):
+            batches[what].append(batch)
+        return {what: _joined(parts) for what, parts in batches.items()}
 
     def _compare(self, start: int, edited: Pass, plain: Pass) -> dict[str, Tensor]:
         """Return what is compared of a batch under an edit."""
@@ -329,8 +317,13 @@ class Measuring:
             **{f"logits.{layer}": logits for layer, logits in edited.logits.items()},
             "share": self._shares(start, edited.attended)[0],
             "divergence": _mean(apart, valid.double()),
-            "change": torch.stack([moved.sum((1, 2)), whole], dim=1).cpu(),
+            "change": torch.stack([moved.sum((1, 2)), whole]).cpu(),
         }
+
+
+def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Floats]:
+    """Put what is kept of successive batches together."""
+    return {name: torch.cat([b[name] for b in batches], -1).numpy() for name in batches[0]}
 
 
 def _mean(values: Tensor, weights: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ from bindscope.fitting.rows import as_rows
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.effects.attention import fisher
-from bindscope.studies.same_object.effects.passes import Measuring, Readings, Unedited
+from bindscope.studies.same_object.effects.passes import Measuring, Reading, Unedited
 from bindscope.studies.same_object.effects.subspace import Editor, Intervention
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
@@ -86,7 +86,7 @@ def _means(columns: Sequence[Columns], by: Bootstrap) -> list[dict[tuple[str, st
 
 
 def ablation_rows(
-    labels: PairData, readings: Mapping[Intervention | None, Readings], by: Bootstrap
+    labels: PairData, readings: Mapping[Intervention | None, Reading], by: Bootstrap
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
 
@@ -101,26 +101,25 @@ def ablation_rows(
         PLAIN | row("majority_accuracy", max(positives, 1 - positives)),
     ]
     for what, reading in readings.items():
-        moved, whole = np.concatenate(reading.change).sum(0)
+        moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
     columns = [_columns(reading, same, counts) for reading in readings.values()]
     return rows + compared(list(readings), columns, int((counts > 0).sum()), by)
 
 
-def _columns(reading: Readings, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
+def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
     """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
     columns: Columns = {}
     image = np.repeat(np.arange(len(counts)), counts)
-    for layer, reader in zip(sorted(reading.logits), ("", "later_"), strict=False):
-        logits = torch.cat(reading.logits[layer]).numpy()
+    layers = [name.removeprefix("logits.") for name in reading if name.startswith("logits.")]
+    for layer, reader in zip(sorted(layers, key=int), ("", "later_"), strict=False):
+        logits = reading[f"logits.{layer}"]
         right = np.bincount(image, (logits > 0) == same, len(counts)).astype(np.float64)
-        columns[f"{reader}accuracy", str(layer)] = right, counts.astype(np.float64)
+        columns[f"{reader}accuracy", layer] = right, counts.astype(np.float64)
         won, couples, _ = couples_won(logits, same, image, counts)
-        columns[f"{reader}auc_within", str(layer)] = won, couples
-    for name, at, parts in (
-        ("object_share", MEAN_HEAD, reading.share), ("divergence_bits", "", reading.divergence),
-    ):  # fmt: skip
-        columns[name, at] = over_images(np.concatenate(parts, axis=1).mean(0))
+        columns[f"{reader}auc_within", layer] = won, couples
+    columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
+    columns["divergence_bits", ""] = over_images(reading["divergence"].mean(0))
     return columns
 
 
