@@ -16,7 +16,7 @@ injections: these write the labels into the tokens, and a probe of noise reads t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,74 +38,54 @@ _CLASSES = "classes and distances decide which patches are of one object"
 _EMPTY = "empty edit"
 
 
-class _Source(NamedTuple):
-    """Where the table has the effect of a claim: a quantity, under an edit."""
-
-    quantity: str
-    scale: float
-    edit: str = ""
-    units: str = IMAGES
-
-
-_AREA = "auc_within_beyond_controls"
 _WITHOUT = "outside class and position"
-_DECLARED: tuple[tuple[Claim, _Source], ...] = (
-    (
-        Claim(
-            "attention-beyond-rivals",
-            "Attention in the next block goes to patches of the same object beyond what classes, "
-            "distance and the similarity of tokens predict.",
-            unit="r",
-        ),
-        _Source("beyond_rivals", 1.0),
+EDIT_CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "attention-beyond-rivals",
+        "Attention in the next block goes to patches of the same object beyond what classes, "
+        "distance and the similarity of tokens predict.",
+        unit="r",
     ),
-    (
-        Claim(
-            "attention-without-subspace",
-            "Attention on the same object falls more when the probe's subspace "
-            f"{_WITHOUT} is removed than under any control.",
-            "below",
-        ),
-        _Source("object_share_beyond_controls", 100.0, "remove"),
+    Claim(
+        "attention-without-subspace",
+        f"Attention on the same object falls more when the probe's subspace {_WITHOUT} is removed "
+        "than under any control.",
+        "below",
     ),
-    (
-        Claim(
-            "later-probe-without-subspace",
-            f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
-            "than under any control.",
-            "below",
-        ),
-        _Source(f"later_{_AREA}", 100.0, "remove"),
+    Claim(
+        "later-probe-without-subspace",
+        f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
+        "than under any control.",
+        "below",
     ),
-    (
-        Claim(
-            "later-probe-after-shuffle",
-            "The probe of a later layer ranks pairs worse when patches exchange the subspace "
-            f"{_WITHOUT} than under any control.",
-            "below",
-        ),
-        _Source(f"later_{_AREA}", 100.0, "shuffle"),
+    Claim(
+        "later-probe-after-shuffle",
+        "The probe of a later layer ranks pairs worse when patches exchange the subspace "
+        f"{_WITHOUT} than under any control.",
+        "below",
     ),
-    (
-        Claim(
-            "refitted-probe-without-subspace",
-            f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
-            "after the removal of any control.",
-            "below",
-        ),
-        _Source(f"refitted_{_AREA}", 100.0, "remove"),
+    Claim(
+        "refitted-probe-without-subspace",
+        f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
+        "after the removal of any control.",
+        "below",
     ),
-    (
-        Claim(
-            "loss-after-shuffle",
-            "The model's own loss rises more when patches exchange the subspace "
-            f"{_WITHOUT} than under any control.",
-            unit="bits",
-        ),
-        _Source("pretraining_loss_beyond_controls", 1.0, "shuffle", units=BATCHES),
+    Claim(
+        "loss-after-shuffle",
+        f"The model's own loss rises more when patches exchange the subspace {_WITHOUT} than under "
+        "any control.",
+        unit="bits",
     ),
 )
-EDIT_CLAIMS: tuple[Claim, ...] = tuple(claim for claim, _ in _DECLARED)
+# Where the table has the effect of each claim: the edit and the quantity.
+_SOURCES = {
+    "attention-beyond-rivals": ("none", "beyond_rivals"),
+    "attention-without-subspace": ("remove", "object_share_beyond_controls"),
+    "later-probe-without-subspace": ("remove", "later_auc_within_beyond_controls"),
+    "later-probe-after-shuffle": ("shuffle", "later_auc_within_beyond_controls"),
+    "refitted-probe-without-subspace": ("remove", "refitted_auc_within_beyond_controls"),
+    "loss-after-shuffle": ("shuffle", "pretraining_loss_beyond_controls"),
+}
 EditRows = Mapping[tuple[str, str], Any]
 """(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
 
@@ -123,39 +103,41 @@ def edit_effects(table: pd.DataFrame) -> list[Effect]:
     for (dataset, model, _, layer), rows in best.groupby(_PLACE, sort=False):
         by_edit = {(row["edit"], row["quantity"]): row for row in rows.to_dict("records")}
         where = f"{model} on {dataset}, layer {layer}"
-        effects += [_edit_effect(claim, source, where, by_edit) for claim, source in _DECLARED]
+        effects += [_edit_effect(claim, where, by_edit) for claim in EDIT_CLAIMS]
     return effects
 
 
 _PLACE = ["dataset", "model", "probe", "layer"]
 
 
-def _edit_effect(claim: Claim, source: _Source, where: str, by_edit: EditRows) -> Effect:
-    row = by_edit.get((source.edit or "none", source.quantity), {})
-    reason = _no_evidence(source, by_edit, row)
+def _edit_effect(claim: Claim, where: str, by_edit: EditRows) -> Effect:
+    edit, quantity = _SOURCES[claim.name]
+    row = by_edit.get((edit, quantity), {})
+    reason = _no_evidence(edit, quantity, by_edit, row)
     row = {} if reason == _EMPTY else row
-    value, low, high = (source.scale * _number(row.get(end)) for end in ("value", "low", "high"))
+    scale = 100.0 if claim.unit == "points" else 1.0
+    value, low, high = (scale * _number(row.get(end)) for end in ("value", "low", "high"))
     n = int(np.nan_to_num(_number(row.get("n"))))
-    return Effect(claim.name, where, value, low, high, n, source.units, reason)
+    units = BATCHES if quantity.startswith("pretraining_loss") else IMAGES
+    return Effect(claim.name, where, value, low, high, n, units, reason)
 
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
 
 
-def _no_evidence(source: _Source, by_edit: EditRows, row: Mapping[str, Any]) -> str:
+def _no_evidence(edit: str, quantity: str, by_edit: EditRows, row: Mapping[str, Any]) -> str:
     """Return why a row is no evidence for a claim; empty where it may be."""
-    if not source.edit:
+    if edit == "none":
         return "" if row["n"] else _CLASSES
-    if (source.edit, "change") not in by_edit:
-        return f"the edit `{source.edit}` was not made"
-    directions, change = (by_edit[source.edit, name]["value"] for name in ("directions", "change"))
+    if (edit, "change") not in by_edit:
+        return f"the edit `{edit}` was not made"
+    directions, change = (by_edit[edit, name]["value"] for name in ("directions", "change"))
     if not directions or change < TINY:
         return _EMPTY
-    if source.units == BATCHES:
+    if quantity.startswith("pretraining_loss"):
         return str(by_edit["none", "pretraining_loss"]["reason"])
-    again = source.quantity.startswith("refitted")
-    return "no probe was fitted again" if again and not row else ""
+    return "no probe was fitted again" if quantity.startswith("refitted") and not row else ""
 
 
 QUADRATIC, WITH_POSITION = "quadratic", "quadratic_position"

@@ -85,12 +85,13 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     table = with_groups(tables["same_object"], groups)
     judgments = judge(CLAIMS, study_effects(tables, groups))
     rates = read_rates(inputs.resources["claims"])
+    lead, key_numbers = _best_of_all(table)
     return Chapter(
-        lead=tuple(_lead(table)),
+        lead=tuple(lead),
         headline=("same_object_layers", "same_object_models"),
         caveats=_caveats(table, judgments),
         warnings=tuple(_warnings(table)),
-        key_numbers=tuple(_key_numbers(table)),
+        key_numbers=tuple(key_numbers),
         findings=(
             Finding(_INTRODUCTION), *claims_findings(judgments, _CLAIMS_LEAD),
             *_missing_losses(tables),
@@ -113,19 +114,6 @@ def _best(table: pd.DataFrame) -> pd.DataFrame:
     return of_models if len(of_models) else rows
 
 
-def _lead(table: pd.DataFrame) -> list[str]:
-    best = _best(table)
-    if not len(best):
-        return []
-    top = best.sort_values("accuracy", kind="stable").iloc[-1]
-    text = (
-        f"The best quadratic probe classifies {number(100 * top['accuracy'], '.1f')} % of patch "
-        f"pairs correctly ({top['group']} on {top['dataset']}, layer {top['layer']}), the majority "
-        f"class of each image {number(100 * top['image_majority_accuracy'], '.1f')} %."
-    )
-    return [text]
-
-
 def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
     """Say what changes how accuracies are read: rivals, positions, seeds."""
     sentences = []
@@ -142,29 +130,32 @@ def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _key_numbers(table: pd.DataFrame) -> list[KeyNumber]:
+def _best_of_all(table: pd.DataFrame) -> tuple[list[str], list[KeyNumber]]:
+    """Return the leading sentence, and the key numbers: of the best probe and what knows less."""
     best = _best(table)
     if not len(best):
-        return []
+        return [], []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
     of = f"{top['group']} on {top['dataset']}"
+    accuracy, majority = (
+        number(100 * top[name], ".1f") for name in ("accuracy", "image_majority_accuracy")
+    )
+    sentence = (
+        f"The best quadratic probe classifies {accuracy} % of patch pairs correctly ({of}, layer "
+        f"{top['layer']}), the majority class of each image {majority} %."
+    )
     listed = [
-        KeyNumber(number(100 * top["accuracy"], ".1f"), "% of pairs",
+        KeyNumber(accuracy, "% of pairs",
                   f"classified correctly by the quadratic probe of {of}, layer {top['layer']}"),
-        KeyNumber(number(100 * top["image_majority_accuracy"], ".1f"), "% of pairs",
-                  "of the majority class of each image"),
+        KeyNumber(majority, "% of pairs", "of the majority class of each image"),
     ]  # fmt: skip
     positions = of_positions(table)
     here = positions[(positions[["dataset", "grid"]] == top[["dataset", "grid"]]).all(axis=1)]
     if len(here):
-        listed.append(
-            KeyNumber(
-                number(100 * here["accuracy"].iloc[0], ".1f"),
-                "% of pairs",
-                "classified correctly from the positions of both patches",
-            )
-        )
-    return listed
+        value = number(100 * here["accuracy"].iloc[0], ".1f")
+        words = "classified correctly from the positions of both patches"
+        listed.append(KeyNumber(value, "% of pairs", words))
+    return [sentence], listed
 
 
 def _notes(table: pd.DataFrame) -> list[str]:

@@ -30,36 +30,37 @@ def _rows(graph: Graph, shared: Shared, section: PairSection) -> Request:
     return Request(_fits(graph), content, {"fits": ("images",)})
 
 
-def _about(table: str, step: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
-    """Ask for a table, the order of models, and which are seeds of one; nothing without the step.
+def _made_by(step: str, role: str) -> Any:
+    """Return a request for all that a step makes; nothing without it."""
 
-    Applied to its first two arguments it is a request.
+    def request(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+        products = graph.select(step)
+        return Request({role: products}) if products else None
+
+    return request
+
+
+def _about(table: str, step: str, scores: str = "") -> Any:
+    """Return a request for a table, the order of models, and which are seeds of one.
+
+    Nothing without the step. `scores`: another table that is read.
     """
-    if not graph.select(step):
-        return None
-    groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
-    about = {"models": list(shared.models), "model_groups": groups}
-    return Request({"table": graph.select("table", table=table)}, about)
+
+    def request(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+        if not graph.select(step):
+            return None
+        inputs = {"table": graph.select("table", table=table)}
+        if scores:
+            inputs["scores"] = graph.select("table", table=scores)
+        groups = [{"name": group.name, "models": list(group.models)} for group in section.groups]
+        return Request(inputs, {"models": list(shared.models), "model_groups": groups})
+
+    return request
 
 
-def _request(step: str, role: str, graph: Graph, shared: Shared, section: PairSection) -> Any:
-    """Ask for all that a step makes; nothing without it."""
-    products = graph.select(step)
-    return Request({role: products}) if products else None
-
-
-_geometry_rows = partial(_request, "same_object_geometry", "rows")
-_edit_rows = partial(_request, "same_object_effects", "effects")
-_maps = partial(_request, "same_object_maps", "maps")
-_measured = partial(_about, "same_object", "same_object_fit")
-_geometry = partial(_about, "same_object_geometry", "same_object_geometry")
-_edits = partial(_about, "same_object_edits", "same_object_effects")
-
-
-def _by_stratum(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    about = _about("same_object_strata", "same_object_fit", graph, shared, section)
-    scores = graph.select("table", table="same_object")
-    return about and Request({**about.inputs, "scores": scores}, about.content)
+_measured = _about("same_object", "same_object_fit")
+_geometry = _about("same_object_geometry", "same_object_geometry")
+_edits = _about("same_object_edits", "same_object_effects")
 
 
 def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -94,12 +95,12 @@ STUDY = Study(
         TableEntry(
             "same_object_geometry",
             f"{_HERE}.tables:GEOMETRY_TABLE",
-            _geometry_rows,
+            _made_by("same_object_geometry", "rows"),
         ),
         TableEntry(
             "same_object_edits",
             f"{_HERE}.tables:EDITS_TABLE",
-            _edit_rows,
+            _made_by("same_object_effects", "rows"),
         ),
     ),
     figures=(
@@ -129,7 +130,7 @@ STUDY = Study(
             "under the ROC curve within images, by distance; 0.5 is chance. Bands: 95 % intervals "
             "over test images. Dashed: positions only. Bins under 200 pairs are omitted. A point "
             "above the dashed line separates objects of one class.",
-            _by_stratum,
+            _about("same_object_strata", "same_object_fit", "same_object"),
         ),
         _figure(
             "figures.probes:same_object_ranks",
@@ -147,7 +148,7 @@ STUDY = Study(
             "every other patch belong to one object. Two queries per scene, from its two largest "
             "objects; background patches may be outside the probe's training pairs. A map that "
             "matches one object's outline groups its patches. Examples, without intervals.",
-            _maps,
+            _made_by("same_object_maps", "maps"),
         ),
         _figure(
             "figures.geometry:same_object_geometry",

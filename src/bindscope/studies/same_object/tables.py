@@ -40,15 +40,15 @@ from bindscope.tables.schema import (
 )
 
 FLAGS = ("diverged", "not_converged")
-
 _METRICS = "`studies.same_object.metrics`"
 _FIT = "`studies.same_object.scorers`"
+_SAMPLES = "`patch_samples`"
 _BOOTSTRAP = "bootstrap over test images for this fitted probe"
 _PAIRS = "share of pairs"
 
 
-def _bits(name: str, meaning: str, source: str, null: Null = "never", to: Reference = "") -> Column:
-    return Column(name, "float64", "bits per pair", meaning, source, null, 0.0, reference=to)
+def _bits(name: str, meaning: str, source: str, to: Reference = "") -> Column:
+    return Column(name, "float64", "bits per pair", meaning, source, "never", 0.0, reference=to)
 
 
 def _ends(name: str, unit: str, high: float | None = 1.0) -> Iterator[Column]:
@@ -57,149 +57,92 @@ def _ends(name: str, unit: str, high: float | None = 1.0) -> Iterator[Column]:
         yield Column(f"{name}_{end}", "float64", unit, meaning, _BOOTSTRAP, "allowed", 0.0, high)
 
 
-_PLACE: tuple[Column, ...] = (
-    DATASET,
-    MODEL,
-    label(
-        "layer",
-        "Layer that was read: 0 is the input of block 1, l the residual stream after block l, "
-        "`final` the output of the model's last norm; `none` of a probe that reads no token.",
-        "config `fits[].layers`",
-        pattern=r"^(0|[1-9][0-9]*|final|none)$",
-    ),
-)
+def _score(name: str, unit: str, meaning: str, null: Null = "allowed") -> list[Column]:
+    """Return a score of pairs and its interval."""
+    column = share(name, unit, meaning, _METRICS, null=null, reference="close")
+    return [column, *_ends(name, unit)]
+
+
+def _base(name: str, meaning: str, source: str = _METRICS) -> Column:
+    """Return what is known without a probe."""
+    return share(name, _PAIRS, meaning, source, null="never", reference="exact")
+
+
 _PROBE = label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG)
 NAMES: tuple[Column, ...] = (
-    *_PLACE,
+    DATASET,
+    MODEL,
+    label("layer", "Layer that was read: 0 is the input of block 1, l the residual stream after "
+          "block l, `final` the output of the model's last norm; `none` of a probe that reads no "
+          "token.", "config `fits[].layers`", pattern=r"^(0|[1-9][0-9]*|final|none)$"),
     label("family", "What family of probe it is.", "config `probes[].family`"),
-    label("grid", "Rows x columns of patches.", "`patch_samples`", pattern=r"^[0-9]+x[0-9]+$"),
+    label("grid", "Rows x columns of patches.", _SAMPLES, pattern=r"^[0-9]+x[0-9]+$"),
     _PROBE,
-    Column(
-        "rank", "int64", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
-        "config `probes[].ranks`", "never", 0,
-    ),
+    count("rank", "", "Number of eigenvalues that are kept of a quadratic probe; 0: all.",
+          "config `probes[].ranks`"),
     count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
 )  # fmt: skip
 
+_SIZES: tuple[Column, ...] = (
+    count("n_images", "images", "Images with such a pair.", _SAMPLES, reference="same"),
+    count("n_pairs", "pairs", "Pairs i < j of valid patches of an image.", _SAMPLES,
+          reference="same"),
+    _base("positives", "Pairs of the same object.", _SAMPLES),
+)  # fmt: skip
+
 _ACCURACIES: tuple[Column, ...] = (
-    share(
-        "accuracy", _PAIRS, "Pairs whose logit has the right sign after Platt's map of validation.",
-        _METRICS,
-        null="never", reference="close",
-    ),
-    *_ends("accuracy", _PAIRS),
-    share(
-        "balanced_accuracy", "share",
-        "Mean of the shares that are right of pairs of the same object and of others; empty "
-        "where there is only one kind.",
-        _METRICS, null="allowed", reference="close",
-    ),
-    *_ends("balanced_accuracy", "share"),
-    share(
-        "auc_within", "probability",
-        "Area under the ROC curve within images: of a pair of the same object and a pair of "
-        "different ones of one image, how often the first has the greater logit; couples of all "
-        "images count alike. What is constant in an image is worth 0.5.",
-        _METRICS, null="allowed", reference="close",
-    ),
-    *_ends("auc_within", "probability"),
+    *_score("accuracy", _PAIRS,
+            "Pairs whose logit has the right sign after Platt's map of validation.", "never"),
+    *_score("balanced_accuracy", "share", "Mean of the shares that are right of pairs of the same "
+            "object and of others; empty where there is only one kind."),
+    *_score("auc_within", "probability", "Area under the ROC curve within images: of a pair of the "
+            "same object and a pair of different ones of one image, how often the first has the "
+            "greater logit; couples of all images count alike. What is constant in an image is "
+            "worth 0.5."),
     _bits("loss_bits", "Cross-entropy of the logits.", _METRICS, to="close"),
 )  # fmt: skip
 
-_SIZES: tuple[Column, ...] = (
-    count("n_images", "images", "Images with such a pair.", "`patch_samples`", reference="same"),
-    count(
-        "n_pairs", "pairs", "Pairs i < j of valid patches of an image.", "`patch_samples`",
-        reference="same",
-    ),
-    share(
-        "positives", _PAIRS, "Pairs of the same object.", "`patch_samples`",
-        null="never", reference="exact",
-    ),
-)  # fmt: skip
-
-_IMAGE_MAJORITY = share(
+_IMAGE_MAJORITY = _base(
     "image_majority_accuracy",
-    _PAIRS,
-    "The more frequent answer of every test image for its pairs: the most that is right "
-    "without anything of the patches.",
-    _METRICS,
-    null="never",
-    reference="exact",
+    "The more frequent answer of every test image for its pairs: the most that is right without "
+    "anything of the patches.",
 )
-_BASES: tuple[Column, ...] = (
-    share(
-        "majority_accuracy", _PAIRS, "The more frequent answer for all pairs.", _METRICS,
-        null="never", reference="exact",
-    ),
-    _IMAGE_MAJORITY,
-    share(
-        "class_oracle_accuracy", _PAIRS,
-        '"The same object where the same class", of true classes.', _METRICS,
-        null="never", reference="exact",
-    ),
-)  # fmt: skip
-
-_CALIBRATION: tuple[Column, ...] = (
-    *_ends("auc", "probability"),
+_OF_ALL_PAIRS: tuple[Column, ...] = (
     *_ends("loss_bits", "bits per pair", None),
+    *_score("auc", "probability", "Area under the ROC curve, a tie counting one half; empty where "
+            "there is only one kind."),
+    _base("majority_accuracy", "The more frequent answer for all pairs."),
+    _IMAGE_MAJORITY,
+    _base("class_oracle_accuracy", '"The same object where the same class", of true classes.'),
 )  # fmt: skip
 
 _FITS: tuple[Column, ...] = (
     _bits("train_loss_bits", "Cross-entropy of train's pairs.", _FIT),
     _bits("val_loss_bits", "Cross-entropy of validation's pairs.", _FIT),
     count("steps", "steps", "Iterations or optimiser steps of the fit.", _FIT),
-    Column(
-        "l2", "float64", "nats",
-        "Ridge strength that validation chose; empty where it chose the contained optimum.",
-        _FIT, "allowed", 0.0,
-    ),
-    Column(
-        "participation_ratio", "float64", "directions",
-        "(sum |l|)^2 / sum l^2 of the eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.",
-        _FIT, "allowed", 0.0,
-    ),
-    Column(
-        "effective_rank", "int64", "directions",
-        "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, "allowed", 0,
-    ),
-    share(
-        "pointwise_accuracy", "share of patches",
-        "Patches whose own label the pointwise probe names right.", _FIT, null="allowed",
-    ),
-    share(
-        "class_miou", "share",
-        "Mean over classes: of the sampled test patches that are of a class or are named so, "
-        "those that are both. Semantic segmentation at the resolution of patches.",
-        _FIT, null="allowed",
-    ),
-    share(
-        "instance_miou", "share",
-        "Mean over the objects of the test images: of the sampled patches of the object and of the "
-        "query that is matched to it, those that are of both. Likewise, of instances.",
-        _FIT, null="allowed",
-    ),
+    Column("l2", "float64", "nats", "Ridge strength that validation chose; empty where it chose "
+           "the contained optimum.", _FIT, "allowed", 0.0),
+    Column("participation_ratio", "float64", "directions", "(sum |l|)^2 / sum l^2 of the "
+           "eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.", _FIT, "allowed", 0.0),
+    count("effective_rank", "directions",
+          "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, null="allowed"),
+    share("pointwise_accuracy", "share of patches",
+          "Patches whose own label the pointwise probe names right.", _FIT, null="allowed"),
+    share("class_miou", "share", "Mean over classes: of the sampled test patches that are of a "
+          "class or are named so, those that are both. Semantic segmentation at the resolution of "
+          "patches.", _FIT, null="allowed"),
+    share("instance_miou", "share", "Mean over the objects of the test images: of the sampled "
+          "patches of the object and of the query that is matched to it, those that are of both. "
+          "Likewise, of instances.", _FIT, null="allowed"),
     label("flags", "Sorted, joined by `;`: " + ", ".join(FLAGS) + ".", _FIT),
     label("options", "Options of the probe, JSON.", "config `probes[]`"),
 )  # fmt: skip
 
-_POOLED: tuple[Column, ...] = (
-    share(
-        "auc", "probability",
-        "Area under the ROC curve, a tie counting one half; empty where there is only one kind.",
-        _METRICS, null="allowed", reference="close",
-    ),
-)  # fmt: skip
-
 _KINDS: tuple[Column, ...] = (
-    label(
-        "same_class", "Whether both patches are of the same class; `all`: either way.", _METRICS,
-        values=(ALL, *CLASSES), reference="same",
-    ),
-    label(
-        "distance", "Distance of the patches' centres, in patches.", _METRICS,
-        values=(ALL, *DISTANCES), reference="same",
-    ),
+    label("same_class", "Whether both patches are of the same class; `all`: either way.", _METRICS,
+          values=(ALL, *CLASSES), reference="same"),
+    label("distance", "Distance of the patches' centres, in patches.", _METRICS,
+          values=(ALL, *DISTANCES), reference="same"),
 )  # fmt: skip
 
 _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
@@ -207,7 +150,7 @@ _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
 
 def _lead(name: str, meaning: str) -> list[Column]:
     return [
-        share(f"{name}{end}", "share of pairs", words, "`leads`", low=-1, null="allowed")
+        share(f"{name}{end}", _PAIRS, words, "`leads`", low=-1, null="allowed")
         for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
     ]
 
@@ -215,21 +158,17 @@ def _lead(name: str, meaning: str) -> list[Column]:
 _ABOUT = (
     Column("n_layers", "int64", "blocks", "Blocks of the model; empty without one.", "config",
            null="allowed", low=0),
-    count("n_train_images", "images", "Train images with pairs.", "`patch_samples`"),
-    count("n_val_images", "images", "Validation images with pairs.", "`patch_samples`"),
+    count("n_train_images", "images", "Train images with pairs.", _SAMPLES),
+    count("n_val_images", "images", "Validation images with pairs.", _SAMPLES),
     count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
-          "`patch_samples` lists them with the reason.", "`patch_samples`"),
+          "`patch_samples` lists them with the reason.", _SAMPLES),
     *_lead("quadratic_lead", "Accuracy of the quadratic probe of the same tokens, minus this."),
-    *_lead(
-        "quadratic_position_lead",
-        "Accuracy of the quadratic probe with positions, of the same tokens, minus this.",
-    ),
+    *_lead("quadratic_position_lead", "Accuracy of the quadratic probe with positions, of the same "
+           "tokens, minus this."),
     *_lead("position_lead", "This accuracy, minus that of the probe of positions alone."),
     *_lead("image_majority_lead", "This accuracy, minus `image_majority_accuracy`."),
     *_lead("last_layer_lead", "This accuracy, minus that of the same probe after the last block."),
 )  # fmt: skip
-
-
 ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
 
@@ -245,7 +184,7 @@ def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
-    version=2,
+    version=3,
     description="One row per dataset, model, layer, probe of pairs, rank and probe seed. "
     "Every number is measured on the frozen pairs of the test split, which all models of a patch "
     "grid share.",
@@ -253,9 +192,7 @@ SAME_OBJECT_SCHEMA = TableSchema(
         *NAMES,
         *_SIZES,
         *_ACCURACIES,
-        *_POOLED,
-        *_BASES,
-        *_CALIBRATION,
+        *_OF_ALL_PAIRS,
         *_FITS,
         *_ABOUT,
         *KEYS,
@@ -269,7 +206,7 @@ SAME_OBJECT_SCHEMA = TableSchema(
 )
 STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
-    version=2,
+    version=3,
     description="The scores of `same_object` for parts of the pairs: by class and distance of the "
     "patches.",
     columns=(*NAMES, *_KINDS, *_SIZES, *_ACCURACIES, _IMAGE_MAJORITY, *KEYS),
@@ -327,7 +264,7 @@ def _long(
         version=version,
         description=f"{description}\n\n{describe(quantities)}",
         columns=(
-            *_PLACE,
+            *NAMES[:3],
             _PROBE,
             *added,
             label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
@@ -379,7 +316,7 @@ EDITS_SCHEMA = _long(
     },
 )  # fmt: skip
 GEOMETRY_TABLE = RowTable(GEOMETRY_SCHEMA, "rows")
-EDITS_TABLE = RowTable(EDITS_SCHEMA, "effects")
+EDITS_TABLE = RowTable(EDITS_SCHEMA, "rows")
 
 
 class SameObjectTable:
