@@ -1,7 +1,6 @@
 """Jobs of same_object that are killed, again and again, go on and end in the same bits."""
 
 import json
-from dataclasses import replace
 
 import pytest
 import torch
@@ -72,10 +71,8 @@ def measure_edits(checkpoints):
     )
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
-        scenes = planting.scenes[split]
-        order = editor.order[:1].expand(len(scenes), -1)
-        split_editor = replace(editor, instances=scenes.instances, order=order)
-        splits[split] = Edited(planting.measuring(split, "binding", planted.LAYER), split_editor)
+        of_split = editor.of_scenes(planting.scenes[split].instances)
+        splits[split] = Edited(planting.measuring(split, "binding", planted.LAYER), of_split)
     edits = planted.interventions(["remove"], planted.FEWER)
     retrained = {"probes": [planted.READER.model_dump()]}
     spec = {**planted.SPEC, "retrained": retrained}

@@ -60,11 +60,9 @@ class PairData:
         tokens: Array | Rows | None,
         grid: tuple[int, int],
     ) -> PairData:
-        """Put the arrays of a patch sample and the tokens of its patches together.
+        """Put the arrays of a patch sample and the tokens (n, M, d) of its patches together.
 
         `sample`: `patches` (n, M), -1 where there is none, `instances` and `classes` (n, M).
-        `tokens` (n, M, d) in the
-        sample's order, or None for what reads labels and places alone.
         """
         patches = np.asarray(sample["patches"])
         valid = (patches >= 0) & (np.asarray(sample["instances"]) != 0)
@@ -125,7 +123,7 @@ class PairData:
 
     @cached_property
     def pairs(self) -> npt.NDArray[np.bool_]:
-        """Which (i, j) are pairs i < j of valid patches, bool (n, M, M)."""
+        """Which (i, j) are pairs, bool (n, M, M)."""
         upper = np.triu(np.ones((self.valid.shape[1],) * 2, bool), 1)
         both: npt.NDArray[np.bool_] = self.valid[:, :, None] & self.valid[:, None, :] & upper
         return both
@@ -275,7 +273,7 @@ class Pairs:
 def trimmed(sample: Mapping[str, Array]) -> dict[str, Array]:
     """Return the arrays (n, M, ...) of a sample up to the last patch of any image.
 
-    Few images have as many patches as were drawn at most; products of all grow with the square.
+    Products of all patches grow with the square, and few images have as many as may be drawn.
     """
     width = max(1, int((sample["patches"] >= 0).sum(1).max()))
     return {name: values[:, :width] for name, values in sample.items()}

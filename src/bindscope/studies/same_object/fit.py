@@ -73,9 +73,8 @@ def fit_rows(
 ) -> list[ProbeResult]:
     """Fit a probe to one layer; its rows are whole, but for gains over other probes.
 
-    `splits`: patches of `train`, `val` and `test`. `names`: columns that name the fit: dataset,
-    model, layer, keys. `n_skipped`: test images without a pair of patches. `options` are those of
-    `fit_probe`.
+    `names`: columns that name the fit. `n_skipped`: test images without a pair of patches.
+    `options` are those of `fit_probe`.
     """
     grid = "x".join(map(str, splits["test"].grid))
     here = {**names, "family": probe.family, "grid": grid}
@@ -195,8 +194,7 @@ def _measured(
 def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
     """Put the patches of a split and their tokens in one layer together; tokens are read later.
 
-    `sample`: store of the rule `patch_samples`. `tokens`: stores of the rule `sampled`, in the
-    order of their scenes; none for what reads labels and positions alone.
+    `tokens`: in the order of their scenes; none for what reads labels and positions alone.
     """
     whole = {name: sample.read(name) for name in ("patches", "instances", "classes")}
     arrays = trimmed(whole)
@@ -225,9 +223,7 @@ def fit_layers(
     """Fit a probe to each layer of a block, as `bindscope.same_object` does.
 
     `samples`: manifests of the patches of train, val and test. `tokens`: manifests of their tokens
-    by split; empty for what reads labels and positions alone. `spec`: the job's `layers`, `seeds`
-    and `intervals`. `names`: columns that the job knows: dataset, model,
-    probe, keys.
+    by split; empty for what reads labels and positions alone. `names`: columns that the job knows.
     """
     opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
     stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from bindscope.core.splits import SPLITS
-from bindscope.core.store.reader import Store, open_store
+from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints, State, each, remember
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
@@ -45,7 +45,6 @@ from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import KINDS, weights_name
 
-Bools = NDArray[np.bool_]
 BIN = 0.5  # patches
 
 
@@ -57,8 +56,7 @@ def cross_scores(
 ) -> list[Row]:
     """Return the mean decoded probability of the pairs of each kind.
 
-    `scores` (n, M, M): logits. `classes`, `copy_of` (n, M): class of a patch's object, 0 = none,
-    and the id of its exact copy, 0 = none.
+    `scores` (n, M, M): logits. `copy_of` (n, M): the exact copy of a patch's object, 0 = none.
     """
     instances, copied, classes = labels.instances, copy_of != 0, labels.classes
     copy = (copy_of[:, :, None] == instances[:, None, :]) & copied[:, :, None]
@@ -73,10 +71,7 @@ def cross_scores(
 
 
 def by_distance(scores: NDArray[np.float32], labels: PairData, by: Bootstrap) -> list[Row]:
-    """Return mean probabilities of pairs of one object and of all pairs, and labels, by distance.
-
-    `scores` (n, M, M): logits.
-    """
+    """Return mean probabilities of pairs of one object and of all, and labels, by distance."""
     position, probability = labels.positions.astype(np.float64), expit(scores.astype(np.float64))
     apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
     n, bins = len(scores), int(np.hypot(*labels.grid) / BIN) + 2
@@ -171,10 +166,7 @@ def ridge(
 
 
 def _errors(pairs: Pairs, read_out: tuple[torch.Tensor, torch.Tensor]) -> Floats:
-    """Sum what is decoded of each image.
-
-    Returns: float64 (n, 6): patches, squared errors; sums of rows and columns; of their squares.
-    """
+    """Return of each image patches, squared errors, sums of rows and columns, of their squares."""
     parts = []
     for block in pairs.blocks():
         decoded = block.x @ read_out[0] + read_out[1]
@@ -202,14 +194,13 @@ NO_COPIES = (
 def matched(
     positions: NDArray[Any], instances: NDArray[Any], copy_of: NDArray[Any], purity: NDArray[Any]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Match the patches of an object and its exact copy in an image.
+    """Match the patches of an object and its exact copy among the valid ones of an image.
 
     The copy lies whole patches away, so a displacement of the grid takes all patches of one to
     those of the other; it is the one under which most of them meet.
 
-    `positions`, `instances`, `copy_of`, `purity` (m, 2) and (m,): of the valid patches of the
-    image. Returns: numbers (k,) of patches of the object, and of those of its copy at the same
-    places; empty where there is no copy, or more than one displacement.
+    Returns: numbers (k,) of patches of the object, and of those of its copy at the same places;
+    empty where there is no copy, or more than one displacement.
     """
     nothing = np.zeros(0, np.intp)
     numbers = np.unique(instances[copy_of > instances])
@@ -233,10 +224,7 @@ def matched(
 
 
 def separability(points: Floats, groups: NDArray[np.integer]) -> float:
-    """Return how often a linear discriminant names the group of a point that was left out.
-
-    `points`, `groups` (k, c) and (k,); every group has two points or more.
-    """
+    """Return how often a discriminant names the group of a point (k, c) that was left out."""
     right = 0
     names = np.unique(groups)
     for i in range(len(points)):
@@ -290,10 +278,9 @@ def residuals(
     purity: NDArray[Any],
     by: Bootstrap,
 ) -> list[Row]:
-    """Return whether copies minus originals cluster; intervals are over groups of scenes.
+    """Return whether copies minus originals, of raw tokens (n, M, d), cluster.
 
-    `tokens` raw (n, M, d). `labels`, `copy_of`, `purity`: of their patches; `copy_of` is the
-    instance of the exact copy, 0 = none.
+    Intervals are over groups of scenes.
     """
     scenes = list(_differences(tokens, labels, copy_of, purity))
     names = ("residual_separability", "residual_separability_shuffled", "residual_chance")
@@ -308,16 +295,13 @@ def residuals(
     return by.rows(np.array(sums), {(name, ""): column(i) for i, name in enumerate(names)})
 
 
-MORE = ("copy_of", "purity")  # of the patches of test
-
-
 @dataclass(frozen=True)
 class GeometryInputs:
     """What a job reads."""
 
     splits: Mapping[str, Mapping[str, PairData]]  # split -> layer -> patches
     weights: Mapping[str, FittedScorer]  # the fitted probe of each layer
-    more: Mapping[str, NDArray[Any]]  # `MORE` of the patches of test, (n, M) each
+    more: Mapping[str, NDArray[Any]]  # `copy_of` and `purity` of the patches of test, (n, M) each
 
     @classmethod
     def open(
@@ -337,11 +321,8 @@ class GeometryInputs:
         }
         weights = {layer: FittedScorer.read(fit, weights_name(layer, 0, 0)) for layer in layers}
         width = splits["test"][layers[0]].valid.shape[1]
-        return cls(splits, weights, _more(opened["test"], width))
-
-
-def _more(sample: Store, width: int) -> dict[str, NDArray[Any]]:
-    return {name: sample.read(name)[:, :width] for name in MORE}
+        more = {name: opened["test"].read(name)[:, :width] for name in ("copy_of", "purity")}
+        return cls(splits, weights, more)
 
 
 RowsOfLayer: TypeAlias = Callable[[GeometryInputs, str, PairData, Bootstrap], Iterator[Row]]
@@ -352,10 +333,7 @@ RowsOfLayer: TypeAlias = Callable[[GeometryInputs, str, PairData, Bootstrap], It
 def measured_rows(
     data: GeometryInputs, spec: Mapping[str, Any], checkpoints: Checkpoints | None = None
 ) -> list[Row]:
-    """Return the rows of all layers, without names and keys.
-
-    `spec`: the job's `intervals`.
-    """
+    """Return the rows of all layers, without names and keys."""
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     tests = data.splits["test"]
     labels = next(iter(tests.values()))

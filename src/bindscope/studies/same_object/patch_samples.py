@@ -36,9 +36,8 @@ class PatchSamples:
     """Sampled patches of successive images, padded with -1 and 0 behind the last one."""
 
     # `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
-    # `classes` int16 (n, M); `stuff` uint8 (n, M); `purity` float32 (n, M). In a
-    # store also `copy_of` int16 (n, M): the exact copy of that object, as the scenes have it
-    # (`scenes.clutter.render`); 0 where they have none.
+    # `classes` int16 (n, M); `stuff` uint8 and `purity` float32 (n, M). In a store also `copy_of`
+    # int16 (n, M): the exact copy of that object (`scenes.clutter.render`); 0 where there is none.
     arrays: dict[str, NDArray[Any]]
     skipped: list[tuple[int, str]]  # (image, reason) of those without patches
 
@@ -68,9 +67,8 @@ def draw_patches(
 ) -> NDArray[np.int16]:
     """Draw patches of each image without replacement, all of its valid ones if there are no more.
 
-    `valid` bool (n, P). `seed`, `split`, `start`: seed, split, and the number in it of the first
-    image. Returns: int16 (n, min(n_patches, P)): numbers of patches, ascending, -1 behind the last
-    one.
+    `valid` bool (n, P). `start`: number of the first image in its split. Returns: int16
+    (n, min(n_patches, P)): numbers of patches, ascending, -1 behind the last one.
     """
     width = min(n_patches, valid.shape[1])
     words = RandomWords(seed, split, start).draw(STREAM, 0, *valid.shape)
@@ -121,9 +119,7 @@ def write_samples(
 
     Attributes: `split`, `grid`, `n_images`, `skipped` (a list of ``{"image": i, "reason": text}``).
 
-    `shards`: manifests of the split's scenes, in order. `n_images`: how many of its scenes are
-    used. `groups`: the space's feature groups: name -> number of values, in the order of the object
-    code.
+    `shards`: manifests of the split's scenes, in order. `groups`: as `object_classes` takes them.
     """
     width = min(sampling.n_patches, prod(grid))
     for name, dtype in _DTYPES.items():
@@ -197,14 +193,13 @@ def object_classes(
     groups: Mapping[str, int],
     chosen: Sequence[str] | None,
 ) -> NDArray[np.int16]:
-    """Give each object a class above 0.
+    """Give each object a class above 0, (n, M); 0 = none.
 
-    `cells` int16 (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
-    `stored` int16 (n, M): classes that the scenes come with, if they do. `groups`: feature groups:
-    name -> number of values, in the order of the object code. `chosen`: groups whose values make
-    the class; None: `stored` where there are, else all groups. Returns: int16 (n, M). Objects of
-    the code have classes from 1 to the number of combinations of the chosen groups; what else the
-    scenes hold (stuff, occluders) has its own class behind these; 0 = none.
+    `cells` (n, M): object-code index of the j-th object, -1 = none, or no object of the code.
+    `stored` (n, M): classes that the scenes come with, if they do. `groups`: number of values of
+    each feature group, in the order of the object code. `chosen`: groups whose values make the
+    class; None: `stored` where there are, else all groups. What is no object of the code (stuff,
+    occluders) has its own class behind those of the chosen groups.
     """
     if chosen is None and stored is not None:
         return stored

@@ -43,10 +43,10 @@ def divergence_bits(p: Tensor, q: Tensor) -> Tensor:
 
 
 def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
-    """Return which share of the attention of queries on other patches is on the same object.
+    """Return which share (B, M) of the attention on other patches is on the same object.
 
     `among` (B, M, P): attention of M queries on all patches. `same`, `itself` bool (B, M, P):
-    patches of the query's object; the query itself. Returns (B, M).
+    patches of the query's object; the query itself.
     """
     others = among.masked_fill(itself, 0)
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
@@ -55,9 +55,8 @@ def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
 def correlations(attention: Floats, scores: Floats) -> dict[str, Floats]:
     """Correlate the attention of each head with a probe's scores, over ordered pairs of an image.
 
-    `attention` (H, m, m): weights among m patches, rows are queries. `scores` (m, m): logits of the
-    probe, symmetric. Returns: measure -> (H,): `pearson` with probabilities, `spearman`. NaN where
-    either side does not vary.
+    `attention` (H, m, m): weights among m patches, rows are queries. `scores` (m, m): logits. NaN
+    where either side does not vary.
     """
     pairs = ~np.eye(len(scores), dtype=bool)
     weights, logits = attention[:, pairs], scores[pairs]
@@ -74,13 +73,11 @@ def beyond_rivals(
 
     Both sides are regressed on the query, the key, the ordered pair of classes, the distance (in
     bins, and as a quadratic), row and column steps, and two cosines and the inner product of the
-    tokens. A softmax is additive in logarithms, so that attention that goes by any function of
-    class or distance, or by the cosine, leaves nothing.
+    tokens that the block reads. A softmax is additive in logarithms, so that attention that goes by
+    any function of class or distance, or by the cosine, leaves nothing.
 
-    `attention` (H, m, m): weights among m patches, rows are queries. `same` bool (m, m): patches of
-    the same object. `classes` (m,): class of each patch. `places` (m, 2): row and column. `tokens`
-    (m, d): what the block reads. Returns: of each head and, last, of the mean of their logarithms.
-    NaN where classes and distances decide the labels, or where too few pairs are left.
+    The last number is that of the mean of the heads' logarithms. NaN where classes and distances
+    decide the labels, or where too few pairs are left.
     """
     m = len(same)
     pairs = ~np.eye(m, dtype=bool)

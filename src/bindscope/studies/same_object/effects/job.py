@@ -36,6 +36,7 @@ from bindscope.studies.same_object.effects.rows import (
     strongest,
 )
 from bindscope.studies.same_object.effects.subspace import (
+    SEED,
     Editor,
     Intervention,
     directions,
@@ -65,40 +66,30 @@ def pretraining_losses(
     edits: Sequence[Intervention],
     grid: tuple[int, int],
 ) -> Losses | str:
-    """Return the loss of every batch in bits, without an edit (None) and under each.
+    """Return the loss (batches,) of a model in bits, without an edit (None) and under each.
 
-    `evaluation`: the model's objective with its heads, as `models.pretraining_loss.load` returns
-    it. `images`, `objects`: scenes (n, H, W, 3) and their object codes (n, K). `grid`: rows and
-    columns of patches that the editor knows. Returns: losses (batches,), or in words why there is
-    none.
+    `evaluation`: its objective with its heads. `images`, `objects`: scenes (n, H, W, 3) and their
+    object codes (n, K). `grid`: of the patches that the editor knows. Or why there is none.
     """
     rows = evaluation.objective.vit.rows
     if (rows, rows) != grid:
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
-    whats: list[Intervention | None] = [None, *edits]
+    def edits_of(what: Intervention) -> Edits:
+        def make_edits(visible: TokenSources) -> Mapping[int, Edit]:
+            def edited(tokens: Tensor) -> Tensor:
+                sources = visible.scenes.to(tokens.device), visible.patches.to(tokens.device)
+                return editor.edited(tokens, what, *sources)
+
+            return {layer: edited}
+
+        return make_edits
+
     return {
-        what: evaluation.bits(images, objects, what and _edits(layer, editor, what))
-        for what in whats
+        what: evaluation.bits(images, objects, what and edits_of(what)) for what in (None, *edits)
     }
 
 
-def _edits(layer: int, editor: Editor, what: Intervention) -> Edits:
-    """Return what `Evaluation` takes for an edit of a layer."""
-
-    def make_edits(visible: TokenSources) -> Mapping[int, Edit]:
-        def edited(tokens: Tensor) -> Tensor:
-            device = tokens.device
-            return editor.edited(
-                tokens, what, visible.scenes.to(device), visible.patches.to(device)
-            )
-
-        return {layer: edited}
-
-    return make_edits
-
-
-SEED = 0  # of fits that have none, of shuffles and of random directions
 # Shares of the patches of an image that exchange b; shares of its own b that a patch keeps.
 SHARES, ALPHAS = (0.5, 1.0), (0.5, 0.0)
 Rows = list[dict[str, Any]]
@@ -142,13 +133,8 @@ def editor_of(
         "matched": matched_basis(unedited.covariance, judged, SEED),
         "variance": variance_basis(unedited.covariance, k),
     }
-    mean = FittedScorer.read(weights, name).mean
-    return Editor(bases, mean, _order(scenes), scenes.instances)
-
-
-def _order(scenes: Scenes) -> Tensor:
-    n, patches = scenes.instances.shape
-    return order_of_patches(n, patches, SEED)
+    order = order_of_patches(len(scenes), scenes.instances.shape[1], SEED)
+    return Editor(bases, FittedScorer.read(weights, name).mean, order, scenes.instances)
 
 
 def measured(
@@ -190,8 +176,7 @@ def measured_edits(
     """Return the rows about edits of one layer, without what the job knows from its files.
 
     `splits`: scenes with their editors; train and val where probes are fitted again. `plain`: what
-    was measured of the test scenes as they are. `edits`, `losses`: what is done, and the model's
-    own loss under it, or why it has none. `spec`: the job's `intervals` and `retrained`.
+    was measured of those of test as they are. `losses`: the model's own, or why it has none.
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     measuring, editor = splits["test"].measuring, splits["test"].editor
@@ -245,10 +230,8 @@ def _splits(
     for split in ("train", "val"):
         stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
         scenes = read_scenes(stores, samples[0], spec["retrained"][split])
-        order = _order(scenes)
         splits[split] = Edited(
-            replace(measuring, scenes=scenes),
-            replace(editor, order=order, instances=scenes.instances),
+            replace(measuring, scenes=scenes), editor.of_scenes(scenes.instances)
         )
     return splits
 

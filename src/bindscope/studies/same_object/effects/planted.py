@@ -271,10 +271,8 @@ def effects_of(
     if refitted:
         spec["retrained"] = {"probes": [READER.model_dump()]}
         for split in ("train", "val"):
-            scenes = setup.scenes[split]
-            order = editor.order[:1].expand(len(scenes), -1)
-            editor_of_split = replace(editor, instances=scenes.instances, order=order)
-            splits[split] = Edited(setup.measuring(split, attends, last), editor_of_split)
+            of_split = editor.of_scenes(setup.scenes[split].instances)
+            splits[split] = Edited(setup.measuring(split, attends, last), of_split)
     losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = measured_edits(splits, plain, whats, losses, spec)
     rows.append(PLAIN | row("val_loss_bits", 0.5))

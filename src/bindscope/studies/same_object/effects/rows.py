@@ -49,10 +49,7 @@ def edit_names(what: Intervention | None) -> Row:
 
 
 def attention_rows(unedited: Unedited, by: Bootstrap) -> list[Row]:
-    """Return what is measured of each head, and of the mean over heads.
-
-    Correlations are averaged over images as Fisher's z. An image counts where the measure exists.
-    """
+    """Return what is measured of each head, and of their mean; correlations as Fisher's z."""
     columns: Columns = {("uniform_share", ""): over_images(unedited.uniform)}
     heads = [str(head + 1) for head in range(len(unedited.shares))]
     for i, head in enumerate((*heads, MEAN_HEAD)):
@@ -90,9 +87,7 @@ def ablation_rows(
 ) -> list[Row]:
     """Return the rows of the tokens as they are, and of every edit.
 
-    `readings`: what was kept without an edit (None) and under each; logits of the edited layer, and
-    of a later one, if there is one. `by`: resamples of the images; all edits share each, so that
-    differences are paired.
+    All edits share each resample of the images, so that differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
     counts, positives = labels.pairs_of_images, float(same.mean())
@@ -128,8 +123,7 @@ def compared(
 ) -> list[Row]:
     """Return means over images, changes by the edit, and what is beyond the controls.
 
-    `whats`, `columns`: edits, of which the first is none, and what was counted under each;
-    denominators are the same for all. `by`: resamples of the images, the same for all edits.
+    `whats`, `columns`: edits, of which the first is none, and what was counted under each.
     """
     means, rows = _means(columns, by), []
     for what, here in zip(whats, means, strict=True):
@@ -164,10 +158,7 @@ def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
     """Return the row of an effect beyond every control: of each number that nearest to no effect.
 
     An interval on the claimed side of 0 is there for every control, so that to claim it of all
-    needs no correction (an intersection-union test).
-
-    `rivals`: control -> the row of the measure minus that under the control's edit. `falls`:
-    whether the measure is claimed to fall.
+    needs no correction (an intersection-union test). `falls`: whether the measure is claimed to.
     """
     rivals = {control: line for control, line in rivals.items() if line["value"] is not None}
     if not rivals:
@@ -252,10 +243,7 @@ def refitted_rows(
 ) -> list[Row]:
     """Fit probes to tokens as they are and under each edit; return what they tell of test.
 
-    `splits`: by split: train decides the weights, val what is chosen among them, test is measured.
-    `edits`: what is done to the tokens of all three. `probes`: which are fitted; of one with seeds
-    the seed 0, of one with ranks the full form. `by`: resamples of the test images; all edits share
-    each.
+    Of a probe with seeds it is the seed 0, of one with ranks the full form.
     """
     whats: list[Intervention | None] = [None, *edits]
     rows: list[Row] = []

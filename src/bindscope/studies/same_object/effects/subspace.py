@@ -14,7 +14,7 @@ Source: arXiv 2510.24709, section 4.4 and appendix A.6 (shuffle and injection of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from bindscope.studies.same_object.quantities import JUDGED
 
 EditName = Literal["shuffle", "inject", "remove"]
 SubspaceName = Literal["probe", "beyond", "random", "matched", "variance", "mean"]
+SEED = 0  # of shuffles, of random directions, and of the fits whose subspace is edited
 BASIS, ORDER, MATCHED = 21, 22, 23  # what generators are for
 DRAWS = 64  # of which the one whose variance is nearest is kept
 TINY = 1e-12
@@ -50,17 +51,16 @@ class Intervention(NamedTuple):
 
 
 def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor:
-    """Return what a quadratic probe reads most, in token space; float64 (k, d).
+    """Return what a quadratic probe reads most, in token space; float64 (k, d), or all it has.
 
-    The k eigenvalues that are largest by size, of W as the tokens of train use it
-    (`scorers.quadratic.eigen`). Tokens are standardised before they are read, so that a row r reads
-    r * scale of a raw token.
-
-    `weights`, `name`: what a fit wrote, under a name. `k`: how many; no more than the probe has.
+    `weights`, `name`: what a fit wrote, under a name: rows by falling eigenvalue, of W as tokens of
+    train use it (`scorers.ladder.eigen`). Tokens are standardised before they are read, so that a
+    row r reads r * scale of a raw token.
     """
-    part = of_name(weights, name)
-    rows: Tensor = part["eigenrows"][:k] * part["scale"]
-    return rows
+    rows, scale = (
+        torch.from_numpy(weights[f"{name}.{part}"]).double() for part in ("eigenrows", "scale")
+    )
+    return rows[:k] * scale
 
 
 class LabelMeans:
@@ -69,8 +69,6 @@ class LabelMeans:
     The cross-covariance of the label means of two halves has the between-label covariance as its
     expectation, whatever noise, object or image the halves hold: these are independent. Its noise
     is symmetric about 0, so eigenvalues above the size of the lowest one are signal.
-
-    `n_labels`, `dim`: labels 0 to n_labels - 1, and the numbers of a token.
     """
 
     def __init__(self, n_labels: int, dim: int) -> None:
@@ -102,10 +100,9 @@ class LabelMeans:
 
 
 def outside(basis: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """Return the part of a subspace (d, k) that is outside of others, orthonormal (d, k').
+    """Return the part of a subspace (d, k) outside of others, orthonormal (d, k').
 
-    A direction more than half of whose squared length lies in the others is of them, and is left
-    out.
+    A direction more than half of whose squared length lies in the others is left out.
     """
     nuisance, sizes, _ = torch.linalg.svd(torch.cat(list(others), 1), full_matrices=False)
     nuisance = nuisance[:, sizes > 1e-6]
@@ -114,15 +111,6 @@ def outside(basis: Tensor, others: Sequence[Tensor]) -> Tensor:
     )
     rest: Tensor = u[:, remaining.square() > 0.5]
     return rest
-
-
-def of_name(weights: Mapping[str, NDArray[Any]], name: str) -> dict[str, Tensor]:
-    """Return the arrays of one fit out of many, float64."""
-    return {
-        key.rpartition(".")[2]: torch.from_numpy(value).double()
-        for key, value in weights.items()
-        if key.rpartition(".")[0] == name
-    }
 
 
 def orthonormal(rows: Tensor) -> Tensor:
@@ -142,12 +130,10 @@ def held_variance(covariance: Tensor, basis: Tensor) -> float:
 
 
 def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
-    """Return random directions that hold as much variance as the probe's, float64 (d, k).
+    """Return random directions that hold as much variance of tokens as the probe's, (d, k).
 
     Random directions among the first m principal components hold k times the mean variance of
     these; m is the number at which that comes nearest, and of several draws the nearest is kept.
-
-    `covariance`: of the tokens, (d, d). `probe` orthonormal (d, k).
     """
     if not probe.shape[1]:
         return probe
@@ -162,10 +148,7 @@ def matched_basis(covariance: Tensor, probe: Tensor, seed: int) -> Tensor:
 
 
 def overlap(first: Tensor, second: Tensor) -> float:
-    """Return which share of one subspace lies in another: 1 if it is inside, 0 if orthogonal.
-
-    The mean squared cosine of the principal angles of orthonormal bases (d, k).
-    """
+    """Return the mean squared cosine of the principal angles of bases: 1 if one is inside."""
     share = float((first.t() @ second).square().sum()) / max(first.shape[1], 1)
     return min(share, 1.0)  # a subspace of itself, but for rounding
 
@@ -177,10 +160,7 @@ def variance_basis(covariance: Tensor, k: int) -> Tensor:
 
 
 def order_of_patches(n_images: int, n_patches: int, seed: int) -> Tensor:
-    """Return a number for each patch; shuffles go by their order. float64 (n, P).
-
-    Those of an image depend on the seed and the number of the image alone.
-    """
+    """Return numbers (n, P) by which patches are shuffled; of an image, from its number alone."""
     rows = [rng(seed, ORDER, image).random(n_patches) for image in range(n_images)]
     return torch.from_numpy(np.stack(rows))
 
@@ -189,9 +169,7 @@ def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
     """Let a share of the patches of each image exchange what they have, in a random cycle.
 
     `b` (R, T, k): rows are images. `there` bool (R, T): which entries are patches. `order` (R, T):
-    the patches with the smallest numbers take part, and each takes what the next one had, so none
-    keeps its own. `share`: of the patches, from 0 to 1; the number is rounded, and one alone stays
-    as it is.
+    the patches with the smallest numbers take part, and each takes what the next one had.
     """
     permuted = b.clone()
     for row in range(len(b)):
@@ -202,11 +180,9 @@ def shuffled(b: Tensor, there: Tensor, order: Tensor, share: float) -> Tensor:
 
 
 def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
-    """Move b towards its mean over the patches of the same object.
+    """Move b (R, T, k) towards its mean over the patches of the same object.
 
-    `b` (R, T, k): rows are images. `instances` int64 (R, T): object of each patch; below 0 is none,
-    and stays as it is. `strength`: 1 - alpha of the paper: b becomes alpha b + (1 - alpha) times
-    the object's mean.
+    `instances` int64 (R, T): below 0 is none, and stays as it is. `strength`: 1 - alpha.
     """
     n = int(instances.max().clamp_min(-1)) + 1
     member = torch.nn.functional.one_hot(instances.clamp_min(-1) + 1, n + 1)[..., 1:].to(b.dtype)
@@ -216,7 +192,7 @@ def injected(b: Tensor, instances: Tensor, strength: float) -> Tensor:
 
 
 def as_long_as(change: Tensor, reference: Tensor) -> Tensor:
-    """Return changes (..., d), each as long as the wanted one (..., d); none stays none."""
+    """Return changes (..., d), each as long as its reference; none stays none."""
     length, target = (
         vectors.square().sum(-1, keepdim=True).sqrt() for vectors in (change, reference)
     )
@@ -232,6 +208,11 @@ class Editor:
     mean: Tensor  # mean token of train (d,)
     order: Tensor  # as `order_of_patches` returns it, (n, P)
     instances: Tensor  # int64 (n, P): object of every patch; below 0 is none
+
+    def of_scenes(self, instances: Tensor) -> Editor:
+        """Return the same edits of other scenes, by the objects of their patches."""
+        order = order_of_patches(len(instances), instances.shape[1], SEED)
+        return replace(self, order=order, instances=instances)
 
     def edited(self, tokens: Tensor, what: Intervention, scenes: Tensor, patches: Tensor) -> Tensor:
         """Return edited tokens; all but patches stay as they are.
