@@ -15,7 +15,6 @@ from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import (
-    by_distance,
     cross_scores,
     matched,
     positions_decoded,
@@ -47,15 +46,6 @@ def inner_products(data, cut=0.5):
     return (torch.bmm(x, x.transpose(1, 2)) / 16 - cut).numpy()
 
 
-def on_a_line(n, m):
-    """Patches on a line; objects are pieces of four."""
-    place = np.stack([np.zeros(m), np.arange(m)], -1)
-    positions = np.broadcast_to(place, (n, m, 2)).astype(np.float32)
-    instances = np.broadcast_to(np.arange(m) // 4 + 1, (n, m)).astype(np.int16)
-    valid = np.ones((n, m), bool)
-    return labels_of(instances, valid, positions, (1, m))
-
-
 def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
     # Two copies (1, 2) of a class, another object of it (3), one of another class (4), nobody (0).
     instances = np.array([[1, 1, 2, 2, 3, 4, 0]], np.int16)
@@ -75,16 +65,6 @@ def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
     }
     for kind, named in pairs.items():
         assert by_kind["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
-
-
-def test_probabilities_by_distance_are_their_means():
-    labels = on_a_line(n=4, m=16)
-    apart = np.abs(labels.positions[:, :, None, 1] - labels.positions[:, None, :, 1])
-    p = 0.1 + 0.8 * np.exp(-apart / 2.0)
-    curves = values(by_distance(np.log(p / (1 - p)).astype(np.float32), labels, BY))
-    assert curves["all_by_distance", "3.00"] == pytest.approx(0.1 + 0.8 * np.exp(-1.5))
-    assert curves["label_by_distance", "2.00"] == pytest.approx(8 / 14)
-    assert ("same_by_distance", "4.00") not in curves  # objects are of four patches
 
 
 def places_read(position):

@@ -215,8 +215,7 @@ def _geometry(
     table = with_groups(tables[_GEOMETRY], groups)
     table = table.rename(columns={"low": "value_low", "high": "value_high"})
     best = best_layers(fitted(with_groups(tables["same_object"], groups)))
-    here = table[~table["quantity"].str.endswith("by_distance")]
-    here = here.merge(best, on=["dataset", "group", "layer"])
+    here = table.merge(best, on=["dataset", "group", "layer"])
     names = ("dataset", "model", "layer", "probe", "quantity", "at")
     columns = [
         *(Column(name, name, "label") for name in names),
@@ -224,7 +223,7 @@ def _geometry(
         Column("unit", "unit"),
         Column("reason", "reason"),
     ]
-    figures = (_GEOMETRY, "same_object_distance", "same_object_cross_layers")
+    figures = (_GEOMETRY, "same_object_cross_layers")
     listed = (
         page_table("At the layer that validation prefers", columns, here),
         page_table("All numbers", columns, table, folded=True),

@@ -1,6 +1,6 @@
 """What a fitted probe's scores, and the tokens it reads, are like, layer by layer.
 
-By kind of pair and by distance, and on tokens of other layers (arXiv 2510.24709, section 4.2 and
+By kind of pair, and on tokens of other layers (arXiv 2510.24709, section 4.2 and
 Fig. 5: from some layer on, two identical objects, and then all of a class, are said to be one; the
 paper has pictures, these are the means by layer). Whether tokens are at their places: how well row
 and column are decoded from them.
@@ -45,8 +45,6 @@ from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import KINDS, weights_name
 
-BIN = 0.5  # patches
-
 
 def cross_scores(
     scores: NDArray[np.float32],
@@ -68,34 +66,6 @@ def cross_scores(
     sums = [np.where(mask, p, 0.0).sum((1, 2)) for mask in chosen]
     columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
     return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
-
-
-def by_distance(scores: NDArray[np.float32], labels: PairData, by: Bootstrap) -> list[Row]:
-    """Return mean probabilities of pairs of one object and of all, and labels, by distance."""
-    position, probability = labels.positions.astype(np.float64), expit(scores.astype(np.float64))
-    apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1)
-    n, bins = len(scores), int(np.hypot(*labels.grid) / BIN) + 2
-    rows: list[Row] = []
-    for name, values, chosen in (
-        ("same", probability, labels.pairs & labels.same_object),
-        ("all", probability, labels.pairs),
-        ("label", labels.same_object.astype(np.float64), labels.pairs),
-    ):
-        image, i, j = chosen.nonzero()
-        away = apart[image, i, j]
-        of_pair = np.rint(away / BIN).astype(np.int64)
-        place = image * bins + of_pair
-        counts = np.bincount(place, minlength=n * bins).reshape(n, bins)
-        sums = np.bincount(place, values[image, i, j], minlength=n * bins).reshape(n, bins)
-        filled = counts.any(0)
-        k = int(filled.sum())
-        distances = np.bincount(of_pair, away, minlength=bins)[filled] / counts.sum(0)[filled]
-        columns = np.concatenate([counts[:, filled], sums[:, filled]], axis=1).astype(np.float64)
-        names = [(f"{name}_by_distance", f"{at:.2f}") for at in distances]
-        rows += by.rows(columns, {key: ratio(k + i, i) for i, key in enumerate(names)})
-        if not names:
-            rows.append(row(f"{name}_by_distance", None))
-    return rows
 
 
 def transfers(
@@ -358,7 +328,6 @@ def _rows_of_scores(
 ) -> Iterator[Row]:
     scores = data.weights[layer].of_tokens(data.splits["test"][layer])
     yield from cross_scores(scores, labels, data.more["copy_of"], by)
-    yield from by_distance(scores, labels, by)
 
 
 def _rows_of_tokens(

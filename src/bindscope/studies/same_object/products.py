@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -109,9 +109,7 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     for block in section.fits:
         for dataset in (shared.datasets[name] for name in block.datasets):
             for model in (shared.models[name] for name in block.models):
-                grid = patch_grid(model, dataset, block)
-                assert grid is not None
-                _Fits(graph, shared, section, block, dataset, model, grid, requested).add()
+                _Fits(graph, shared, section, block, dataset, model).add(requested)
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
     if section.geometry:
@@ -130,23 +128,38 @@ class _Fits:
     block: PairFits
     dataset: Dataset
     model: AnyModel
-    grid: PatchGrid
-    requested: set[tuple[object, ...]]
 
-    def add(self) -> None:
-        """Add the fits of every block of layers, probe and block of seeds."""
-        samples = add_patch_samples(self.graph, self.section, self.dataset, self.grid)
+    def add(self, requested: set[tuple[object, ...]]) -> None:
+        """Add the fits of every block of layers, probe and block of seeds.
+
+        `requested`: what blocks before have asked for: a layer has one row.
+        """
+        grid = patch_grid(self.model, self.dataset, self.block)
+        assert grid is not None
+        samples = add_patch_samples(self.graph, self.section, self.dataset, grid)
+        every, size = layers_of(self.model, self.block), self.block.layers_per_job
+        for probe, seeds in (*self._probes(), *self._rivals()):
+            if probe.family in WITHOUT_MODEL:  # all models of a grid share it
+                names = {"grid": joined(grid, "x")}
+                self._fit("same_object_baseline", names, probe, seeds, (), samples, {})
+                continue
+            for i in range(0, len(every), size):  # what one forward pass reads
+                places = {
+                    layer: (self.dataset.name, self.model.name, probe.name, seeds, str(layer))
+                    for layer in every[i : i + size]
+                }
+                layers = tuple(layer for layer, place in places.items() if place not in requested)
+                requested.update(places.values())
+                if layers:
+                    names = {"model": self.model.name, "layers": joined(layers)}
+                    tokens = self._tokens(layers, samples)
+                    self._fit("same_object_fit", names, probe, seeds, layers, samples, tokens)
+
+    def _probes(self) -> Iterator[tuple[AnyScorer, tuple[int, ...]]]:
         known = {probe.name: probe for probe in self.section.probes}
         for probe in (known[name] for name in self.block.probes):
             for seeds in self.block.seed_blocks if probe.family in SEEDED else [(0,)]:
-                if probe.family in WITHOUT_MODEL:
-                    self._baseline(probe, seeds, samples)
-                    continue
-                for layers in self._layer_blocks():
-                    self._fit(probe, seeds, layers, samples)
-        for probe, seeds in self._rivals():
-            for layers in self._layer_blocks():
-                self._fit(probe, seeds, layers, samples)
+                yield probe, seeds
 
     def _rivals(self) -> list[tuple[AnyScorer, tuple[int, ...]]]:
         """Return probes that other entries fit to these tokens and that a claim may need here.
@@ -154,44 +167,33 @@ class _Fits:
         A claim is judged at the layer that validation prefers for a leading probe, which is not
         known beforehand: so its rivals are fitted to every layer that a leading probe is fitted to.
         """
-        known = {probe.name: probe for probe in self.section.probes}
-        if not any(known[name].family in LEADING for name in self.block.probes):
+        if not any(probe.family in LEADING for probe, _ in self._probes()):
             return []
         rivals: dict[tuple[str, tuple[int, ...]], AnyScorer] = {}
         for block in self.section.fits:
             if self.dataset.name in block.datasets and self.model.name in block.models:
-                for probe in (known[name] for name in block.probes):
+                for probe, seeds in replace(self, block=block)._probes():
                     is_rival = probe.family in (*RIVALS, "quadratic_position")
                     if is_rival and probe.name not in self.block.probes:
-                        seeds = block.seed_blocks if probe.family in SEEDED else ((0,),)
-                        rivals |= {(probe.name, each): probe for each in seeds}
+                        rivals[probe.name, seeds] = probe
         return [(probe, seeds) for (_, seeds), probe in rivals.items()]
-
-    def _layer_blocks(self) -> list[tuple[int | str, ...]]:
-        """Cut the layers into what one forward pass reads."""
-        layers, size = layers_of(self.model, self.block), self.block.layers_per_job
-        return [tuple(layers[i : i + size]) for i in range(0, len(layers), size)]
 
     def _tokens(
         self, layers: tuple[int | str, ...], samples: Mapping[str, Product]
     ) -> dict[str, list[Product]]:
         """Add the tokens of the sampled patches, by split."""
-        model = self.model
-        assert not isinstance(model, KnownAnswer)
-        weights = add_weights(self.graph, model, self.shared.datasets, self.shared.models.values())
-        content = {
-            "model": model_slice(model),
-            "threads": model.extraction.threads,
-            "device": model.extraction.device,
-            "layers": list(layers),
-        }
         shards = {
             split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
         }
         n_shards: dict[str, int] = {split: len(products) for split, products in shards.items()}
         used = used_scenes(self.section, self.dataset)
         parts = in_parts(n_shards, self.dataset.shard_size.model_dump(), used)
-        names = {"dataset": self.dataset.name, "model": model.name, "layers": joined(layers)}
+        names = {
+            "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
+        }  # fmt: skip
+        model = self.model
+        assert not isinstance(model, KnownAnswer)
+        content, weights = _run(self.graph, self.shared, model)
         rule = "sampled"
         if not model.extraction.keep_patches:
             rule, names["entry"] = "sampled_temporary", self.block.name
@@ -200,40 +202,17 @@ class _Fits:
             inputs: dict[str, Product | list[Product]] = {
                 "scenes": [shards[piece["split"]][piece["shard"]] for piece in part],
                 "samples": [samples[piece["split"]] for piece in part],
-                "weights": [weights] if weights else [],
+                "weights": weights,
             }
             sampled_part = self.graph.add(
-                rule, {**names, "part": name}, {**content, "part": part}, inputs,
-                runs=model_code(model),
+                rule, {**names, "part": name}, {**content, "layers": list(layers), "part": part},
+                inputs, runs=model_code(model),
             )  # fmt: skip
             for piece in part:
                 by_split[piece["split"]].append(sampled_part)
         return by_split
 
     def _fit(
-        self,
-        probe: AnyScorer,
-        seeds: tuple[int, ...],
-        layers: tuple[int | str, ...],
-        samples: Mapping[str, Product],
-    ) -> None:
-        """Add a fit of those layers that no block before has asked for: a layer has one row."""
-        place = (self.dataset.name, self.model.name, probe.name, seeds)
-        layers = tuple(layer for layer in layers if (*place, str(layer)) not in self.requested)
-        self.requested.update((*place, str(layer)) for layer in layers)
-        if layers:
-            names = {"model": self.model.name, "layers": joined(layers)}
-            tokens = self._tokens(layers, samples)
-            self._add("same_object_fit", names, probe, seeds, layers, samples, tokens)
-
-    def _baseline(
-        self, probe: AnyScorer, seeds: tuple[int, ...], samples: Mapping[str, Product]
-    ) -> None:
-        """Add the fit of a probe that reads no token; all models of a grid share it."""
-        names = {"grid": joined(self.grid, "x")}
-        self._add("same_object_baseline", names, probe, seeds, (), samples, {})
-
-    def _add(
         self,
         step: str,
         names: Mapping[str, str],
@@ -254,6 +233,18 @@ class _Fits:
         about = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
         inputs = {"samples": list(samples.values()), **tokens}
         self.graph.add(step, {**about, **names}, content, inputs, runs=[FAMILIES[probe.family]])
+
+
+def _run(graph: Graph, shared: Shared, model: AnyModel) -> tuple[dict[str, Any], list[Product]]:
+    """Return what a job that runs a model depends on, and the weights that it reads."""
+    assert not isinstance(model, KnownAnswer)
+    weights = add_weights(graph, model, shared.datasets, shared.models.values())
+    content = {
+        "model": model_slice(model),
+        "threads": model.extraction.threads,
+        "device": model.extraction.device,
+    }
+    return content, [weights] if weights else []
 
 
 def joined(parts: Sequence[int | str], by: str = "-") -> str:
@@ -306,20 +297,13 @@ def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) ->
     """Add the score maps of every fit of the probes that they show."""
     for _, names, fits in _fits_of(graph, section, maps):
         model = shared.models[names["model"]]
-        assert not isinstance(model, KnownAnswer)
-        weights = add_weights(graph, model, shared.datasets, shared.models.values())
+        run, weights = _run(graph, shared, model)
         scenes = used_shards(graph, section, shared.datasets[names["dataset"]], "test")[:1]
         for fit in fits:
-            content = {
-                "model": model_slice(model),
-                "layers": json.loads(fit.spec)["layers"],
-                "seed": 0,  # of what has none
-                "n_scenes": maps.scenes,
-                "threads": model.extraction.threads,
-                "device": model.extraction.device,
-            }
+            layers = json.loads(fit.spec)["layers"]
+            content = {**run, "layers": layers, "seed": 0, "n_scenes": maps.scenes}
             inputs: dict[str, Product | list[Product]] = {
-                "fit": fit, "scenes": scenes, "weights": [weights] if weights else [],
+                "fit": fit, "scenes": scenes, "weights": weights,
             }  # fmt: skip
             names = {**names, "layers": fit.wildcards["layers"]}
             graph.add("same_object_maps", names, content, inputs, runs=model_code(model))
@@ -357,30 +341,27 @@ def _add_edits_of_layer(
     fits: Mapping[int, Product],
 ) -> None:
     dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
-    assert not isinstance(model, KnownAnswer)
+    run, weights = _run(graph, shared, model)
     later = min((candidate for candidate in fits if candidate > layer), default=None)
     used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
     samples = fits[layer].inputs["samples"][SPLITS.index("test")]
     n_scenes = effects.scenes or json.loads(samples.spec)["n_scenes"]
     n_shards = -(-n_scenes // dataset.shard_size.test)
-    weights = add_weights(graph, model, shared.datasets, shared.models.values())
     again, read = _retrained(graph, dataset, section, effects, fits[layer])
     content = {
-        "model": model_slice(model),
+        **run,
         "layer": layer,
         "later": later,
         "directions": effects.directions,
         "n_scenes": n_scenes,
         "intervals": section.intervals.model_dump(mode="json"),
-        "threads": model.extraction.threads,
-        "device": model.extraction.device,
         "retrained": again,
     }
     inputs: dict[str, Product | list[Product]] = {
         "scenes": add_scenes(graph, dataset, "test")[:n_shards],
         "samples": samples,
         "fit": list(used.values()),
-        "weights": [weights] if weights else [],
+        "weights": weights,
         **read,
     }
     runs = [*model_code(model), *(FAMILIES[probe["family"]] for probe in again["probes"])]

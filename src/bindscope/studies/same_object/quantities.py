@@ -41,11 +41,6 @@ class Quantity(NamedTuple):
 
 _SHARE, _PATCHES, _PAIRS = "share", "share of patches", "share of pairs"
 _ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
-_SCALES = {
-    "same": "decoded probability of the same object, of pairs of the same object",
-    "all": "decoded probability of the same object, of all pairs",
-    "label": "share of pairs that are of the same object (labels, nothing decoded)",
-}
 # Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
 KINDS: Final = ("object", "copy", "class", "other")
 
@@ -53,8 +48,6 @@ GEOMETRY: Final[dict[str, Quantity]] = {
     "cross_score": Quantity(_AREA, "Mean decoded probability of the same object, of pairs "
                             "(`at`) of one object, of an object and its exact copy, of other "
                             "objects of one class, of objects of two classes."),
-    **{f"{name}_by_distance": Quantity(_AREA, f"Mean {words}, by distance (`at`).")
-       for name, words in _SCALES.items()},
     "position_r2": Quantity("", "R^2 of a ridge regression from the token to the patch's row and "
                             "column, on test.", None),
     "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant names the scene of "
@@ -109,13 +102,10 @@ for _prefix, _words in _READERS.items():
     )  # fmt: skip
     if "refitted" in _prefix:
         _OF_READERS |= {
-            f"{_prefix}patches_named": Quantity(_PATCHES, "Patches whose class it names."),
             f"{_prefix}class_miou": Quantity(_SHARE, "As in `same_object`: the paper's semantic "
                                              "head, on patches."),
             f"{_prefix}instance_miou": Quantity(_SHARE, "As in `same_object`: its instance head, "
                                                 "on patches."),
-            f"{_prefix}val_loss_bits": Quantity("bits per pair", "Its cross-entropy of "
-                                                "validation's pairs.", high=None),
         }  # fmt: skip
 
 # Correlations of attention with a probe's scores; and with the labels, given what else it goes by.
@@ -134,7 +124,6 @@ EDITS: Final[dict[str, Quantity]] = {
     "val_loss_bits": Quantity("bits per pair", "Cross-entropy of validation's pairs by the probe "
                               "of the layer: verdicts are about the layer where it is lowest.",
                               high=None),
-    "n_pairs": Quantity("pairs", "Pairs of patches.", high=None),
     "majority_accuracy": Quantity(_PAIRS, "The more frequent answer."),
     "directions": Quantity("directions", "Directions of the subspace.", high=None),
     "class_overlap": Quantity(_SHARE, "Which share of this subspace lies in that in which the "

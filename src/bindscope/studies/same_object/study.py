@@ -161,15 +161,6 @@ STUDY = Study(
             _geometry,
         ),
         _figure(
-            "figures.geometry:same_object_distance",
-            "Same-object probability by distance",
-            "Decoded probability that two patches belong to one object, for pairs that do, against "
-            "their distance; one color per layer. Dashed: all pairs; dotted: fraction of pairs of "
-            "one object by the labels. A line above the dotted one uses more than distance. "
-            "Intervals are in the table same_object_geometry.",
-            _geometry,
-        ),
-        _figure(
             "figures.geometry:same_object_cross_layers",
             "Same-object AUC across layers",
             "Area under the ROC curve of quadratic probes of one layer on tokens of another layer, "

@@ -268,7 +268,7 @@ def _long(
             _PROBE,
             *added,
             label("quantity", "What is measured; see above.", source, values=tuple(quantities)),
-            label("at", "What of several the number is of (a layer, a distance, a head, a probe), "
+            label("at", "What of several the number is of (a layer, a kind, a head, a probe), "
                   "as said above; empty where there is one.", source),
             number("value", "The number."),
             number("low", "Lower end of the 95 % interval: a bootstrap over test images (of "
@@ -286,14 +286,14 @@ def _long(
 
 
 GEOMETRY_SCHEMA = _long(
-    "same_object_geometry", 2,
+    "same_object_geometry", 3,
     "What a quadratic probe's scores and the tokens it reads are like on the test scenes, a number "
     "a row.",
     GEOMETRY, "`studies.same_object.geometry`",
     order={"layer": layer_number},
 )  # fmt: skip
 EDITS_SCHEMA = _long(
-    "same_object_edits", 1,
+    "same_object_edits", 2,
     "What edits of what a quadratic probe reads in a layer do, on the first test images, a number "
     "a row. The model runs on edited tokens. Of `none`, the tokens as they are: also where "
     "attention goes in the next block.",

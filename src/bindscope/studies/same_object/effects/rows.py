@@ -91,10 +91,7 @@ def ablation_rows(
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
     counts, positives = labels.pairs_of_images, float(same.mean())
-    rows: list[Row] = [
-        PLAIN | row("n_pairs", len(same)),
-        PLAIN | row("majority_accuracy", max(positives, 1 - positives)),
-    ]
+    rows: list[Row] = [PLAIN | row("majority_accuracy", max(positives, 1 - positives))]
     for what, reading in readings.items():
         moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
@@ -282,12 +279,8 @@ def refitted_rows(
 
 def _graded(prefix: str, probe: str, result: ProbeResult) -> list[Row]:
     """Return what else is told of a probe that was fitted again, as far as it can be."""
-    columns = {
-        "patches_named": "pointwise_accuracy", "class_miou": "class_miou",
-        "instance_miou": "instance_miou", "val_loss_bits": "val_loss_bits",
-    }  # fmt: skip
     return [
-        row(f"{prefix}{name}", result.row[column], at=probe, reason=result.row["flags"])
-        for name, column in columns.items()
-        if result.row.get(column) is not None
+        row(f"{prefix}{name}", result.row[name], at=probe, reason=result.row["flags"])
+        for name in ("class_miou", "instance_miou")
+        if result.row.get(name) is not None
     ]

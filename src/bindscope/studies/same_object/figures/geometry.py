@@ -1,15 +1,13 @@
-"""What scores and tokens are like: by layer, by distance, and across layers."""
+"""What scores and tokens are like, by layer and across layers."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.figures.colors import GREY
 from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
@@ -74,44 +72,6 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
             axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)
     return grid.legend({name: {**style, "markersize": 4} for name, style in look.items()},
                        per_row=4)  # fmt: skip
-
-
-@figure(_read)
-def same_object_distance(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Decoded probability of the same object against the distance of patches.
-
-    A panel per model: pairs of one object by layer, dashed all pairs, and the labels of all pairs.
-    """
-    there = table["quantity"].eq("same_by_distance") & table["value"].notna()
-    some(table[there], "No two patches of an object were sampled.")
-    every = over_seeds(table)
-    panels = panels_of(every, models, _SERIES, ", ")
-    by_panel = {name: rows.assign(panel=name) for name, rows in panels.items()}
-    layers = every.drop_duplicates("layer").sort_values("x")["layer"].tolist()
-    colors = mpl.colormaps["viridis"]
-    look = {
-        layer: {"color": colors(0.9 * i / max(1, len(layers) - 1))}
-        for i, layer in enumerate(layers)
-    }
-    grid = wrapped(by_panel, 3, (0.7, 2.4), sharex=True, sharey=True)
-    labels = {"labels, all pairs": {"color": GREY, "linestyle": (0, (1, 1.5))}}
-    lowest = pd.concat(rows[rows["x"] == rows["x"].min()] for rows in by_panel.values())
-    lowest = lowest.assign(layer="labels, all pairs")
-    rows = pd.concat(by_panel.values())
-    style: Any
-    for source, looked, quantity, style in (
-        (rows, look, "same_by_distance", {"marker": "o", "markersize": 3}),
-        (rows, look, "all_by_distance", {"linestyle": (0, (4, 1.5)), "linewidth": 0.8}),
-        (lowest, labels, "label_by_distance", {}),
-    ):
-        points = source[source["quantity"] == quantity]
-        points = points.assign(x=points["at"].astype(float))
-        facets(points, looked, grid, "panel", by="layer", ylim=(0, 1.02), **style)
-    for name, axes in grid.panels.items():
-        axes.set(title=name, xlabel="distance, patches")
-    grid.label(y="p(same object)")
-    entries = {f"layer {layer}": {**style, "marker": "o"} for layer, style in look.items()}
-    return grid.legend({**entries, **labels}, per_row=6)
 
 
 _TRANSFERS = {
