@@ -165,7 +165,7 @@ def test_classes_of_objects_and_of_patches_are_the_same() -> None:
     per_object[DATA.objects["scene"], DATA.objects["segment"] - 1] = DATA.objects["class"]
     named = DATA.objects.assign(**{"class": DATA.objects["class"].map({1: "a", 2: "b", 3: "c"})})
     labels = [
-        read_labels(DATA.segments, classes, 60, 16).labels.classes
+        read_labels(DATA.segments, classes, 60, 16)[0].classes
         for classes in (DATA.objects, PATCH_CLASSES, per_object, named)
     ]
     for entry in labels:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bindscope.arrays.inputs import Representation, to_array
 from bindscope.core.errors import InputError
-from bindscope.core.splits import SPLITS, SplitName
+from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import Array, ArrayRows, whole
 from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
 from bindscope.studies.same_object.config import PatchSampling
@@ -28,16 +28,6 @@ Integers = npt.NDArray[np.int64]
 # Number of a scene, the ids of its objects, owners of its patches (P,), numbers of objects from 1
 # on -> classes of the objects, 0 for none.
 _LookUp = Callable[[int, Integers, Integers], Integers]
-
-
-@dataclass(frozen=True, eq=False)
-class ImageLabels:
-    """Labels of all patches of all images."""
-
-    # Objects are numbered from 1 on in each image, in the order of their ids; all have class 0
-    # where no classes are known.
-    labels: PatchLabels
-    grid: Grid  # rows and columns of patches
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +57,11 @@ class ArraySamples:
         return out
 
 
-def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLabels:
-    """Label the patches of images by segments.
+def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[PatchLabels, Grid]:
+    """Label the patches of images by segments and classes, as `measure.same_object` has them.
 
-    `segments`: ids of patches (n, T), or masks (n, H, W); 0 and below: no object. `classes`: as
-    `measure.same_object` has them.
+    Objects are numbered from 1 on in each image, in the order of their ids; all have class 0 where
+    no classes are known. Returns also rows and columns of patches.
     """
     masks = segments if hasattr(segments, "chunks") else to_array(segments, WHERE, "segments")
     if masks.dtype.kind not in "iu":
@@ -105,7 +95,7 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> ImageLab
         raise InputError(
             WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
         )
-    return ImageLabels(labels, grid)
+    return labels, grid
 
 
 def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
@@ -228,7 +218,7 @@ def _look_up_all(
 
 
 def draw_samples(
-    images: ImageLabels, index: Mapping[str, Integers], sampling: PatchSampling
+    labels: PatchLabels, grid: Grid, index: Mapping[str, Integers], sampling: PatchSampling
 ) -> ArraySamples:
     """Draw patches of each image as the pipeline does, split by split."""
     patches: dict[str, npt.NDArray[np.int16]] = {}
@@ -236,26 +226,18 @@ def draw_samples(
     skipped: dict[str, Counter[str]] = {}
     for name in SPLITS:
         rows = index[name]
-        arrays, reasons = _sample(images, rows, sampling, name)
+        of_split = PatchLabels(
+            labels.instances[rows], labels.classes[rows], labels.stuff[rows], labels.purity[rows]
+        )
+        drawn = sample(of_split, sampling, name, 0)
+        arrays = trimmed(drawn.arrays)
         patches[name] = arrays["patches"]
-        data[name] = PairData.from_arrays(arrays, None, images.grid)
-        skipped[name] = Counter(reasons)
-        if len(reasons) == len(rows):
+        data[name] = PairData.from_arrays(arrays, None, grid)
+        skipped[name] = Counter(reason for _, reason in drawn.skipped)
+        if len(drawn.skipped) == len(rows):
             counts = ", ".join(f"{reason}: {n}" for reason, n in skipped[name].most_common())
             raise InputError(
                 WHERE, f"no scene of {name} has two patches to compare ({counts})",
                 "give scenes of several objects, each with an id above 0",
             )  # fmt: skip
     return ArraySamples(index, patches, data, skipped)
-
-
-def _sample(
-    images: ImageLabels, rows: Integers, sampling: PatchSampling, split: SplitName
-) -> tuple[dict[str, Array], list[str]]:
-    """Return the patches of some images, and why others have none."""
-    labels = images.labels
-    labels = PatchLabels(
-        labels.instances[rows], labels.classes[rows], labels.stuff[rows], labels.purity[rows]
-    )
-    drawn = sample(labels, sampling, split, 0)
-    return trimmed(drawn.arrays), [reason for _, reason in drawn.skipped]

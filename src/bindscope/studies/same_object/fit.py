@@ -153,18 +153,16 @@ def _refuse_without_pairs(name: str, data: PairData) -> None:
 
 
 def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
-    """Return what a pointwise scorer's row says of its own labels."""
+    """Return what a pointwise scorer's row says of its own labels: means of ratios."""
     totals: dict[str, npt.NDArray[np.float64]] = {}
     for block in test.blocks():
         for name, graded in fitted.scorer.graded(block).items():
             totals[name] = totals.get(name, 0) + np.stack([np.atleast_1d(f) for f in graded])
-    return {name: _mean_ratio(*total) for name, total in totals.items()}
-
-
-def _mean_ratio(hits: npt.NDArray[Any], n: npt.NDArray[Any]) -> float:
-    """Return the mean of ratios (k,), where there is anything to be right about."""
-    there = n > 0
-    return float((hits[there] / n[there]).mean()) if there.any() else 0.0
+    means = {}
+    for name, (hits, n) in totals.items():
+        there = n > 0
+        means[name] = float((hits[there] / n[there]).mean()) if there.any() else 0.0
+    return means
 
 
 def _measured(

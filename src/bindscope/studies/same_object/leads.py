@@ -29,15 +29,10 @@ LEADS = (*RIVALS.values(), "image_majority_lead", "last_layer_lead")
 def rows_with_leads(
     fits: Sequence[ProductFiles], depths: Mapping[str, int | None], n_samples: int, seed: int
 ) -> list[Row]:
-    """Read the rows of fits, and add to each by how much others are ahead of it, or it of others.
+    """Read the rows of fits and what is right of each test image; add the leads (`tables`).
 
-    Added are `quadratic_lead` and `quadratic_position_lead`, the accuracy of those probes of the
-    same tokens minus the row's; `position_lead`, the row's accuracy minus that of the probe that
-    reads positions alone; `image_majority_lead`, minus that of each image's more frequent answer;
-    `last_layer_lead`, minus that of the same probe after the last block. Each has a 95 % interval
-    over test images that are drawn for both at once. None where there is no such probe.
-
-    `fits`: products with `images`: what is right of each test image.
+    Each has a 95 % interval over test images that are drawn for both probes at once; none where
+    there is no other probe.
     """
     measured = [(row, _of_images(fit, row)) for fit in fits for row in read_rows(fit)]
     for row, _ in measured:

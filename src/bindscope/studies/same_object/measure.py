@@ -102,8 +102,8 @@ def same_object(
     layers, n, n_patches = _read(patches)
     chosen = [_probe(entry, device_kind(device)) for entry in probes]
     index = _split(n, split, groups, random_state)
-    labels = read_labels(segments, classes, n, n_patches)
-    samples = draw_samples(labels, index, PatchSampling(seed=random_state))
+    labels, grid = read_labels(segments, classes, n, n_patches)
+    samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
     notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)

@@ -179,20 +179,9 @@ class Measuring:
         )  # fmt: skip
         return Pairs(data, device=str(self.device)).read(0, len(tokens))
 
-    def tokens_under(
-        self, pixels: Tensor, start: int, editor: Editor | None, what: Intervention | None
-    ) -> dict[int, Tensor]:
-        """Return all tokens (B, T, d) of the layers that are read, under an edit or None."""
-        model = editable(self.model, self.where)
-        edits = self._edits(editor, what, start)
-        stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
-        return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
-
-    def _edits(
-        self, editor: Editor | None, what: Intervention | None, start: int
-    ) -> dict[int, Edit]:
-        """Return the edits by layer."""
-        if editor is None or what is None:
+    def edits(self, editor: Editor, what: Intervention | None, start: int) -> dict[int, Edit]:
+        """Return an edit, or none, of a batch from the image `start` on, by layer."""
+        if what is None:
             return {}
 
         def edit(tokens: Tensor) -> Tensor:
@@ -204,18 +193,17 @@ class Measuring:
 
         return {self.layer: edit}
 
-    def _run(
-        self,
-        pixels: Tensor,
-        start: int,
-        editor: Editor | None = None,
-        what: Intervention | None = None,
-    ) -> Pass:
-        """Run over a batch, under an edit or None."""
-        streams = self.tokens_under(pixels, start, editor, what)
+    def read(self, pixels: Tensor, edits: Mapping[int, Edit]) -> dict[int, Tensor]:
+        """Return all tokens (B, T, d) of the layers that probes read."""
+        model = editable(self.model, self.where)
+        stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
+        return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
+
+    def _run(self, start: int, pixels: Tensor, edits: Mapping[int, Edit]) -> Pass:
+        """Run over a batch."""
+        streams = self.read(pixels, edits)
         blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
         logits = {layer: self.scorers[layer].logits(block).cpu() for layer, block in blocks.items()}
-        edits = self._edits(editor, what, start)
         reading = attentive(self.model, self.where)
         ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
         return Pass(
@@ -248,7 +236,7 @@ class Measuring:
     def _look(self, batch: tuple[int, Tensor]) -> State:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
-        outcome = self._run(pixels, start)
+        outcome = self._run(start, pixels, {})
         block, valid = outcome.block, outcome.block.valid.cpu()
         share, alike = self._shares(start, outcome.attended)
         correlations = _correlated(block, outcome.logits[self.layer], outcome.attended, self.tokens)
@@ -296,9 +284,10 @@ class Measuring:
             start, pixels, what = which
             if start not in plains:
                 plains.clear()
-                plains[start] = self._run(pixels, start)
-            plain = plains[start]
-            edited = plain if what is None else self._run(pixels, start, editor, what)
+                plains[start] = self._run(start, pixels, {})
+            edited = plain = plains[start]
+            if what is not None:
+                edited = self._run(start, pixels, self.edits(editor, what, start))
             return self._compare(start, edited, plain), {}
 
         states = each(checkpoints, passes, run)

@@ -253,8 +253,7 @@ def effects_of(
 
     `content`, `attends`, `loss`: what tokens hold, what attention goes by, and which part of the
     tokens the loss needs. `emptied`: whether the judged subspace has no direction. `of_class`:
-    whether a probe of the class is edited, instead of the one that was fitted. `refitted`: whether
-    a probe is fitted after removal, too.
+    whether a probe of the class is edited instead of the fitted one.
     """
     setup = planting(content, seed)
     last = LAYER if refitted else LAYER + 1

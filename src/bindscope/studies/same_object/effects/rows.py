@@ -209,11 +209,11 @@ class Edited:
 
         def read(batch: tuple[int, Tensor]) -> State:
             start, pixels = batch
-            streams = measuring.tokens_under(pixels, start, self.editor, what)
-            patches = {
-                layer: measuring.sample_patches(start, tokens) for layer, tokens in streams.items()
-            }
-            return {str(layer): torch.from_numpy(values) for layer, values in patches.items()}, {}
+            streams = measuring.read(pixels, measuring.edits(self.editor, what, start))
+            return {
+                str(layer): torch.from_numpy(measuring.sample_patches(start, tokens))
+                for layer, tokens in streams.items()
+            }, {}
 
         batches = [tensors for tensors, _ in each(checkpoints, measuring.batches(), read)]
         return {

@@ -49,10 +49,7 @@ def _panels(rows: pd.DataFrame, models: Sequence[str]) -> dict[str, pd.DataFrame
 
 @figure(_read)
 def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
-    """Whether attention goes where a probe predicts the same object.
-
-    Correlations and shares on the same object by layer, a column of panels per model.
-    """
+    """Whether attention goes where a probe predicts the same object, a column per model."""
     rows = table[table["edit"] == "none"]
     some(rows[(rows["quantity"] == "pearson") & rows["value"].notna()],
          "Attention or scores do not vary anywhere.")  # fmt: skip

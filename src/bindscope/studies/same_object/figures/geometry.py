@@ -45,10 +45,7 @@ _DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines 
 
 @figure(_read)
 def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Position decodability, residuals of copies and scores of identical objects, by layer.
-
-    A color per model.
-    """
+    """Position decodability, residuals of copies and scores of identical objects, by layer."""
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
     groups = panels_of(rows, models, _SERIES, ", ")
@@ -83,10 +80,7 @@ _MOST_MODELS = 4
 
 @figure(_read)
 def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Probes across layers as heat maps: the probe of one layer on the tokens of another.
-
-    Areas under the ROC curve, a column per model of which several layers were read.
-    """
+    """Areas under the ROC curve of the probe of one layer on the tokens of another."""
     every = over_seeds(table)
     rows = every[every["quantity"].isin(_TRANSFERS)]
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")

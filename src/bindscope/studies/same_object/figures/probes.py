@@ -207,11 +207,7 @@ def _read_strata(inputs: Inputs) -> dict[str, Any]:
 def same_object_strata(
     table: pd.DataFrame, layers: pd.DataFrame, models: Sequence[str] = ()
 ) -> Figure:
-    """Pairs of one class, by distance: whether a probe tells two objects of it apart.
-
-    Areas under the ROC curve within images at the best layers, a panel per model, with a mean over
-    models, and the same pairs told from positions alone.
-    """
+    """Pairs of one class, by distance: whether a probe tells two objects of it apart."""
     table = table[(table["same_class"] == "same") & (table["distance"] != "all")]
     rows = fitted(table).merge(layers, on=["dataset", "group", "layer"])
     rows = over_models(rows[rows["family"].isin(_BY_DISTANCE)], [*_OF_PROBE, "distance"])
@@ -259,11 +255,7 @@ def _read_ranks(inputs: Inputs) -> dict[str, Any]:
 
 @figure(_read_ranks)
 def same_object_ranks(table: pd.DataFrame, spectra: Spectra, models: Sequence[str] = ()) -> Figure:
-    """How many directions tell same from different: accuracy by rank, and the form's spectrum.
-
-    Truncated forms at the layer that validation prefers for the quadratic probe, with the accuracy
-    of full rank.
-    """
+    """How many directions tell same from different: accuracy by rank, and the form's spectrum."""
     if not (table["rank"] > 0).any():
         raise NothingToDrawError(
             "No quadratic probe has `ranks`, so that no truncated form was measured."

@@ -47,10 +47,7 @@ def _read(inputs: Inputs) -> dict[str, Any]:
 def same_object_maps(
     dataset: str, scenes: Mapping[str, NDArray[Any]], maps: Sequence[ScoreMap]
 ) -> Figure:
-    """What a probe says of a query patch and every patch of the scene (the paper's Fig. 2 and 5).
-
-    A row per scene and query, a map per model and layer.
-    """
+    """What a probe says of a query patch and every patch of the scene (Fig. 2 and 5)."""
     queries = scenes["queries"]
     places = [(int(i), int(j)) for i, j in np.argwhere(queries >= 0)][:_ROWS]
     some(places, "No scene has an object to ask about.")
