@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.metrics import COARSE, areas
 from bindscope.studies.same_object.quantities import QUANTITIES
 
 Floats = NDArray[np.float64]
@@ -81,49 +80,7 @@ class Bootstrap:
                 for (quantity, at), statistic in statistics.items()
             ]
 
-    def areas(self, counts: Mapping[tuple[str, str], NDArray[np.float32]]) -> list[Row]:
-        """Return areas under ROC curves; `counts` are `counted` pairs (n, 2, COARSE) of images."""
-        lines = []
-        for name, of_images in counts.items():
-            used = of_images[of_images.sum((1, 2)) > 0]
-            flat = used.reshape(len(used), -1).astype(np.float64)
-            lines += self.rows(flat, {name: area_of})
-        return lines
-
-
-def column(i: int) -> Callable[[Floats], Floats]:
-    """Return the function of means (B, k) that takes one column."""
-    return lambda means: means[:, i]
-
 
 def ratio(above: int, below: int) -> Callable[[Floats], Floats]:
     """Return the function of means (B, k) that divides one column by another one."""
     return lambda means: means[:, above] / means[:, below]
-
-
-def area_of(means: Floats) -> Floats:
-    """Return areas (B,) under the ROC curves of mean counts (B, 2 COARSE)."""
-    return areas(means.reshape(len(means), 2, COARSE))
-
-
-def coarse_edges(scores: NDArray[Any]) -> Floats:
-    """Return edges (COARSE - 1,) between which about as many of the scores are."""
-    if not scores.size:
-        return np.zeros(COARSE - 1)
-    edges: Floats = np.quantile(scores, np.arange(1, COARSE) / COARSE)
-    return edges
-
-
-def counted(
-    scores: NDArray[Any], same: NDArray[np.bool_], pairs: NDArray[np.bool_], edges: Floats
-) -> NDArray[np.float32]:
-    """Count pairs of different and of the same object by bins of their scores.
-
-    `scores`, `same`, `pairs` (n, M, M): scores, labels, and which of them are pairs. Returns:
-    float32 (n, 2, COARSE).
-    """
-    n = len(scores)
-    image = np.broadcast_to(np.arange(n)[:, None, None], scores.shape)[pairs]
-    place = (image * 2 + same[pairs]) * COARSE + np.searchsorted(edges, scores[pairs])
-    counts = np.bincount(place, minlength=n * 2 * COARSE).reshape(n, 2, COARSE)
-    return counts.astype(np.float32)

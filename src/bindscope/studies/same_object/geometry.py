@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,14 +36,12 @@ from bindscope.studies.same_object.estimates import (
     Bootstrap,
     Floats,
     Row,
-    coarse_edges,
-    column,
-    counted,
     ratio,
     row,
 )
 from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.metrics import COARSE, areas
 from bindscope.studies.same_object.quantities import KINDS, weights_name
 
 
@@ -75,19 +74,30 @@ def transfers(
     by: Bootstrap,
 ) -> dict[str, list[Row]]:
     """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
-    rows: dict[str, list[Row]] = {}
-    for layer, probe in weights.items():
-        rows[layer] = []
-        for token_layer, data in tests.items():
-            for name, scaling in (
-                ("transfer_auc", None),
-                ("transfer_rescaled_auc", weights[token_layer].scaling),
-            ):
-                scores = probe.of_tokens(data, scaling)
-                edges = coarse_edges(scores[labels.pairs])
-                counts = counted(scores, labels.same_object, labels.pairs, edges)
-                rows[layer] += by.areas({(name, token_layer): counts})
+    rows: dict[str, list[Row]] = {layer: [] for layer in weights}
+    for (layer, probe), (token_layer, data) in product(weights.items(), tests.items()):
+        for name, scaling in (
+            ("transfer_auc", None),
+            ("transfer_rescaled_auc", weights[token_layer].scaling),
+        ):
+            counts = _counted(probe.of_tokens(data, scaling), labels)
+            used = counts[counts.any(axis=1)]
+            rows[layer] += by.rows(used, {(name, token_layer): _area})
     return rows
+
+
+def _counted(scores: NDArray[np.float32], labels: PairData) -> Floats:
+    """Count pairs of different and of the same object by scores (n, M, M); (n, 2 COARSE)."""
+    of_pairs, same = scores[labels.pairs], labels.same_object[labels.pairs]
+    edges = np.quantile(of_pairs, np.arange(1, COARSE) / COARSE) if of_pairs.size else np.zeros(0)
+    image = labels.pairs.nonzero()[0]
+    place = (image * 2 + same) * COARSE + np.searchsorted(edges, of_pairs)
+    counts = np.bincount(place, minlength=len(scores) * 2 * COARSE)
+    return counts.reshape(len(scores), -1).astype(np.float64)
+
+
+def _area(means: Floats) -> Floats:
+    return areas(means.reshape(len(means), 2, COARSE))
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension
@@ -262,7 +272,9 @@ def residuals(
         apart, chance = of_group([plain for plain, _ in group])
         shuffled, _ = of_group([moved for _, moved in group])
         sums.append([apart, shuffled, chance])
-    return by.rows(np.array(sums), {(name, ""): column(i) for i, name in enumerate(names)})
+    return by.rows(
+        np.array(sums), {(name, ""): itemgetter((..., i)) for i, name in enumerate(names)}
+    )
 
 
 @dataclass(frozen=True)

@@ -382,21 +382,14 @@ def _boosted(
     return model.decision_function, n_iterations
 
 
-def _known(
-    config: ClassPosition, task: Task, pairs: tuple[Pairs, Pairs]
-) -> tuple[Known, list[str]]:
-    """Read classes, and what else is known, off train; return also the flags of the fit."""
-    problem, optimum = softmax_optimum(config, task, pairs)
-    shares = same_shares(pairs[0], problem.classes, FARTHEST)
-    known = Known(problem.scorer(optimum.theta), _image_basis(pairs[0]), shares)
-    return known, [] if optimum.ended else ["not_converged"]
-
-
 def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
     """Fit classes, the form on what is known, and the classifier on top."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
-    known, flags = _known(config, task, pairs)
+    problem, optimum = softmax_optimum(config, task, pairs)
+    shares = same_shares(pairs[0], problem.classes, FARTHEST)
+    known = Known(problem.scorer(optimum.theta), _image_basis(pairs[0]), shares)
+    flags = [] if optimum.ended else ["not_converged"]
     of_form = QuadraticPositionScorer(
         name=config.name, family="quadratic_position", l2=config.l2, steps=config.steps
     )
