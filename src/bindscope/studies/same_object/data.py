@@ -185,9 +185,9 @@ class Block:
         """-1 for pairs of the same object and 1 for others: softplus(sign g) is the loss, (P,)."""
         return 1.0 - 2.0 * self.same.float()
 
-    @property
-    def weights(self) -> None:
-        """How many pairs each one stands for: itself."""
+    def counted(self, values: Tensor) -> Tensor:
+        """Return values (P,) times how many pairs each stands for: itself."""
+        return values
 
     def packed(self, scores: Tensor) -> Tensor:
         """Return the pairs (P,) of scores (B, M, M)."""

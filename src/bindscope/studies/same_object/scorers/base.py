@@ -111,8 +111,7 @@ def mean_loss(scorer: Scorer, pairs: Split) -> float:
     """Return the mean loss of a split's pairs in bits."""
     total = 0.0
     for block in pairs.blocks():
-        lost = softplus(scorer.logits(block) * block.sign)
-        lost = lost if block.weights is None else lost * block.weights
+        lost = block.counted(softplus(scorer.logits(block) * block.sign))
         total += float(lost.sum(dtype=torch.float64))
     return total / pairs.n_pairs / LN2
 

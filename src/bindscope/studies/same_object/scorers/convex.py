@@ -58,11 +58,6 @@ class Problem:
         return Optimum(theta, *self.losses(theta))
 
 
-def counted(values: Tensor, block: Block) -> Tensor:
-    """Return values (P,) times how many pairs each stands for."""
-    return values if block.weights is None else values * block.weights
-
-
 class PairObjective(Evaluated):
     """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves.
 
@@ -85,8 +80,8 @@ class PairObjective(Evaluated):
         for block in self.pairs.blocks():
             sign = block.sign
             margins = self.form.logits(theta, block).mul_(sign)
-            loss += counted(softplus(margins), block).sum(dtype=torch.float64)
-            total += self.form.slope(counted(margins.sigmoid().mul_(sign), block), block)
+            loss += block.counted(softplus(margins)).sum(dtype=torch.float64)
+            total += self.form.slope(block.counted(margins.sigmoid().mul_(sign)), block)
             if self.pairs.in_memory:
                 self.margins.append(margins)
         n = self.pairs.n_pairs
@@ -109,8 +104,8 @@ class PairObjective(Evaluated):
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
         for block, margins, change in each:
             here = torch.addcmul(margins, t.to(margins.dtype), change)
-            along = counted(here.sigmoid().mul_(change), block).sum(dtype=torch.float64)
-            lost = counted(softplus(here), block).sum(dtype=torch.float64)
+            along = block.counted(here.sigmoid().mul_(change)).sum(dtype=torch.float64)
+            lost = block.counted(softplus(here)).sum(dtype=torch.float64)
             sums += torch.stack([lost, along]).cpu()
         loss, slope = (sums / self.pairs.n_pairs).to(t.device)
         return loss[None], slope[None]
@@ -123,7 +118,7 @@ class PairObjective(Evaluated):
         each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
         for block, margins, change in each:
             margins.addcmul_(t.to(margins.dtype), change)
-            residuals = counted(margins.sigmoid().mul_(block.sign), block)
+            residuals = block.counted(margins.sigmoid().mul_(block.sign))
             total = total + self.form.slope(residuals, block).double()
         return (total / self.pairs.n_pairs).to(self.w.dtype)[:, None]
 

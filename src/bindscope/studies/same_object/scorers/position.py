@@ -38,6 +38,10 @@ class Couples:
     sign: Tensor
     weights: Tensor
 
+    def counted(self, values: Tensor) -> Tensor:
+        """Return values (K,) times how many pairs each stands for."""
+        return values * self.weights
+
 
 @dataclass(frozen=True)
 class Table:
