@@ -79,9 +79,9 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[Pa
     parts = []
     for first in range(0, n, _AT_ONCE):
         block = np.asarray(masks[first : first + _AT_ONCE])
-        dense, ids = _numbered(
-            block.reshape(len(block), *(block.shape[1:] if has_pixels else grid))
-        )
+        block = block.reshape(len(block), *(block.shape[1:] if has_pixels else grid))
+        numbers, ids = zip(*map(_numbered, block), strict=True)
+        dense = np.stack(numbers).astype(np.int32)
         known = np.ones((len(block), max(1, int(dense.max()))), np.int16)
         labels = patch_labels(dense, known, np.zeros_like(known), grid, WHERE)
         patch_classes = np.zeros_like(labels.instances)
@@ -123,14 +123,12 @@ def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
     return height // size, width // size
 
 
-def _numbered(masks: Array) -> tuple[npt.NDArray[np.int32], list[Integers]]:
-    """Number the ids of each image (b, H, W) from 1 on; return also the ids, without the 0."""
-    out, ids = np.zeros(masks.shape, np.int32), []
-    for i, mask in enumerate(masks):
-        values, place = np.unique(mask, return_inverse=True)
-        out[i] = (np.cumsum(values > 0) * (values > 0))[place].reshape(mask.shape)
-        ids.append(values[values > 0].astype(np.int64))
-    return out, ids
+def _numbered(array: Array) -> tuple[Integers, Integers]:
+    """Number ids from 1 on, in their order; 0 and below are none. Return also the ids."""
+    values, place = np.unique(array, return_inverse=True)
+    codes = np.cumsum(values > 0) * (values > 0)
+    numbers: Integers = codes[place].reshape(array.shape).astype(np.int64)
+    return numbers, values[values > 0].astype(np.int64)
 
 
 # --- Classes ------------------------------------------------------------------------------------
@@ -144,14 +142,14 @@ def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) ->
     if array.shape == (n, n_patches) or (
         array.shape == tuple(shape) and array.size == n * n_patches
     ):
-        return _classes_of_patches(_codes(array).reshape(n, n_patches))
+        return _classes_of_patches(_numbered(array)[0].reshape(n, n_patches))
     if array.ndim != 2 or len(array) != n:
         raise InputError(
             WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
             "give a DataFrame with `scene`, `segment` and `class`, or integers: per patch, "
             f"({n}, {n_patches}), or ({n}, objects) in the order of their ids from 1 on",
         )  # fmt: skip
-    codes = _codes(array)
+    codes, _ = _numbered(array)
 
     def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
         known = ids <= codes.shape[1]
@@ -159,14 +157,6 @@ def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) ->
         return numbers
 
     return look_up
-
-
-def _codes(array: Array) -> Integers:
-    """Number classes from 1 on, in their order; 0 and below are none."""
-    values, place = np.unique(array, return_inverse=True)
-    codes = np.cumsum(values > 0) * (values > 0)
-    numbers: Integers = codes[place].reshape(array.shape).astype(np.int64)
-    return numbers
 
 
 def _classes_of_table(table: Any, n: int) -> _LookUp:
