@@ -16,7 +16,7 @@ from safetensors import safe_open
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, broken, facets, lines, wrapped
-from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some
+from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
@@ -256,14 +256,12 @@ def _read_ranks(inputs: Inputs) -> dict[str, Any]:
 @figure(_read_ranks)
 def same_object_ranks(table: pd.DataFrame, spectra: Spectra, models: Sequence[str] = ()) -> Figure:
     """How many directions tell same from different: accuracy by rank, and the form's spectrum."""
-    if not (table["rank"] > 0).any():
-        raise NothingToDrawError(
-            "No quadratic probe has `ranks`, so that no truncated form was measured."
-        )
+    truncated = table[table["rank"] > 0]
+    some(truncated, "No quadratic probe has `ranks`, so that no truncated form was measured.")
     rows = fitted(table)
     best = best_layers(rows)
     place = ["dataset", "group", "layer"]
-    ranks = with_layer_places(table[table["rank"] > 0]).merge(best, on=place)
+    ranks = with_layer_places(truncated).merge(best, on=place)
     ranks = over_models(ranks, [*place, "probe", "rank"])
     full = over_models(rows[rows["family"] == "quadratic"].merge(best, on=place), place)
     full = full.set_index(["dataset", "group"])

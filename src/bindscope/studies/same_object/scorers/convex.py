@@ -196,7 +196,10 @@ def follow(
     `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
     order, with which the path begins; it goes on by factors of ten while validation gains.
     """
-    path = _Path.begin(replace(contained, theta=centre, l2=inf)).resumed(checkpoint)
+    first = replace(contained, theta=centre, l2=inf)
+    path = _Path.read(checkpoint, centre.device) or _Path(
+        first, torch.zeros_like(centre)[:, None], first.train_bits
+    )
     ordered, saved_s = sorted(strengths, reverse=True), monotonic()
     while not path.ended(ordered):
         path.extend(problem, centre, ordered, iterations, checkpoint)
@@ -223,11 +226,6 @@ class _Path:
     l2: float = inf
     steps: int = 0
     stale: int = 0
-
-    @classmethod
-    def begin(cls, first: Optimum) -> _Path:
-        """Return a path of no strength."""
-        return cls(first, torch.zeros_like(first.theta)[:, None], first.train_bits)
 
     def ended(self, ordered: Sequence[float]) -> bool:
         """Whether validation has chosen, or there is nothing left to gain or to try."""
@@ -265,15 +263,16 @@ class _Path:
         record |= {"step": self.number, "best": best}
         checkpoint.write({"theta": self.best.theta, "delta": self.delta}, record)
 
-    def resumed(self, checkpoint: Checkpoint | None) -> _Path:
-        """Return the path that was kept, or this one."""
+    @classmethod
+    def read(cls, checkpoint: Checkpoint | None, device: torch.device) -> _Path | None:
+        """Return the path that was kept, if any was."""
         state = checkpoint.read() if checkpoint else None
         if state is None:
-            return self
+            return None
         tensors, record = state
-        theta, delta = (tensors[name].to(self.delta.device) for name in ("theta", "delta"))
+        theta, delta = (tensors[name].to(device) for name in ("theta", "delta"))
         numbers = {name: record[name] for name in _NUMBERS}
-        return _Path(Optimum(theta, **record["best"]), delta, **numbers)
+        return cls(Optimum(theta, **record["best"]), delta, **numbers)
 
 
 def start(size: int, pairs: Split) -> Tensor:
