@@ -143,7 +143,7 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Edi
     scorers = {layer: FittedScorer.read(weights, fit_name(weights, layer)) for layer in (1, 2)}
     scenes = drawn(seed)
     measuring = Measuring(Toy(noise, copies), 1, scorers, scenes, torch.float32, "toy")
-    return measuring, editor_of(weights, 1, measuring.unedited(), scenes, OBJECTS)
+    return measuring, editor_of(scorers[1], measuring.unedited(), scenes, OBJECTS)
 
 
 RowsByEdit = dict[tuple[str, float, str, str], dict[str, Any]]

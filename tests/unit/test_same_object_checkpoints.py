@@ -66,9 +66,8 @@ def measure_edits(checkpoints):
     planting = planted.Planting(planted.BOUND, 0)
     measuring = planting.measuring("test", "binding", planted.LAYER)
     plain = measuring.unedited(checkpoints)
-    editor = editor_of(
-        planting.weights, planted.LAYER, plain, measuring.scenes, planted.SPEC["directions"]
-    )
+    scorer = measuring.scorers[planted.LAYER]
+    editor = editor_of(scorer, plain, measuring.scenes, planted.SPEC["directions"])
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
         of_split = editor.of_scenes(planting.scenes[split].instances)

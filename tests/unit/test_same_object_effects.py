@@ -16,6 +16,7 @@ from small_models import EASY, configured, trained
 
 from bindscope.core.files import canonical_json
 from bindscope.fitting.rows import as_rows
+from bindscope.fitting.standardise import Standardiser
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
@@ -29,7 +30,6 @@ from bindscope.studies.same_object.effects.subspace import (
     Intervention,
     LabelMeans,
     as_long_as,
-    directions,
     held_variance,
     injected,
     matched_basis,
@@ -43,6 +43,7 @@ from bindscope.studies.same_object.effects.subspace import (
 )
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fit import fit_probe
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.metrics import couples_won
 from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
@@ -56,8 +57,11 @@ def test_directions_are_the_largest_that_the_form_reads() -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((6, 6)).astype(np.float32)
     scale = generator.uniform(0.5, 2, 6).astype(np.float32)
-    basis = directions({"1/0/0.eigenrows": rows, "1/0/0.scale": scale}, "1/0/0", 2)
-    ours = orthonormal(basis)
+    scorer = FittedScorer(
+        torch.eye(6), torch.zeros(6), torch.zeros(1), Standardiser(np.zeros_like(scale), scale),
+        torch.from_numpy(rows),
+    )  # fmt: skip
+    ours = orthonormal(scorer.directions(2))
     theirs = orthonormal(torch.from_numpy(rows[:2] * scale).double())
     torch.testing.assert_close(ours @ ours.t(), theirs @ theirs.t(), atol=1e-5, rtol=0)
 
@@ -106,7 +110,7 @@ def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> 
     splits = planted_splits(planted, n=(100, 40, 60))
     quadratic = QuadraticScorer(name="quadratic", family="quadratic")
     weights = fit_probe(quadratic, *splits, bootstrap_samples=2)[-1].weights
-    named = {f"1/0/0.{name}": value for name, value in weights.items()}
+    scorer = FittedScorer.read({f"1/0/0.{name}": w for name, w in weights.items()}, "1/0/0")
     test = splits[2]
     tokens, valid = torch.from_numpy(test.tokens.read(0, test.n_images)), test.valid
     halves = np.broadcast_to(np.arange(len(valid))[:, None] % 2, valid.shape)
@@ -116,7 +120,7 @@ def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> 
                          for each in (test.classes, halves))
     )  # fmt: skip
     of_class, mean = classes.subspace(), tokens[valid].mean(0)
-    probe = orthonormal(directions(named, "1/0/0", 14))
+    probe = orthonormal(scorer.directions(14))
     beyond_class = outside(probe, (of_class,))
     assert overlap(probe, of_class) > 0.1
     assert overlap(beyond_class, of_class) < 1e-9

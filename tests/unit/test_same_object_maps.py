@@ -34,7 +34,7 @@ def test_scores_of_a_map_are_those_of_the_form():
     weights = {
         "2/0/0.matrix": half + half.T, "2/0/0.linear": draw.standard_normal(d).astype(np.float32),
         "2/0/0.bias": np.array([0.3], np.float32), "2/0/0.mean": np.ones(d, np.float32),
-        "2/0/0.scale": np.full(d, 0.5, np.float32),
+        "2/0/0.scale": np.full(d, 0.5, np.float32), "2/0/0.eigenrows": np.eye(d, dtype=np.float32),
     }  # fmt: skip
     tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
     queries = np.array([[4, -1], [0, 2]], np.int32)

@@ -28,18 +28,23 @@ class FittedScorer:
     linear: Tensor
     bias: Tensor
     scaling: Standardiser  # how tokens are read
+    eigenrows: Tensor | None = None  # of W, by falling eigenvalue (`scorers.ladder.eigen`), (d, d)
 
     @classmethod
-    def read(
-        cls,
-        weights: Mapping[str, NDArray[Any]],
-        name: str,
-    ) -> FittedScorer:
-        """Read the arrays that a fit wrote under a name (`marks.weights_name`)."""
-        named = ("matrix", "linear", "bias", "mean", "scale")
-        part = {key: np.asarray(weights[f"{name}.{key}"], np.float32) for key in named}
-        matrix, linear, bias = (torch.from_numpy(part[key]) for key in named[:3])
-        return cls(matrix, linear, bias, Standardiser(part["mean"], part["scale"]))
+    def read(cls, weights: Mapping[str, NDArray[Any]], name: str) -> FittedScorer:
+        """Read the arrays that a fit wrote under a name (`quantities.weights_name`)."""
+        named = ("matrix", "linear", "bias", "eigenrows", "mean", "scale")
+        *form, mean, scale = (np.asarray(weights[f"{name}.{key}"], np.float32) for key in named)
+        matrix, linear, bias, eigenrows = map(torch.from_numpy, form)
+        return cls(matrix, linear, bias, Standardiser(mean, scale), eigenrows)
+
+    def directions(self, k: int) -> Tensor:
+        """Return what the probe reads most, in the space of raw tokens; float64 (k, d), or all.
+
+        Tokens are standardised before they are read, so that a row r reads r * scale of a raw one.
+        """
+        assert self.eigenrows is not None
+        return self.eigenrows[:k].double() * torch.from_numpy(self.scaling.scale).double()
 
     @property
     def mean(self) -> Tensor:

@@ -39,7 +39,6 @@ from bindscope.studies.same_object.effects.subspace import (
     SEED,
     Editor,
     Intervention,
-    directions,
     matched_basis,
     order_of_patches,
     orthonormal,
@@ -119,11 +118,10 @@ def fit_name(weights: Weights, layer: int) -> str:
 
 
 def editor_of(
-    weights: Weights, layer: int, unedited: Unedited, scenes: Scenes, n_directions: int
+    scorer: FittedScorer, unedited: Unedited, scenes: Scenes, n_directions: int
 ) -> Editor:
-    """Return the editor of a layer: the probe's subspace, the judged part of it, and controls."""
-    name = fit_name(weights, layer)
-    probe = orthonormal(directions(weights, name, n_directions))
+    """Return the editor of a layer: its probe's subspace, the judged part of it, and controls."""
+    probe = orthonormal(scorer.directions(n_directions))
     judged = outside(probe, (unedited.classes, unedited.positions))
     dim, k = judged.shape
     bases = {
@@ -134,7 +132,7 @@ def editor_of(
         "variance": variance_basis(unedited.covariance, k),
     }
     order = order_of_patches(len(scenes), scenes.instances.shape[1], SEED)
-    return Editor(bases, FittedScorer.read(weights, name).mean, order, scenes.instances)
+    return Editor(bases, scorer.mean, order, scenes.instances)
 
 
 def measured(
@@ -156,7 +154,7 @@ def measured(
         fits |= load_file(path)
     measuring = _measuring(config, files, spec, scenes, fits, device)
     plain = measuring.unedited(checkpoints)
-    splits = _splits(files, spec, measuring, fits, plain)
+    splits = _splits(files, spec, measuring, plain)
     edits = interventions()
     losses = _losses(config, files, spec, device, splits["test"], edits)
     return [
@@ -222,10 +220,11 @@ def read_scenes(stores: Sequence[str], samples: str, n_scenes: int) -> Scenes:
 
 
 def _splits(
-    files: Any, spec: Mapping[str, Any], measuring: Measuring, fits: Weights, plain: Unedited
+    files: Any, spec: Mapping[str, Any], measuring: Measuring, plain: Unedited
 ) -> dict[str, Edited]:
     """Return the scenes of the splits, edited by what was measured of those of test."""
-    editor = editor_of(fits, spec["layer"], plain, measuring.scenes, spec["directions"])
+    scorer = measuring.scorers[spec["layer"]]
+    editor = editor_of(scorer, plain, measuring.scenes, spec["directions"])
     splits = {"test": Edited(measuring, editor)}
     for split in ("train", "val"):
         stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))

@@ -259,8 +259,9 @@ def effects_of(
     last = LAYER if refitted else LAYER + 1
     measuring = setup.measuring("test", attends, last)
     plain = measuring.unedited()
-    weights = _of_class(setup.weights) if of_class else setup.weights
-    editor = editor_of(weights, LAYER, plain, measuring.scenes, SPEC["directions"])
+    scorer = measuring.scorers[LAYER]
+    scorer = replace(scorer, eigenrows=_of_class()) if of_class else scorer
+    editor = editor_of(scorer, plain, measuring.scenes, SPEC["directions"])
     if emptied:
         none = torch.zeros(DIM, 0, dtype=torch.float64)
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
@@ -281,11 +282,11 @@ def effects_of(
 _NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal"}
 
 
-def _of_class(weights: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return weights whose largest directions are those of the class."""
-    rows = np.zeros((CLASS_DIMS, DIM), np.float32)
-    rows[:, PARTS["class"]] = np.eye(CLASS_DIMS)
-    return {name: rows if name.endswith("eigenrows") else value for name, value in weights.items()}
+def _of_class() -> Tensor:
+    """Return directions of the class."""
+    rows = torch.zeros(CLASS_DIMS, DIM)
+    rows[:, PARTS["class"]] = torch.eye(CLASS_DIMS)
+    return rows
 
 
 def _losses(

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.fitting.generators import rng
@@ -48,19 +47,6 @@ class Intervention(NamedTuple):
     # most variance, the change of each token as long as that of `beyond`),
     # `mean` (no subspace: the whole token moves to the mean token, as far as `beyond` moves it).
     subspace: SubspaceName
-
-
-def directions(weights: Mapping[str, NDArray[Any]], name: str, k: int) -> Tensor:
-    """Return what a quadratic probe reads most, in token space; float64 (k, d), or all it has.
-
-    `weights`, `name`: what a fit wrote, under a name: rows by falling eigenvalue, of W as tokens of
-    train use it (`scorers.ladder.eigen`). Tokens are standardised before they are read, so that a
-    row r reads r * scale of a raw token.
-    """
-    rows, scale = (
-        torch.from_numpy(weights[f"{name}.{part}"]).double() for part in ("eigenrows", "scale")
-    )
-    return rows[:k] * scale
 
 
 class LabelMeans:
