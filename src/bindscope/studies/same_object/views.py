@@ -172,15 +172,6 @@ def over_seeds(table: pd.DataFrame) -> pd.DataFrame:
     return means
 
 
-def curve(rows: pd.DataFrame, quantity: str, at: str | None = None) -> pd.DataFrame:
-    """Return a quantity of one series by layer; a mean over all `at` where none is named."""
-    of_quantity = rows[rows["quantity"] == quantity]
-    of_quantity = of_quantity if at is None else of_quantity[of_quantity["at"] == at]
-    numbers = ["value", "value_low", "value_high"]
-    means = of_quantity.groupby(["layer", "x"], sort=False)[numbers].mean()
-    return means.reset_index().sort_values("x")
-
-
 def without_loss(edits: pd.DataFrame) -> dict[str, list[str]]:
     """Return why models have no loss of their own: reason -> models."""
     none = edits[(edits["quantity"] == "pretraining_loss") & (edits["reason"] != "")]

@@ -12,17 +12,17 @@ from bindscope.figures.facets import crossed, facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
-from bindscope.studies.same_object.views import curve, over_seeds, panels_of, read_grouped
+from bindscope.studies.same_object.views import over_seeds, panels_of, read_grouped
 
 _read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
 _SERIES = ("group", "dataset", "probe")
 
 
 class _Panel(NamedTuple):
-    """A panel; its lines are quantities and their `at` (None: a mean over them)."""
+    """A panel; its lines are quantities and their `at`."""
 
     label: str
-    lines: tuple[tuple[str, str | None], ...]
+    lines: tuple[tuple[str, str], ...]
     key: str = ""
 
 
@@ -50,12 +50,16 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
     rows = over_seeds(table)
     groups = panels_of(rows, models, _SERIES, ", ")
     look = looks([*groups])
-    tidy = pd.concat(
-        curve(group, *line).assign(line=name, panel=title, place=i)
-        for title, panel in _PANELS.items()
-        for i, line in enumerate(panel.lines)
-        for name, group in groups.items()
+    lines = pd.DataFrame(
+        [
+            (*line, title, i)
+            for title, panel in _PANELS.items()
+            for i, line in enumerate(panel.lines)
+        ],
+        columns=["quantity", "at", "panel", "place"],
     )
+    tidy = pd.concat(group.assign(line=name) for name, group in groups.items())
+    tidy = tidy.merge(lines, on=["quantity", "at"])
     grid = wrapped(_PANELS, len(_PANELS), (0, 3.1))
     first = tidy["place"] == 0
     facets(tidy[first], look, grid, "panel", band=0.15, markersize=3.5)
