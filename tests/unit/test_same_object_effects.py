@@ -239,23 +239,21 @@ def exact() -> RowsByEdit:
     return index_rows(measured(0.0))
 
 
-def test_removing_what_the_probe_reads_leaves_the_majority_and_no_control_does(
+def test_removing_what_the_probe_reads_leaves_chance_and_no_control_does(
     exact: RowsByEdit,
 ) -> None:
     def look_up(edit: str, subspace: str, quantity: str) -> float:
         value: float = exact[edit, float(edit != "none"), subspace, quantity]["value"]
         return value
 
-    majority = look_up("none", "none", "majority_accuracy")
-    assert majority < 0.75
-    assert look_up("none", "none", "accuracy") == look_up("none", "none", "later_accuracy") == 1.0
+    before = [look_up("none", "none", f"{at}auc_within") for at in ("", "later_")]
+    assert before == [1.0, 1.0]
     for name in ("probe", "beyond"):
-        assert look_up("remove", name, "accuracy") == look_up("remove", name, "later_accuracy")
-        assert look_up("remove", name, "accuracy") == pytest.approx(majority)
-        assert exact["remove", 1.0, name, "accuracy_change"]["high"] < 0
+        assert look_up("remove", name, "auc_within") == look_up("remove", name, "later_auc_within")
+        assert exact["remove", 1.0, name, "auc_within_change"]["high"] < 0
         assert look_up("remove", name, "auc_within") == pytest.approx(0.5, abs=1e-3)
     for control in ("random", "matched", "variance", "mean"):
-        assert look_up("remove", control, "accuracy") > 0.98
+        assert look_up("remove", control, "auc_within") > 0.98
         assert ("remove", 1.0, control, "auc_within_beyond_controls") not in exact
     assert ("remove", 1.0, "probe", "auc_within_beyond_controls") not in exact
     changes = [look_up("remove", name, "change") for name in ("beyond", "matched", "mean")]
@@ -288,7 +286,7 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     assert np.abs(shares[0] - shares[1]).max() > 0.1
     for what in nothing:
         assert rows[*what, "change"]["value"] == 0
-        for name in ("accuracy", "auc_within", "later_auc_within", "object_share"):
+        for name in ("auc_within", "later_auc_within", "object_share"):
             ends = [rows[*what, f"{name}_change"][end] for end in ("value", "low", "high")]
             assert ends == [0.0, 0.0, 0.0]
 
@@ -296,12 +294,12 @@ def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
 def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
     rows = index_rows(measured(0.5))
     plain, half, whole = (
-        rows[*key, "accuracy"]["value"]
+        rows[*key, "auc_within"]["value"]
         for key in (("none", 0.0, "none"), ("inject", 0.5, "probe"), ("inject", 1.0, "probe"))
     )
     assert plain < half < whole
-    assert rows["inject", 1.0, "probe", "accuracy_change"]["low"] > 0
-    control = rows["inject", 1.0, "random", "accuracy"]["value"]
+    assert rows["inject", 1.0, "probe", "auc_within_change"]["low"] > 0
+    control = rows["inject", 1.0, "random", "auc_within"]["value"]
     assert control == pytest.approx(plain, abs=0.03)
 
 

@@ -51,18 +51,17 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
     rows += refitted_rows(splits, edits, [probe], by)
     indexed = index_rows(rows, "diagonal")
     plain, removed, control = ("none", 0.0, "none"), *edits
-    majority = indexed[*plain, "majority_accuracy"]["value"]
     for at in ("", "later_"):
-        again = indexed[*removed, f"{at}refitted_accuracy"]["value"]
+        again = indexed[*removed, f"{at}refitted_auc_within"]["value"]
         beyond = indexed[*removed, f"{at}refitted_auc_within_beyond_controls"]
-        assert indexed[*plain, f"{at}refitted_accuracy"]["value"] > 0.95
-        assert indexed[*control, f"{at}refitted_accuracy"]["value"] > 0.95
-        assert indexed[*removed, f"{at}accuracy"]["value"] == pytest.approx(majority)
+        assert indexed[*plain, f"{at}refitted_auc_within"]["value"] > 0.95
+        assert indexed[*control, f"{at}refitted_auc_within"]["value"] > 0.95
+        assert indexed[*removed, f"{at}auc_within"]["value"] == pytest.approx(0.5, abs=0.05)
         if comes_back:
             assert again > 0.95
             assert beyond["low"] > -0.05
         else:
-            assert again < majority + 0.05
+            assert again < 0.55
             assert beyond["high"] < -0.1
     about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal",
              "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
@@ -87,10 +86,10 @@ def table() -> pd.DataFrame:
     losses = [row | {"value": 1.0, "reason": ""} for row in edits
               if row["quantity"] == "pretraining_loss"]  # fmt: skip
     edits = [row for row in edits if row["quantity"] != "pretraining_loss"] + losses
-    worse = [row | {"value": row["value"] - 0.1} if row["quantity"] == "accuracy" else row
+    worse = [row | {"value": row["value"] - 0.1} if row["quantity"] == "auc_within" else row
              for row in edits]  # fmt: skip
     for row in worse:
-        row |= {"low": None, "high": None} if row["quantity"] == "accuracy" else {}
+        row |= {"low": None, "high": None} if row["quantity"] == "auc_within" else {}
     again = [
         row | {"quantity": f"refitted_{row['quantity']}", "at": "diagonal"}
         for row in edits
@@ -110,7 +109,7 @@ def table() -> pd.DataFrame:
 def test_every_claim_is_judged_or_says_why_not_where_validation_is_best(
     table: pd.DataFrame,
 ) -> None:
-    plain = table[(table["edit"] == "none") & (table["quantity"] == "accuracy")]
+    plain = table[(table["edit"] == "none") & (table["quantity"] == "auc_within")]
     plain = plain.set_index("layer")["value"]
     assert plain["1"] > plain["2"]
     judgments = judge(EDIT_CLAIMS, edit_effects(table))

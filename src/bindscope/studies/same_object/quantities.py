@@ -39,7 +39,7 @@ class Quantity(NamedTuple):
     high: float | None = 1.0
 
 
-_SHARE, _PATCHES, _PAIRS = "share", "share of patches", "share of pairs"
+_SHARE, _PATCHES = "share", "share of patches"
 _ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
 # Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
 KINDS: Final = ("object", "copy", "class", "other")
@@ -71,17 +71,12 @@ SUFFIXES: Final = {
 
 
 def _changed(
-    name: str, unit: str, meaning: str, *, compared: bool = True,
-    low: float | None = 0.0, high: float | None = 1.0,
-) -> dict[str, Quantity]:  # fmt: skip
-    """Return a measure, its change by the edit and, of some, what is beyond the controls."""
+    name: str, unit: str, meaning: str, low: float | None = 0.0, high: float | None = 1.0
+) -> dict[str, Quantity]:
+    """Return a measure, its change by the edit, and what is beyond the controls."""
     least = None if low is None else -1.0
-    quantities = {
-        name: Quantity(unit, meaning, low, high),
-    }
-    for suffix, added in list(SUFFIXES.items())[: 1 + compared]:
-        quantities[name + suffix] = Quantity(unit, added, least, high)
-    return quantities
+    added = {name + end: Quantity(unit, words, least, high) for end, words in SUFFIXES.items()}
+    return {name: Quantity(unit, meaning, low, high), **added}
 
 
 _READERS = {
@@ -92,9 +87,6 @@ _READERS = {
 }
 _OF_READERS: dict[str, Quantity] = {}
 for _prefix, _words in _READERS.items():
-    _OF_READERS |= _changed(
-        f"{_prefix}accuracy", _PAIRS, f"Pairs classified correctly {_words}.", compared=False
-    )
     _OF_READERS |= _changed(
         f"{_prefix}auc_within", _AREA,
         f"Area under the ROC curve within images {_words}: pairs are compared with pairs of the "
@@ -124,7 +116,6 @@ EDITS: Final[dict[str, Quantity]] = {
     "val_loss_bits": Quantity("bits per pair", "Cross-entropy of validation's pairs by the probe "
                               "of the layer: verdicts are about the layer where it is lowest.",
                               high=None),
-    "majority_accuracy": Quantity(_PAIRS, "The more frequent answer."),
     "directions": Quantity("directions", "Directions of the subspace.", high=None),
     "class_overlap": Quantity(_SHARE, "Which share of this subspace lies in that in which the "
                               "sampled patches differ by class: the mean squared cosine of the "

@@ -90,8 +90,7 @@ def ablation_rows(
     All edits share each resample of the images, so that differences are paired.
     """
     same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
-    counts, positives = labels.pairs_of_images, float(same.mean())
-    rows: list[Row] = [PLAIN | row("majority_accuracy", max(positives, 1 - positives))]
+    counts, rows = labels.pairs_of_images, list[Row]()
     for what, reading in readings.items():
         moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
@@ -106,8 +105,6 @@ def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64
     layers = [name.removeprefix("logits.") for name in reading if name.startswith("logits.")]
     for layer, reader in zip(sorted(layers, key=int), ("", "later_"), strict=False):
         logits = reading[f"logits.{layer}"]
-        right = np.bincount(image, (logits > 0) == same, len(counts)).astype(np.float64)
-        columns[f"{reader}accuracy", layer] = right, counts.astype(np.float64)
         won, couples, _ = couples_won(logits, same, image, counts)
         columns[f"{reader}auc_within", layer] = won, couples
     columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
@@ -267,11 +264,10 @@ def refitted_rows(
         ):
             name, n = f"{reader}refitted_", result.row["n_images"]
             rows += [edit_names(what) | line for line in _graded(name, probe.name, result)]
-            right, pairs, _, won, couples = result.of_images.astype(np.float64).T
-            columns.setdefault((name, probe.name), []).append({
-                (f"{name}accuracy", probe.name): (right, pairs),
-                (f"{name}auc_within", probe.name): (won, couples),
-            })  # fmt: skip
+            *_, won, couples = result.of_images.astype(np.float64).T
+            columns.setdefault((name, probe.name), []).append(
+                {(f"{name}auc_within", probe.name): (won, couples)}
+            )
     for graded in columns.values():
         rows += compared(whats, graded, n, by)
     return rows
