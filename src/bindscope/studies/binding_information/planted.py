@@ -23,6 +23,7 @@ from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.binding_information.claims import DECODED, MORE, effects
 from bindscope.studies.binding_information.measure import binding_information
 from bindscope.studies.binding_information.quotes import quotes
+from bindscope.studies.binding_information.result_view import rows_of_run
 
 Array = NDArray[np.float32]
 Bits = NDArray[np.uint8]
@@ -126,18 +127,11 @@ def measured_rows(
     seed: int,
     space: UniformSpace = SPACE,
 ) -> pd.DataFrame:
-    """Return the table of `binding_information`, with the columns that only a run fills."""
+    """Return the table of `binding_information`, as that of a run."""
     result = binding_information(
         planted(objects, rng), objects, space=space, probes=[PROBE], random_state=seed, device="cpu"
     )
-    about: dict[str, Any] = {
-        "dataset": "planted",
-        "model": "planted",
-        "layer": "1",
-        "model_kind": "hf",
-        "n_layers": 1,
-    }
-    return result.table.assign(**about)
+    return rows_of_run(result.table)
 
 
 def _decoded(

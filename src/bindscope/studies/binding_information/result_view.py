@@ -81,12 +81,17 @@ def _val_loss(row: Record) -> float:
     return min([chained, *(float(loss) for loss in others if pd.notna(loss))])
 
 
-def result_effects(table: pd.DataFrame) -> list[Effect]:
-    """Return what the table measures of the study's claims, layer by layer."""
+def rows_of_run(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table as a run's, each layer of the arrays as a model of one layer."""
     layers = "layer " + table["layer"] if "layer" in table else pd.Series("Z", table.index)
-    rows = table.assign(
+    return table.assign(
         dataset=ARRAYS, model=layers, layer="1", n_layers=1, model_kind=ARRAYS, model_seed=0
     )
+
+
+def result_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measures of the study's claims, layer by layer."""
+    rows = rows_of_run(table)
     return [
         replace(effect, where=effect.where.removeprefix(f"{ARRAYS}, "))
         for effect in effects(rows, quotes(rows))
