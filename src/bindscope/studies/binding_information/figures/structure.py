@@ -120,8 +120,10 @@ def structure(
 
 def paper_cost(published: pd.DataFrame | None) -> Mapping[Any, Any] | None:
     """Return the paper's number for the cost of sharing, a row of the file, or None."""
-    known = pd.DataFrame({"quantity": []}) if published is None else published
-    return next(iter(known[known["quantity"] == INCREASE].to_dict("records")), None)
+    if published is None:
+        return None
+    rows = published[published["quantity"] == INCREASE].to_dict("records")
+    return rows[0] if rows else None
 
 
 def paper_words(number: Mapping[Any, Any] | None, comparable: bool) -> str:
