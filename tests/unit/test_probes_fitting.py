@@ -18,7 +18,6 @@ from bindscope.studies.binding_information.probes.base import (
     TARGETS,
     Target,
     all_parts,
-    all_targets,
 )
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.data import (
@@ -51,13 +50,17 @@ def bits_of(result, target):
     return float(result.head_losses[target].sum())
 
 
+def target_of(name):
+    return Target(name, SIZES)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_result_holds_what_the_contract_says(name):
     (result,) = fitted(name, seeds=(5,))
     assert result.seed == 5
     assert set(result.losses) == {part.name for part in all_parts(SIZES)}
     assert set(result.head_losses) == set(TARGETS)
-    for target in all_targets(SIZES):
+    for target in map(target_of, TARGETS):
         heads = result.head_losses[target.name]
         scenes = sum(result.losses[part.name] for part in target.parts)
         for losses, length in ((heads, target.parts[-1].length), (scenes, 80)):
@@ -108,7 +111,7 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
         loaded, test = load_probe(path, result.seed), data.test
         z = test.z.read(0, 80) if data.patches else test.z
         cls = test.z.cls() if data.patches else None
-        for target in all_targets(SIZES):
+        for target in map(target_of, TARGETS):
             bits, anchors = labelled(target, test)
             logits = loaded.logits(target.name, z, bits, anchors, cls)
             losses = np.logaddexp(0, (1 - 2.0 * bits) * logits) / np.log(2)
@@ -297,9 +300,7 @@ def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
     }
     names = set().union(*(expected[name] for name in targets))
     assert set(result.head_losses) == names <= set(result.target_flags)
-    assert set(result.losses) == {
-        part.name for target in all_targets(SIZES) if target.name in names for part in target.parts
-    }
+    assert set(result.losses) == {part.name for name in names for part in target_of(name).parts}
     assert np.isnan(result.accuracy_object) == ("plain" not in targets)
     path = tmp_path / "weights.safetensors"
     path.write_bytes(to_safetensors([result]))

@@ -1,7 +1,7 @@
 """Words and colors of probe families and token inputs."""
 
 from bindscope.studies.binding_information.columns import TOKENS
-from bindscope.studies.binding_information.names import family_tick, label_family, label_tokens
+from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.registry import FAMILIES
 
 
@@ -13,5 +13,5 @@ def test_families_and_token_inputs_have_names_and_new_ones_show_their_slug():
             assert look_up(name).words.startswith(("a ", "an ", "the ", "[CLS]"))
         assert look_up("new").name == "new"
         assert "new" in look_up("new").words
-    assert family_tick("new") == "new"
-    assert family_tick("dnn") == "neural\nnet"
+    assert label_family("new").tick == "new"
+    assert label_family("dnn").tick == "neural\nnet"

@@ -37,6 +37,11 @@ class Label(NamedTuple):
     color: str
     short: str = ""
 
+    @property
+    def tick(self) -> str:
+        """The name under a tick."""
+        return self.short or self.name
+
 
 class ProbeOptions(Model):
     """Base of a family's options, with what the family says of itself.

@@ -38,12 +38,9 @@ PAPERS: Final = "_paper"
 def label_family(family: str) -> Label:
     """Return how a probe family is shown; one that ends with `PAPERS` has the paper's training."""
     if family.endswith(PAPERS):
-        base = label_family(family.removesuffix(PAPERS))
-        name, words = (
-            f"{base.name}, published protocol",
-            f"{base.words} fitted by the published protocol",
-        )
-        return Label(name, words, INK, f"{base.short or base.name}\npublished protocol")
+        base, protocol = label_family(family.removesuffix(PAPERS)), "published protocol"
+        words = f"{base.words} fitted by the {protocol}"
+        return Label(f"{base.name}, {protocol}", words, INK, f"{base.tick}\n{protocol}")
     try:
         options = options_of(family)
     except ValueError:  # of a package that is broken now
@@ -55,9 +52,3 @@ def label_family(family: str) -> Label:
 def label_tokens(tokens: str) -> Label:
     """Return how a token input is shown."""
     return _TOKENS.get(tokens, Label(tokens, f"the tokens {tokens}", INK))
-
-
-def family_tick(family: str) -> str:
-    """Return a family's name as it stands under a tick."""
-    label = label_family(family)
-    return label.short or label.name

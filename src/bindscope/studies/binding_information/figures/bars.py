@@ -29,7 +29,7 @@ from bindscope.studies.binding_information.figures.shared import (
     marked,
     table_as,
 )
-from bindscope.studies.binding_information.names import family_tick, label_family, label_tokens
+from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
     read_papers_table,
@@ -105,7 +105,7 @@ def _ticks(part: pd.DataFrame) -> dict[str, str]:
     ticks: dict[str, str] = {}
     for family in family_order(family_of.values()):
         same = sorted(probe for probe, of in family_of.items() if of == family)
-        ticks |= {probe: family_tick(family) if len(same) == 1 else probe for probe in same}
+        ticks |= {probe: label_family(family).tick if len(same) == 1 else probe for probe in same}
     return ticks
 
 

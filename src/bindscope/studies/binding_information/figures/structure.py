@@ -34,7 +34,7 @@ from bindscope.studies.binding_information.figures.shared import (
     has_assumed_prior,
     marked,
 )
-from bindscope.studies.binding_information.names import PAPERS, family_tick, label_tokens
+from bindscope.studies.binding_information.names import PAPERS, label_family, label_tokens
 from bindscope.studies.binding_information.published import beside, read_papers_table, slug
 from bindscope.studies.binding_information.sharing_cost import (
     SharingCost,
@@ -185,7 +185,7 @@ def _losses(
             nulls["x"], nulls["null_loss_object_bits"], "o",
             markerfacecolor="white", markeredgecolor=GREY, zorder=1,
         )  # fmt: skip
-        axes.set_xticks(range(len(families)), [family_tick(family) for family in families])
+        axes.set_xticks(range(len(families)), [label_family(family).tick for family in families])
         axes.set_xlim(-0.3, len(families) - 0.7)
         axes.margins(y=0.1)
         if len(marks):

@@ -18,7 +18,7 @@ from bindscope.figures.facets import Look, crossed, facets, lines
 from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
 from bindscope.figures.style import handle, legend_below, looks, new_figure, zero_line
 from bindscope.studies.binding_information.figures.shared import family_of_fit
-from bindscope.studies.binding_information.names import WORDS, family_tick, label_tokens
+from bindscope.studies.binding_information.names import WORDS, label_family, label_tokens
 from bindscope.studies.binding_information.quantities import BEYOND, PARTS
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.studies.binding_information.views import (
@@ -128,7 +128,7 @@ def _probes(
             if family not in drawn:  # a panel without lines is not shown
                 axes.set_axis_off()
                 continue
-            axes.set_title(family_tick(family) if family in untitled else "", fontsize=8)
+            axes.set_title(label_family(family).tick if family in untitled else "", fontsize=8)
             axes.set_xlabel("step")
             axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
         untitled -= set(drawn)

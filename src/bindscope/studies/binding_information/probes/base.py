@@ -118,22 +118,17 @@ class Target:
         return (Heads(self.name, last.kind, 0, last.length, self.sizes, last.codes, priors),)
 
 
-def all_targets(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Target, ...]:
-    """Return the four targets of a fit over feature groups of these sizes, and T count bits."""
-    return tuple(Target(name, tuple(sizes), n_counts) for name in TARGETS)
-
-
 def chosen_targets(
     probe: AnyProbe, sizes: tuple[int, ...], n_counts: int = 0
 ) -> tuple[Target, ...]:
     """Return the targets that a probe asks for."""
     names = [name for group in probe.targets for name in GROUPS[group]]
-    return tuple(target for target in all_targets(sizes, n_counts) if target.name in names)
+    return tuple(Target(name, tuple(sizes), n_counts) for name in TARGETS if name in names)
 
 
 def all_parts(sizes: tuple[int, ...], n_counts: int = 0) -> tuple[Heads, ...]:
     """Return what a fit fits: the parts of the four targets."""
-    return tuple(part for target in all_targets(sizes, n_counts) for part in target.parts)
+    return tuple(part for name in TARGETS for part in Target(name, sizes, n_counts).parts)
 
 
 @dataclass(frozen=True)
