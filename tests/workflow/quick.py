@@ -23,6 +23,7 @@ SHORT_TOY = {"steps": 4, "batch_size": BATCH, "naming_until": 1, "grounding_unti
              "copying_until": 3, "gates": False}  # fmt: skip
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
+JOINED = {"pairing"}  # experiments on toys that `together` reads
 CURVES = {"families", "groups"}
 AXES = ("datasets", "models", "layers", "tokens", "probes", "controls")
 
@@ -103,7 +104,9 @@ def _little_of_what_is_drawn(section: dict[str, Any], models: set[str]) -> None:
 def _few_toys(section: dict[str, Any], models: set[str]) -> dict[str, Any]:
     """Return toys and suites with one stored toy, and one trained here of each objective.
 
-    Those stay, too, whose images other studies read.
+    Those stay, too, whose images other studies read. Experiments are run on the first toy of a
+    suite; on others the first one, and what a study joins (`JOINED`): what trained them differs,
+    not a job's code.
     """
     ways = {
         toy.get("objective") if toy.get("source", TRAINED) == TRAINED else "stored": toy
@@ -117,10 +120,14 @@ def _few_toys(section: dict[str, Any], models: set[str]) -> dict[str, Any]:
         if toy.get("source", TRAINED) == TRAINED:
             toy["training"] = SHORT_TOY  # 900 steps are the least that passes its gates
     names = {toy["name"] for toy in toys}
-    suites = [
-        {**suite, "toys": [name for name in suite.get("toys", ()) if name in names]}
-        for suite in section.get("suites", ())
-    ]
+    suites: list[dict[str, Any]] = []
+    for suite in section.get("suites", ()):
+        first, *others = [name for name in suite.get("toys", ()) if name in names] or [None]
+        suites.append({**suite, "toys": [first] if first else []})
+        few = [name for name in suite["experiments"][1:] if name in JOINED]
+        if others:
+            part = {"name": f"{suite['name']}-others", "toys": others, "oracles": [], "models": []}
+            suites.append({**suite, **part, "experiments": [suite["experiments"][0], *few]})
     return {"toys": toys, "suites": suites}
 
 
