@@ -36,13 +36,8 @@ from bindscope.studies.binding_information.published import (
 )
 from bindscope.studies.binding_information.quantities import PAIRING
 from bindscope.studies.binding_information.quotes import quotes
-from bindscope.studies.binding_information.views import (
-    group_names,
-    last_layers,
-    measured,
-    over_seeds,
-    with_groups,
-)
+from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
+from bindscope.tables.groups import group_names, with_groups
 
 ROOT = Path(__file__).parents[2]
 NAMES = group_names(MODELS, GROUPS)

@@ -30,7 +30,7 @@ from bindscope.studies.same_object.findings import _edits, _missing_losses
 from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
-from bindscope.studies.same_object.views import with_groups
+from bindscope.tables.groups import with_groups
 from bindscope.tables.schema import table_of
 
 

@@ -38,12 +38,8 @@ from bindscope.studies.same_object.probes_config import (
     QuadraticScorer,
 )
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
-from bindscope.studies.same_object.views import (
-    best_layers,
-    fitted,
-    over_models,
-    with_groups,
-)
+from bindscope.studies.same_object.views import best_layers, fitted, over_models
+from bindscope.tables.groups import with_groups
 from bindscope.tables.write import write_table
 
 ROOT = Path(__file__).parents[2]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
+from bindscope.config.wording import instead
 from bindscope.core.errors import InputError
+from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import Array, Rows
 
 if TYPE_CHECKING:
@@ -314,6 +317,34 @@ def read_split(split: Any, n_scenes: int, words: Sequence[str], where: str) -> d
     return parts
 
 
+SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
+
+
+def train_val_test(
+    n_scenes: int, split: Any, groups: Any, random_state: int, where: str, fewest: int
+) -> dict[str, Integers]:
+    """Return the scenes of train, val and test, ascending: as somebody says, or at random.
+
+    Parameters
+    ----------
+    n_scenes
+        Scenes, N; less than the `fewest` are refused.
+    split
+        Words of `SPLITS` (N,), or None: `SHARES` of the scenes.
+    groups, random_state, where
+        As of `random_split`.
+    """
+    if n_scenes < fewest:
+        raise InputError(
+            where, f"there are {n_scenes} scenes", f"give at least {fewest}, better hundreds"
+        )
+    if split is None:
+        return random_split(n_scenes, SHARES, groups, random_state, where)
+    if groups is not None:
+        raise InputError(where, "both `split` and `groups` are given", "give one of them")
+    return read_split(split, n_scenes, SPLITS, where)
+
+
 def random_split(
     n_scenes: int, shares: Mapping[str, float], groups: Any, random_state: int, where: str
 ) -> dict[str, Integers]:
@@ -352,3 +383,34 @@ def random_split(
             "give more and smaller groups, or `split`",
         )  # fmt: skip
     return rows
+
+
+def read_options(kind: Any, content: Mapping[str, Any], where: str, name: str) -> Any:
+    """Return what a section of the configuration says, or raise an `InputError` with its `name`."""
+    try:
+        return TypeAdapter(kind).validate_python(dict(content))
+    except ValidationError as error:
+        lines = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+        )
+        raise InputError(
+            where, f"`{name}` is not as it must be: {lines}", "see config/README.md"
+        ) from error
+
+
+def read_probe(entry: Any, families: Iterable[str], kind: Any, device: str, where: str) -> Any:
+    """Return a probe's configuration, of type `kind`; its name is its family where it has none.
+
+    `entry` is one already, or its options, or the name of a family alone.
+    """
+    if not isinstance(entry, str | Mapping):
+        return entry
+    options: dict[str, Any] = {"family": entry} if isinstance(entry, str) else dict(entry)
+    family, known = options.get("family"), list(families)
+    if family not in known:
+        raise InputError(
+            where, f"there is no probe family {family!r}{instead(family, known)}",
+            f"choose among {', '.join(known)}",
+        )  # fmt: skip
+    options = {"name": str(family).replace("_", "-"), "device": device, **options}
+    return read_options(kind, options, where, "probes")

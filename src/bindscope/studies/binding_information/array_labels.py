@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter, ValidationError
 
-from bindscope.arrays.inputs import ObjectTable, read_objects, to_array
+from bindscope.arrays.inputs import ObjectTable, read_objects, read_options, to_array
 from bindscope.codes.space import feature_code
 from bindscope.config.base import Model
 from bindscope.config.codes import RandomSplit, SceneDistribution, Space
@@ -189,7 +188,7 @@ def _space(space: Any, codes: Bits) -> Any:
             content["groups"] = [
                 {"name": name, "size": size} for name, size in content["groups"].items()
             ]
-        return validated(Space, content, "space")
+        return read_options(Space, content, WHERE, "space")
     if space is None and codes.ndim == 2:
         raise InputError(
             WHERE, f"object codes {codes.shape} do not say what the feature groups are",
@@ -199,7 +198,7 @@ def _space(space: Any, codes: Bits) -> Any:
     most = int(codes.reshape(len(codes), -1).sum(1, dtype=np.int64).max(initial=1))
     groups = [{"name": f"group{i + 1}", "size": size} for i, size in enumerate(sizes)]
     content = {"kind": "counted", "groups": groups, "max_objects": max(most, 1)}
-    return validated(Space, content, "space")
+    return read_options(Space, content, WHERE, "space")
 
 
 def _flat(codes: Bits, sizes: tuple[int, ...]) -> Bits:
@@ -225,16 +224,3 @@ def _bits(values: Any) -> Bits:
             "a code says which objects occur, not how many of them",
         )  # fmt: skip
     return array.astype(np.uint8)
-
-
-def validated(kind: Any, content: Mapping[str, Any], name: str) -> Any:
-    """Return a section of the configuration, or say what is wrong with it."""
-    try:
-        return TypeAdapter(kind).validate_python(dict(content))
-    except ValidationError as error:
-        lines = "; ".join(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
-        )
-        raise InputError(
-            WHERE, f"`{name}` is not as it must be: {lines}", "see config/README.md"
-        ) from error

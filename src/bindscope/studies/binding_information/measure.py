@@ -7,7 +7,7 @@ fitted by `fit.run_fit`, and `fit.fit_row` makes the rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,22 +17,19 @@ from bindscope.arrays.inputs import (
     StoredRows,
     device_kind,
     on_threads,
-    random_split,
     read_layers,
-    read_split,
+    read_probe,
+    train_val_test,
 )
 from bindscope.arrays.result import Result
 from bindscope.config.base import Model
-from bindscope.config.wording import instead
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
-from bindscope.core.splits import SPLITS
 from bindscope.studies.binding_information.array_labels import (
     ARRAYS,
     WHERE,
     Labels,
     read_labels,
-    validated,
 )
 from bindscope.studies.binding_information.best import best_rows
 from bindscope.studies.binding_information.columns import BINDING_COLUMNS
@@ -42,7 +39,6 @@ from bindscope.studies.binding_information.flags import flag_list, flag_text
 from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
 from bindscope.studies.binding_information.registry import known_families
 
-SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES = 50
 _VIEW = "bindscope.studies.binding_information.result_view:VIEW"
 _GROUPS_NOTE = "Intervals resample scenes, not groups: they may be too narrow."
@@ -115,24 +111,12 @@ def binding_information(
     layers = read_layers(Z, WHERE, "Z")
     if control not in (None, "shuffled_labels"):
         raise InputError(WHERE, f"there is no control {control!r}", 'give "shuffled_labels"')
-    rows = _split(next(iter(layers.values())).shape[0], split, groups, random_state)
+    n_scenes = next(iter(layers.values())).shape[0]
+    rows = train_val_test(n_scenes, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
-    chosen = [_probe(entry, device_kind(device)) for entry in probes]
+    kind = device_kind(device)
+    chosen = [read_probe(entry, known_families(), AnyProbe, kind, WHERE) for entry in probes]
     return _measured(chosen, layers, labels, random_state, control or "none")
-
-
-def _split(n_scenes: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
-    """Return the scenes of each split, ascending."""
-    if n_scenes < FEWEST_SCENES:
-        raise InputError(
-            WHERE, f"there are {n_scenes} scenes",
-            f"give at least {FEWEST_SCENES}, better thousands",
-        )  # fmt: skip
-    if split is None:
-        return random_split(n_scenes, SHARES, groups, random_state, WHERE)
-    if groups is not None:
-        raise InputError(WHERE, "both `split` and `groups` are given", "give one of them")
-    return read_split(split, n_scenes, SPLITS, WHERE)
 
 
 def _measured(
@@ -229,20 +213,3 @@ def _token_rows(z: Representation, index: Integers, tokens: str) -> Any:
         for start in ends
     ]
     return np.concatenate(means)
-
-
-def _probe(entry: str | Mapping[str, Any] | AnyProbe, device: str) -> AnyProbe:
-    """Return a probe's configuration; its name is its family where it has none."""
-    if not isinstance(entry, str | Mapping):
-        return entry
-    options: dict[str, Any] = {"family": entry} if isinstance(entry, str) else dict(entry)
-    family = options.get("family")
-    known = known_families()
-    if family not in known:
-        raise InputError(
-            WHERE, f"there is no probe family {family!r}{instead(family, known)}",
-            f"choose among {', '.join(known)}",
-        )  # fmt: skip
-    options = {"name": str(family).replace("_", "-"), "device": device, **options}
-    probe: AnyProbe = validated(AnyProbe, options, "probes")
-    return probe

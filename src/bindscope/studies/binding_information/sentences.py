@@ -30,13 +30,8 @@ from bindscope.studies.binding_information.quotes import (
     parts_of,
     quotes,
 )
-from bindscope.studies.binding_information.views import (
-    assumed_prior,
-    group_names,
-    name_order,
-    token_order,
-    with_groups,
-)
+from bindscope.studies.binding_information.views import assumed_prior, name_order, token_order
+from bindscope.tables.groups import group_names, with_groups
 
 Config = Mapping[str, Any]
 SEEDS_FOR_A_CLAIM = 3

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
@@ -24,7 +23,7 @@ def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> 
 
     `best`: the rows `probe = best`, or those of the fits that they are made of. Added are the
     probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of its model
-    (`with_groups`), which without one is the model.
+    (`tables.groups`), which without one is the model.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
@@ -55,22 +54,6 @@ def read_alike(rows: pd.DataFrame) -> pd.DataFrame:
     n_layers = rows.groupby([*place, "model"])["layer"].transform("nunique")
     most = n_layers.groupby([rows[name] for name in (*place, "group")]).transform("max")
     return rows[n_layers == most]
-
-
-def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Add the column `group`: the name of each model's group of training seeds."""
-    return table.assign(group=table["model"].replace(home_of(groups)))
-
-
-def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the group's name of every model that is in one."""
-    return {model: str(group["name"]) for group in groups for model in group["models"]}
-
-
-def group_names(models: Iterable[str], groups: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return names of groups, and of models that are in none, in the order of their models."""
-    home = home_of(groups)
-    return list(dict.fromkeys(home.get(model, model) for model in models))
 
 
 def assumed_prior(table: pd.DataFrame) -> set[str]:

@@ -24,12 +24,8 @@ import pandas as pd
 from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.quantities import JUDGED, RIVALS
-from bindscope.studies.same_object.views import (
-    best_layers,
-    fitted,
-    where_validation_is_best,
-    with_groups,
-)
+from bindscope.studies.same_object.views import best_layers, fitted, where_validation_is_best
+from bindscope.tables.groups import with_groups
 
 EDITS = "same_object_edits"
 TINY = 1e-9  # share of the tokens' squared length, below which an edit changes nothing
@@ -201,7 +197,7 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     They are taken at the layer that validation prefers for the leading probe; of an inner layer, at
     that which validation prefers among the inner ones.
 
-    `table`: `same_object` with groups (`views.with_groups`).
+    `table`: `same_object` with groups (`tables.groups.with_groups`).
     """
     rows = _with_position_flags(fitted(table), table)
     of_models = rows[rows["n_layers"].fillna(0) > 0]

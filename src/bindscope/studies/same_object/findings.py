@@ -34,9 +34,9 @@ from bindscope.studies.same_object.views import (
     best_layers,
     fitted,
     of_positions,
-    with_groups,
     without_loss,
 )
+from bindscope.tables.groups import with_groups
 
 _LABELS = ("dataset", "model", "layer", "probe")
 

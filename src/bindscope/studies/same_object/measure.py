@@ -11,26 +11,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from bindscope.arrays.inputs import (
     Representation,
     device_kind,
     on_threads,
-    random_split,
     read_layers,
-    read_split,
+    read_probe,
+    train_val_test,
 )
 from bindscope.arrays.result import Result
-from bindscope.config.wording import instead
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
-from bindscope.core.splits import SPLITS
 from bindscope.studies.same_object.array_samples import (
     WHERE,
     ArraySamples,
-    Integers,
     draw_samples,
     read_labels,
 )
@@ -41,7 +37,6 @@ from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import ARRAYS, NO_MODEL, WITHOUT_MODEL
 
-SHARES: Final[dict[str, float]] = dict(zip(map(str, SPLITS), (0.7, 0.1, 0.2), strict=True))
 FEWEST_SCENES: Final = 30
 USUAL: Final = ("quadratic", "class_position", "position")
 _NEED_CLASSES: Final = ("class_pointwise", "class_position")
@@ -100,8 +95,9 @@ def same_object(
     'objects'
     """
     layers, n, n_patches = _read(patches)
-    chosen = [_probe(entry, device_kind(device)) for entry in probes]
-    index = _split(n, split, groups, random_state)
+    kind = device_kind(device)
+    chosen = [read_probe(entry, FAMILIES, AnyScorer, kind, WHERE) for entry in probes]
+    index = train_val_test(n, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels, grid = read_labels(segments, classes, n, n_patches)
     samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
@@ -121,42 +117,6 @@ def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
                 "give layers of one patch grid in a call",
             )  # fmt: skip
     return layers, n, n_patches
-
-
-def _split(n: int, split: Any, groups: Any, random_state: int) -> dict[str, Integers]:
-    """Return the scenes of each part, ascending."""
-    if n < FEWEST_SCENES:
-        raise InputError(
-            WHERE, f"there are {n} scenes", f"give at least {FEWEST_SCENES}, better hundreds"
-        )
-    if split is None:
-        return random_split(n, SHARES, groups, random_state, WHERE)
-    if groups is not None:
-        raise InputError(WHERE, "both `split` and `groups` are given", "give one of them")
-    return read_split(split, n, SPLITS, WHERE)
-
-
-def _probe(entry: str | Mapping[str, Any] | AnyScorer, device: str) -> AnyScorer:
-    """Return a probe's configuration; its name is its family where it has none."""
-    if not isinstance(entry, str | Mapping):
-        return entry
-    options: dict[str, Any] = {"family": entry} if isinstance(entry, str) else dict(entry)
-    family = options.get("family")
-    if family not in FAMILIES:
-        raise InputError(
-            WHERE, f"there is no probe family {family!r}{instead(family, [*FAMILIES])}",
-            f"choose among {', '.join(FAMILIES)}",
-        )  # fmt: skip
-    options = {"name": str(family).replace("_", "-"), "device": device, **options}
-    try:
-        probe: AnyScorer = TypeAdapter(AnyScorer).validate_python(options)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"][1:]))
-        raise InputError(
-            WHERE, f"probe {family!r}: {where}: {problem['msg']}", "see config/README.md"
-        ) from error
-    return probe
 
 
 def _measured(

@@ -31,7 +31,7 @@ from bindscope.studies.same_object.known import GRID, Planted, labels, planted_t
 from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, RIVALS
-from bindscope.studies.same_object.views import with_groups
+from bindscope.tables.groups import with_groups
 
 IMAGES = {"train": 50, "val": 30, "test": 50}
 SAMPLES = 300  # resamples of the test images

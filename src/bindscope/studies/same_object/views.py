@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
 from bindscope.studies.same_object.quantities import CORRELATIONS, MEAN_HEAD, NO_MODEL, QUANTITIES
+from bindscope.tables.groups import group_names, with_groups
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
@@ -25,19 +26,7 @@ def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> di
     """
     table = read_table(inputs.paths(role)[0], schema)
     groups, models = inputs.content["model_groups"], inputs.content["models"]
-    home = home_of(groups)
-    names = list(dict.fromkeys(home.get(model, model) for model in models))
-    return {"table": with_groups(table, groups), "models": names}
-
-
-def home_of(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the group's name of every model that is in one."""
-    return {model: str(group["name"]) for group in groups for model in group["models"]}
-
-
-def with_groups(table: pd.DataFrame, groups: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Add the column `group`; of a model that is in none, its name."""
-    return table.assign(group=table["model"].replace(home_of(groups)))
+    return {"table": with_groups(table, groups), "models": group_names(models, groups)}
 
 
 def fitted(table: pd.DataFrame) -> pd.DataFrame:

@@ -29,12 +29,8 @@ from bindscope.studies.binding_information.figures.shared import (
     read_binding,
 )
 from bindscope.studies.binding_information.names import PAPERS
-from bindscope.studies.binding_information.views import (
-    assumed_prior,
-    family_order,
-    home_of,
-    name_order,
-)
+from bindscope.studies.binding_information.views import assumed_prior, family_order, name_order
+from bindscope.tables.groups import home_of
 
 Array = npt.NDArray[np.float64]
 Name = tuple[str, str, str, str]  # dataset, model, tokens, probe

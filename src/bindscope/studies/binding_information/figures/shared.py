@@ -23,7 +23,8 @@ from bindscope.figures.figure import Read
 from bindscope.figures.style import handle, legend_below, paper_entry
 from bindscope.studies.binding_information.families import Label
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
-from bindscope.studies.binding_information.views import group_names, protocol_family, with_groups
+from bindscope.studies.binding_information.views import protocol_family
+from bindscope.tables.groups import group_names, with_groups
 from bindscope.tables.rows import read_rows
 from bindscope.tables.write import read_table
 

@@ -21,13 +21,8 @@ from bindscope.studies.binding_information.figures.shared import family_of_fit
 from bindscope.studies.binding_information.names import WORDS, label_family, label_tokens
 from bindscope.studies.binding_information.quantities import BEYOND, PARTS
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
-from bindscope.studies.binding_information.views import (
-    family_order,
-    group_names,
-    home_of,
-    name_order,
-    token_order,
-)
+from bindscope.studies.binding_information.views import family_order, name_order, token_order
+from bindscope.tables.groups import group_names, home_of
 
 TARGETS = {
     "object": "O, plain probe",
