@@ -107,7 +107,11 @@ CASES = [
     ("models.0.training.dataset", None, "models.0.training.dataset: missing; "),
     ("models.0.training", None, "models.0.training: missing; "),
     ("models.0.training", "yes", "models.0.training: must be a section of keys, not 'yes'"),
-    ("models.0.keep_patches", "maybe", "models.0.keep_patches: must be true or false, not 'maybe'"),
+    (
+        "models.0.extraction",
+        {"keep_patches": "maybe"},
+        "models.0.extraction.keep_patches: must be true or false, not 'maybe'",
+    ),
     (
         "~probes.0.protocol",
         "papr",

@@ -412,5 +412,5 @@ def read_probe(entry: Any, families: Iterable[str], kind: Any, device: str, wher
             where, f"there is no probe family {family!r}{instead(family, known)}",
             f"choose among {', '.join(known)}",
         )  # fmt: skip
-    options = {"name": str(family).replace("_", "-"), "device": device, **options}
+    options = {"name": str(family).replace("_", "-"), "device": device_kind(device), **options}
     return read_options(kind, options, where, "probes")

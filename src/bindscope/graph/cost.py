@@ -10,7 +10,15 @@ from typing import Any
 from bindscope.core.graph import Product
 from bindscope.core.splits import SPLITS
 from bindscope.core.work import METADATA, Work, sides, stored
-from bindscope.graph.towers import Tower, groups_of, known_width, text_weights, text_width, tower_of
+from bindscope.graph.towers import (
+    Tower,
+    grid_tokens,
+    groups_of,
+    known_width,
+    text_weights,
+    text_width,
+    tower_of,
+)
 
 Content = Mapping[str, Any]
 
@@ -304,8 +312,10 @@ def encoded(product: Product) -> Work:
     cells, values = groups_of(content["dataset"]["space"])
     dim, n = known_width(content["model"], cells, values), _n_part(content)
     proof = _proof_bytes(content["model"], cells)
-    shapes = [(1, n, dim)]
-    patches = stored("float32", (n, cells, values)) if "grid" in content["model"]["source"] else 0
+    shapes, patches = [(1, n, dim)], 0.0
+    if "token_grid" in content["model"]["source"]:
+        tokens = grid_tokens(content["dataset"]["space"])
+        shapes, patches = 2 * shapes, stored("float32", (n, tokens, values))
     return Work(
         bytes_disk=stored("float32", *shapes, axis=1) + patches,
         bytes_peak=24 * n * (dim + cells) + 3 * patches + proof,

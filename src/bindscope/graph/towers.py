@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,12 @@ def groups_of(space: Mapping[str, Any]) -> tuple[int, int]:
     return sides({"sizes": [group["size"] for group in space["groups"]]})
 
 
+def grid_tokens(space: Mapping[str, Any]) -> int:
+    """Return the number of patch tokens of the known-answer encoder `token_grid`."""
+    most = space.get("max_objects") or space.get("n_objects") or groups_of(space)[0]
+    return int((isqrt(most - 1) + 2) ** 2)  # `models.known_answer.grid_side`
+
+
 def known_width(model: Mapping[str, Any], cells: int, values: int) -> int:
     """Return the width of what a known-answer encoder gives."""
     dim, kind = model.get("dim"), model["source"].partition(":")[2]
@@ -217,6 +224,7 @@ def known_width(model: Mapping[str, Any], cells: int, values: int) -> int:
         "zero": 1,
         "features": values,
         "counts": values,
+        "token_grid": values,
         "half": cells // 2,
         "cipher": 2 * cells,
         "rotated": dim or cells,

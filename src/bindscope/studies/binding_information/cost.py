@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from bindscope.core.graph import Product
 from bindscope.core.work import Work, sides
 from bindscope.graph.cost import n_counts, shape_of
+from bindscope.graph.towers import grid_tokens
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.base import Heads, chosen_targets
@@ -78,10 +79,14 @@ class _Read(NamedTuple):
         patches = what["tokens"] == "patches" or bool(what.get("patches"))
         if not product.inputs.get("index"):
             return cls(*_sizes(product), patches=patches)
-        shape, dim = shape_of(product.inputs["index"][0])
+        (index,) = product.inputs["index"]
+        shape, dim = shape_of(index)
         dim *= 2 if what["tokens"] == "cls_mean" else 1
-        if shape is None or not patches:
-            return cls(*_sizes(product), dim, 1, patches)
+        if not patches:
+            return cls(*_sizes(product), dim)
+        if shape is None:
+            tokens = grid_tokens(index.inputs["train"][0].content["dataset"]["space"])
+            return cls(*_sizes(product), dim, tokens, patches)
         dim = shape.width_of(product.content["representation"]["layer"])
         return cls(*_sizes(product), dim, shape.patches, patches, int(shape.vectors > 0))
 

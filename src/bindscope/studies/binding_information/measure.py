@@ -15,7 +15,6 @@ import numpy.typing as npt
 from bindscope.arrays.inputs import (
     Representation,
     StoredRows,
-    device_kind,
     on_threads,
     read_layers,
     read_probe,
@@ -114,8 +113,7 @@ def binding_information(
     n_scenes = next(iter(layers.values())).shape[0]
     rows = train_val_test(n_scenes, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels = read_labels(objects, space, rows, () if groups is None else (_GROUPS_NOTE,))
-    kind = device_kind(device)
-    chosen = [read_probe(entry, known_families(), AnyProbe, kind, WHERE) for entry in probes]
+    chosen = [read_probe(entry, known_families(), AnyProbe, device, WHERE) for entry in probes]
     return _measured(chosen, layers, labels, random_state, control or "none")
 
 

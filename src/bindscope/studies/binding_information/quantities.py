@@ -53,6 +53,8 @@ WHOLE: Final = Quantity(
 )  # fmt: skip
 PARTS: Final = (FEATURES, COUNTS, PAIRING)  # of the chain: their bounds add up
 QUANTITIES: Final = (*PARTS, BEYOND, WHOLE)
+# Families with heads apart, and with weights that objects share: `sharing_cost` compares them.
+PLAIN, SHARED = "quadratic", "quadratic_reuse"
 ENTROPIES: Final = (*(quantity.entropy for quantity in QUANTITIES), "split_gap_bits")
 
 # Estimates of the binding problem paper; that of B* is the difference of two bounds, and none.

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bindscope.statistics.bootstrap import cluster_numbers, paired_difference
+from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
-PLAIN, SHARED = "quadratic", "quadratic_reuse"
 _LOSSES = ".object_bits_of_scenes"
 _CLUSTERS = "cluster_of_scenes"
 

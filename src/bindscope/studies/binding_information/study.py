@@ -17,7 +17,7 @@ from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import Section, problems
 from bindscope.studies.binding_information.products import STEPS, add_products
-from bindscope.studies.binding_information.sharing_cost import PLAIN, SHARED
+from bindscope.studies.binding_information.quantities import PLAIN, SHARED
 
 _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"

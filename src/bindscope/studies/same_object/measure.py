@@ -14,7 +14,6 @@ import numpy as np
 
 from bindscope.arrays.inputs import (
     Representation,
-    device_kind,
     on_threads,
     read_layers,
     read_probe,
@@ -95,8 +94,7 @@ def same_object(
     'objects'
     """
     layers, n, n_patches = _read(patches)
-    kind = device_kind(device)
-    chosen = [read_probe(entry, FAMILIES, AnyScorer, kind, WHERE) for entry in probes]
+    chosen = [read_probe(entry, FAMILIES, AnyScorer, device, WHERE) for entry in probes]
     index = train_val_test(n, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels, grid = read_labels(segments, classes, n, n_patches)
     samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
