@@ -112,7 +112,7 @@ def gallery_page() -> str:
     lines = [
         "# Gallery of figures\n",
         "A run writes `results/figures/<name>.png` and `.svg` if the study is configured.",
-        "Images come from the default run or `concepts_small`, if one draws the figure, else from",
+        "Images come from the default run or a small preset, if one draws the figure, else from",
         "reduced presets on toys or random weights, which show only the form of a figure.\n",
     ]
     for study in studies().values():
