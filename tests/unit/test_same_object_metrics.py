@@ -208,6 +208,18 @@ def test_platts_map_of_one_number_or_of_a_perfect_scorer_is_finite():
     assert Histogram().calibrated() == Calibration(1.0, 0.0)
 
 
+def test_a_few_pairs_of_unbounded_logits_do_not_pull_the_others_towards_zero() -> None:
+    """A form had 1,500 for pairs of a class with one object; Platt's scale was 0.09, not 1."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, 4000).astype(np.float32)
+    same = rng.random(4000) < 1 / (1 + np.exp(-logits))
+    counted = Histogram()
+    counted.add(
+        np.concatenate([logits, np.full(100, 2e4, np.float32)]), np.append(same, [True] * 100)
+    )
+    assert counted.calibrated() == pytest.approx((1, 0), abs=0.1)
+
+
 def test_logits_that_are_not_finite_are_flagged():
     counted = Histogram()
     counted.add(np.array([0.5, np.nan], np.float32), np.array([True, False]))

@@ -64,11 +64,16 @@ class Histogram:
         return float(won / couples) if couples else None
 
     def calibrated(self) -> Calibration:
-        """Fit Platt's map by Newton's method, with his targets, which no split is too easy for."""
+        """Fit Platt's map by Newton's method, with his targets, which no split is too easy for.
+
+        Logits surer than the targets count as these. Else the few pairs that a form is unboundedly
+        sure of (logits of 1,500 where a class has one object) would pull all others towards 0.
+        """
         logits, (different, same) = self.occupied()
         if not len(logits):
             return UNCHANGED
         n, ones = int(different.sum() + same.sum()), int(same.sum())
+        logits = logits.clip(-np.log(n - ones + 1), np.log(ones + 1))
         high, low = (ones + 1) / (ones + 2), 1 / (n - ones + 2)
         weights = (different + same).astype(np.float64)
         hits = same * high + different * low
