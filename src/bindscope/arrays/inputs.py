@@ -331,38 +331,26 @@ def train_val_test(
         Scenes, N; less than the `fewest` are refused.
     split
         Words of `SPLITS` (N,), or None: `SHARES` of the scenes.
-    groups, random_state, where
-        As of `random_split`.
+    groups
+        Labels of near-duplicates (N,), which are on one side, or None.
+    random_state
+        Seed.
+    where
+        The function, for messages.
     """
     if n_scenes < fewest:
         raise InputError(
             where, f"there are {n_scenes} scenes", f"give at least {fewest}, better hundreds"
         )
     if split is None:
-        return random_split(n_scenes, SHARES, groups, random_state, where)
+        return _random_split(n_scenes, groups, random_state, where)
     if groups is not None:
         raise InputError(where, "both `split` and `groups` are given", "give one of them")
     return read_split(split, n_scenes, SPLITS, where)
 
 
-def random_split(
-    n_scenes: int, shares: Mapping[str, float], groups: Any, random_state: int, where: str
-) -> dict[str, Integers]:
-    """Deal scenes out at random; scenes of one group are on one side.
-
-    Parameters
-    ----------
-    n_scenes
-        Scenes, N.
-    shares
-        Part -> its share of the scenes; they add up to 1.
-    groups
-        Labels of near-duplicates (N,), or None.
-    random_state
-        Seed.
-    where
-        The function, for messages.
-    """
+def _random_split(n_scenes: int, groups: Any, random_state: int, where: str) -> dict[str, Integers]:
+    """Deal scenes out at random; scenes of one group are on one side."""
     members = np.arange(n_scenes)
     if groups is not None:
         if (shape := np.shape(groups)) != (n_scenes,):
@@ -373,10 +361,10 @@ def random_split(
         _, members = np.unique(np.asarray(groups), return_inverse=True)
     sizes = np.bincount(members)
     order = np.random.Generator(np.random.PCG64(random_state)).permutation(len(sizes))
-    ends = np.round(np.cumsum([*shares.values()]) * n_scenes).astype(int)
+    ends = np.round(np.cumsum([*SHARES.values()]) * n_scenes).astype(int)
     part = np.empty(len(sizes), np.int64)
     part[order] = np.searchsorted(ends, np.cumsum(sizes[order]) - sizes[order], side="right")
-    rows = {name: np.flatnonzero(part[members] == i) for i, name in enumerate(shares)}
+    rows = {name: np.flatnonzero(part[members] == i) for i, name in enumerate(SHARES)}
     if empty := [name for name, scenes in rows.items() if not len(scenes)]:
         raise InputError(
             where, f"no scene is left for {empty[0]} ({len(sizes)} groups of {n_scenes} scenes)",

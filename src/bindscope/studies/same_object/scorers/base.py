@@ -6,6 +6,7 @@ same object. A family is a function ``fit(config, task) -> list[Fitted]``; the r
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -23,12 +24,12 @@ from bindscope.studies.same_object.data import Block, PairData, Pairs, standardi
 LN2 = float(np.log(2.0))
 
 
-class Scorer:
+class Scorer(ABC):
     """Logits of pairs."""
 
+    @abstractmethod
     def logits(self, block: Block) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
-        raise NotImplementedError
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
         """Return, by column, how many names of patches are right, and of how many.

@@ -9,6 +9,7 @@ contained optimum is on the path, a greater loss of validation.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, log
@@ -42,16 +43,16 @@ _NUMBERS = ("before", "number", "l2", "steps", "stale")
 _OF_BEST = ("train_bits", "val_bits", "l2", "short")
 
 
-class Problem:
+class Problem(ABC):
     """A convex loss of train and the same of validation."""
 
+    @abstractmethod
     def objective(self, centre: Tensor, l2: float) -> Objective:
         """Return the mean loss of train in nats at weights centre + delta, delta (p, 1)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of train and validation at weights (p,), in bits."""
-        raise NotImplementedError
 
     def evaluate(self, theta: Tensor) -> Optimum:
         """Return weights as an optimum that nothing was fitted for."""
