@@ -152,7 +152,7 @@ def test_only_attention_probes_have_maps(tmp_path):
         attention_maps(load_probe(path), data.test.z, None, data.test.objects)
 
 
-@pytest.mark.parametrize("name", ["linear", "quadratic", "attention_quadratic"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
     data = null(problem(tokens=tokens_of(name)))
     (result,) = fitted(name, data=data)
