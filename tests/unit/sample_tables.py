@@ -240,7 +240,7 @@ def curve_table():
             "n_train_scenes": n, "n_test_scenes": 100, "share": n / 800, "entropy_bits": 8.0,
             "prior_loss_bits": 8.0, "lower_bound_bits": 2.0 + n / 400,
             "lower_bound_bits_low": 1.9 + n / 400, "lower_bound_bits_high": 2.1 + n / 400,
-            "prior_code_bits": 8.0, "prequential_bits": 6.0, "steps": 100, "flags": "",
+            "steps": 100, "flags": "",
             "reason": "no end is in sight", **KEYS,
         }
         for quantity in ("feature", "pairing")

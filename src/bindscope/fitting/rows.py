@@ -53,38 +53,30 @@ class ArrayRows:
 
 
 @dataclass(frozen=True)
-class Ranges:
-    """Ranges of scenes, (rows, first scene, end), of other arrays, one after the other."""
+class FirstRows:
+    """The first `n` scenes of rows."""
 
-    parts: tuple[tuple[Rows, int, int], ...]
+    rows: Rows
+    n: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Scenes of all ranges, and the shape of what each scene has."""
-        return sum(end - first for _, first, end in self.parts), *self.parts[0][0].shape[1:]
+        """Scenes, and the shape of what each scene has."""
+        return self.n, *self.rows.shape[1:]
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of what `read` returns."""
-        return np.result_type(*(rows.dtype for rows, _, _ in self.parts))
+        return self.rows.dtype
 
     @property
     def block(self) -> int:
-        """Scenes that the first of the arrays reads at a time; see `activations.reader`."""
-        return int(getattr(self.parts[0][0], "block", 1))
+        """Scenes that the rows read at a time; see `activations.reader`."""
+        return int(getattr(self.rows, "block", 1))
 
     def read(self, start: int, stop: int, out: Array | None = None) -> Array:
         """Return scenes [start, stop), in `out` where given."""
-        if out is None:
-            out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        before = 0
-        for rows, first, end in self.parts:
-            low, high = max(start - before, 0), min(stop - before, end - first)
-            if low < high:
-                place = out[before + low - start : before + high - start]
-                rows.read(first + low, first + high, place)
-            before += end - first
-        return out
+        return self.rows.read(start, min(stop, self.n), out)
 
 
 def as_rows(values: Array | Rows) -> Rows:

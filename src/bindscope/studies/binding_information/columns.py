@@ -448,18 +448,6 @@ CURVE_COLUMNS: tuple[Column, ...] = (
     ),
     *_interval("asymptote_bits"),
     Column("exponent", "float64", "", "c of that curve.", _OF_CURVE, "reason", 0.0),
-    bits(
-        "prior_code_bits",
-        "Code length of the train scenes' part of the code under the exact prior alone.",
-        _CURVES, low=0.0, reference="close",
-    ),
-    bits(
-        "prequential_bits",
-        "Code length of the same given Z, sent share by share: the first at the cost of the prior, "
-        "each further one at its loss under the probe fitted to those before. Charges for learning "
-        "too.",
-        _CURVES, low=0.0, reference="close",
-    ),
     count("steps", "steps", "Optimiser steps of the longest fit.", "`probes`"),
     label(
         "flags",

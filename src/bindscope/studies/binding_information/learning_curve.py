@@ -1,26 +1,20 @@
 """How much of a bound is a matter of training scenes: the same fit on ever more of them.
 
 Every quantity is estimated as in `estimates`, on the same test scenes, by probes fitted to the
-first scenes of the train split. Two numbers come of it:
-
-- the *asymptote* of y(n) = a - b n^-c, which estimates what the family would find with scenes
-  without end. It is no bound, and null where the points do not show an end;
-- the *prequential code length*: the train scenes are sent block by block, the first at the cost of
-  the exact prior, each further one at its loss under the probe fitted to those before (Dawid 1984,
-  "Statistical theory: the prequential approach"; for probes Voita and Titov 2020, arXiv
-  2003.12298). It charges for learning as well as for what is not known.
+first scenes of the train split. The *asymptote* of y(n) = a - b n^-c estimates what the family
+would find with scenes without end. It is no bound, and null where the points do not show an end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.fitting.rows import Ranges, as_rows, whole
+from bindscope.fitting.rows import FirstRows, as_rows, whole
 from bindscope.statistics.bootstrap import cluster_numbers, interval, resampled_means
 from bindscope.statistics.extrapolation import FEWEST_POINTS, fit_power_laws
 from bindscope.studies.binding_information.estimates import gains, priors_of
@@ -48,21 +42,16 @@ if TYPE_CHECKING:
 MOST_END = 0.9
 MISFIT = 0.1  # distance of the points from the curve, as a share of what it rises
 NEGLIGIBLE_BITS = 0.05
-Range = tuple[SplitData, int, int]
 
 
-class PatchRanges(Ranges):
-    """Ranges of patch tokens (`probes.data.PatchSource`)."""
+@dataclass(frozen=True)
+class FirstPatches(FirstRows):
+    """The first scenes' patch tokens (`probes.data.PatchSource`)."""
 
     def cls(self) -> Rows | None:
         """Return the [CLS] tokens of the same scenes, or None where there are none."""
-        blocks: list[tuple[Rows, int, int]] = []
-        for source, first, end in self.parts:
-            tokens = source.cls() if isinstance(source, PatchSource) else None
-            if tokens is None:
-                return None
-            blocks.append((as_rows(tokens), first, end))
-        return Ranges(tuple(blocks))
+        tokens = self.rows.cls() if isinstance(self.rows, PatchSource) else None
+        return None if tokens is None else FirstRows(as_rows(tokens), self.n)
 
 
 def learning_curve(
@@ -91,10 +80,7 @@ def learning_curve(
             )
         ]  # fmt: skip
     scenes = stages(data.train.n_scenes, shares)
-    fits = [
-        run_fit(probe, stage_data(data, scenes, stage), seeds, "none", checkpoints)
-        for stage in range(len(scenes))
-    ]
+    fits = [run_fit(probe, with_first(data, n), seeds, "none", checkpoints) for n in scenes]
     return [
         row
         for results in zip(*fits, strict=True)  # those of one seed
@@ -110,37 +96,21 @@ def stages(n_train: int, shares: Sequence[float]) -> list[int]:
     return [n for n in sizes if n <= n_train]
 
 
-def stage_data(data: ProbeData, scenes: Sequence[int], stage: int) -> ProbeData:
-    """Return what the fit of a stage is given.
+def with_first(data: ProbeData, n: int) -> ProbeData:
+    """Return the same data with the first `n` train scenes alone; nothing is read yet."""
+    train = data.train
 
-    It is trained on the first scenes, chooses on the whole validation split, and is tested on the
-    test split and, behind that, on the train scenes that it sends: those that the next stage has
-    more. The first stage's own scenes stand there too, for what their prior alone costs.
-    """
-    n = scenes[stage]
-    first = 0 if stage == 0 else n
-    end = scenes[min(stage + 1, len(scenes) - 1)]
-    test = [(data.test, 0, data.test.n_scenes), (data.train, first, end)]
-    return replace(data, train=_ranges([(data.train, 0, n)]), test=_ranges(test))
+    def first(values: Array | Rows) -> FirstRows:
+        return FirstRows(as_rows(values), n)
 
-
-def _ranges(parts: Sequence[Range]) -> SplitData:
-    """Put ranges of scenes of some splits behind each other; nothing is read yet."""
-    parts = [part for part in parts if part[1] < part[2]]
-
-    def joined(arrays: Iterable[Array | Rows]) -> Ranges:
-        pairs = zip(arrays, parts, strict=True)
-        return Ranges(tuple((as_rows(array), first, end) for array, (_, first, end) in pairs))
-
-    splits = [split for split, _, _ in parts]
-    z: Ranges = joined(split.z for split in splits)
-    if isinstance(splits[0].z, PatchSource):
-        z = PatchRanges(z.parts)
-    return SplitData(
-        z,
-        joined(split.objects for split in splits),
-        joined(split.features for split in splits),
-        {name: joined(split.anchors[name] for split in splits) for name in splits[0].anchors},
+    return replace(
+        data,
+        train=SplitData(
+            FirstPatches(train.z, n) if isinstance(train.z, PatchSource) else first(train.z),
+            first(train.objects),
+            first(train.features),
+            {name: first(values) for name, values in train.anchors.items()},
+        ),
     )
 
 
@@ -164,15 +134,15 @@ def curve_rows(
     *,
     disjoint: bool = False,
 ) -> list[dict[str, Any]]:
-    """Turn the fits of one seed, of `stage_data` of each stage, into rows per quantity and stage.
+    """Turn the fits of one seed, to so many train `scenes` each, into rows per quantity and stage.
 
-    `scenes` are the train scenes of each stage, `data` is whole; `prior` is the row of
-    `priors.entropies` for the test split. Where splits share no feature code (`disjoint`),
-    intervals are over feature codes.
+    `data` is whole; `prior` is the row of `priors.entropies` for the test split. Where splits share
+    no feature code (`disjoint`), intervals are over feature codes.
     """
-    n_test = data.test.n_scenes
     clusters = cluster_numbers(whole(data.test.features)) if disjoint else None
-    gained = [_gains(result, n_test, prior) for result in results]
+    gained = [
+        gains(result.losses, result.anchor_losses, prior, priors_of(result)) for result in results
+    ]
     rows = []
     for quantity, parts in quantities(results[0].losses, prior).items():
         of_scenes = np.column_stack(
@@ -183,8 +153,7 @@ def curve_rows(
             "quantity": quantity.name,
             "entropy_bits": entropy,
             "prior_loss_bits": sum(float(gained[0][f"prior_{part}"].mean()) for part in parts),
-            "n_test_scenes": n_test,
-            **code_lengths(results, scenes, n_test, parts),
+            "n_test_scenes": data.test.n_scenes,
         }
         curve = _curve(of_scenes, scenes, entropy, clusters, config)
         rows += [
@@ -195,14 +164,6 @@ def curve_rows(
             for result, n, point in zip(results, scenes, curve, strict=True)
         ]  # fmt: skip
     return rows
-
-
-def _gains(result: FitResult, n_test: int, prior: Mapping[str, Any]) -> Mapping[str, Any]:
-    losses, anchors = (  # of the first scenes, which are the test split's
-        {name: values[:n_test] for name, values in of_parts.items()}
-        for of_parts in (result.losses, result.anchor_losses)
-    )
-    return gains(losses, anchors, prior, priors_of(result))
 
 
 def _flags(result: FitResult, parts: Sequence[str]) -> str:
@@ -269,23 +230,3 @@ def _asymptote(
             "exponent": float(fitted.exponent[0]),
         }
     return {"reason": reason}
-
-
-def code_lengths(
-    results: Sequence[FitResult], scenes: Sequence[int], n_test: int, parts: Sequence[str]
-) -> dict[str, float | None]:
-    """Return the prequential code length of the train scenes, and that under the prior alone.
-
-    Both in bits per scene. The scenes that a stage sends stand behind its test scenes; before them,
-    in the first stage, its own, which cost what the prior says.
-    """
-    prior = code = 0.0
-    for stage, result in enumerate(results):
-        new = scenes[0] if stage == 0 else 0
-        for part in parts:
-            pays, loss = result.anchor_losses[part][n_test:], result.losses[part][n_test:]
-            prior += float(pays.sum())
-            code += float(pays[:new].sum() + loss[new:].sum())
-    n = scenes[-1]
-    bits = {"prior_code_bits": prior / n, "prequential_bits": code / n}
-    return {name: value if np.isfinite(value) else None for name, value in bits.items()}

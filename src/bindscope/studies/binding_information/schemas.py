@@ -235,8 +235,8 @@ CURVE_SCHEMA = TableSchema(
     version=1,
     description="One row per quantity, share of the train scenes and seed of a probe that was "
     "fitted to growing shares of them. Bounds are measured on the same test scenes at every share; "
-    "`asymptote_bits`, `exponent`, `prior_code_bits` and `prequential_bits` are of the whole curve "
-    "and stand in all of its rows. Made only where the configuration has `learning_curves`.",
+    "`asymptote_bits` and `exponent` are of the whole curve and stand in all of its rows. Made "
+    "only where the configuration has `learning_curves`.",
     columns=CURVE_COLUMNS,
     key=(
         "dataset",

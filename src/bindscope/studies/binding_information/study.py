@@ -335,7 +335,7 @@ STUDY = Study(
             "Decoded bits by number of training scenes",
             "Bits decoded from the test scenes by the same probe, fitted to more and more training "
             "scenes: features, counts, pairing. Solid: lower bounds, 95 % intervals over test "
-            "scenes; dotted: entropy; dashed: fitted asymptote, no bound; cross: prequential code. "
+            "scenes; dotted: entropy; dashed: fitted asymptote, no bound. "
             "A line that still rises means that more training scenes would decode more.",
             _learning_curve,
         ),

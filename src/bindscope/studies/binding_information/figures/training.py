@@ -136,7 +136,6 @@ _DASHES: Final = (0, (4, 2))
 _CURVE = ["dataset", "model", "layer", "tokens", "probe"]
 # The chain's parts; the sum of the last two stands in for them where they are not told apart.
 _PARTS: Final = {quantity.name: WORDS[quantity] for quantity in (*PARTS, BEYOND)}
-_SAVED: Final[Look] = {"marker": "x", "linestyle": "none", "markersize": 5}
 
 
 @figure(table_of(CURVE_SCHEMA, "models"))
@@ -167,7 +166,6 @@ def learning_curve(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     marks = [
         handle("lower bound, 95 % interval", color=INK),
         handle("extrapolated asymptote", color=INK, linestyle=_DASHES, linewidth=1),
-        handle("prequential code", color=INK, **_SAVED),
         handle("entropy", color=GREY, linestyle=":"),
     ]
     return grid.legend(look, *marks, per_row=3)
@@ -199,18 +197,16 @@ def _line_names(rows: pd.DataFrame) -> pd.Series[str]:
 
 
 def _ends(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
-    """Draw what the prequential code saves, and where each curve would end."""
+    """Draw where each curve would end, and the entropy."""
     counts = sorted(part["n_train_scenes"].unique())
     right = counts[-1] * (counts[-1] / counts[0]) ** 0.22
     n_lines = max(part["line"].nunique(), 2)
     for i, (line, curve) in enumerate(part.groupby("line", sort=False)):
         last, color = curve.sort_values("n_train_scenes").iloc[-1], look[str(line)]["color"]
-        at, saved = last["n_train_scenes"], last["prior_code_bits"] - last["prequential_bits"]
-        axes.plot(at, saved, color=color, **_SAVED)
         if pd.notna(last["asymptote_bits"]):
             end = last["asymptote_bits"]
             place = right * (right / counts[-1]) ** (0.5 * i / (n_lines - 1))
-            way = [at, place], [last["lower_bound_bits"], end]
+            way = [last["n_train_scenes"], place], [last["lower_bound_bits"], end]
             axes.plot(*way, color=color, linestyle=_DASHES, linewidth=1)
             ends = [[end - last["asymptote_bits_low"]], [last["asymptote_bits_high"] - end]]
             axes.errorbar([place], [end], ends, color=color, fmt="_", capsize=2, lw=1)
