@@ -38,31 +38,6 @@ def test_each_entropy_is_at_most_the_one_before_and_none_is_negative(problem):
 
 
 @quick
-@given(problems(), st.randoms())
-def test_who_had_what_does_not_matter_nor_do_names(problem, random):
-    scene, log_weights = problem
-    expected = bits(scene, log_weights)
-    shuffled = scene.copy()
-    order = random.sample(range(len(scene)), len(scene))
-    shuffled[:, 1] = scene[order, 1]
-    assert np.allclose(bits(shuffled, log_weights), expected, atol=1e-9)
-    new = [np.array(random.sample(range(n), n)) for n in log_weights.shape]
-    renamed = np.stack([new[axis][scene[:, axis]] for axis in (0, 1)], axis=1)
-    weights = np.empty_like(log_weights)
-    weights[np.ix_(*new)] = log_weights
-    assert np.allclose(bits(renamed, weights), expected, atol=1e-9)
-
-
-@quick
-@given(problems(), st.lists(st.floats(-50, 50), min_size=9, max_size=9))
-def test_a_factor_per_category_or_value_does_not_matter(problem, factors):
-    scene, log_weights = problem
-    n_categories, n_values = log_weights.shape
-    scaled = log_weights + np.array(factors[:n_categories])[:, None] + factors[5 : 5 + n_values]
-    assert np.allclose(bits(scene, scaled), bits(scene, log_weights), atol=1e-9)
-
-
-@quick
 @given(problems())
 def test_categories_and_values_may_change_places(problem):
     scene, log_weights = problem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
+from math import log2, prod
 
 import numpy as np
 
@@ -117,6 +117,17 @@ def all_codes(space):
         if allowed:
             codes[code] = feature
     return codes
+
+
+def entropy(numbers):
+    """Entropy in bits of a distribution in proportion to some numbers."""
+    total = sum(numbers)
+    return sum(n / total * log2(total / n) for n in numbers)
+
+
+def losses(odds, bits):
+    """Cross-entropy of each scene in bits, (N,)."""
+    return np.logaddexp(0, np.where(bits == 1, -odds, odds)).sum(axis=1) / np.log(2)
 
 
 def as_array(codes):

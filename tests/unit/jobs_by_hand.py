@@ -51,6 +51,19 @@ def ci_graph(study: dict[str, Any] | None = None, **sections: Any) -> Graph:
     return build(Config.model_validate(config))
 
 
+def linear_fit_graph(*datasets: Mapping[str, Any]) -> Graph:
+    """List the products of a linear fit of the first dataset by a model of timm."""
+    fit = {"name": "f", "datasets": [datasets[0]["name"]], "models": ["m"], "probes": ["p"]}
+    content = {
+        "datasets": datasets,
+        "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
+        "studies": {
+            "binding_information": {"probes": [{"name": "p", "family": "linear"}], "fits": [fit]}
+        },
+    }
+    return build(Config.model_validate(content))
+
+
 def job_by_hand(product: Product, folder: Path) -> Job:
     """Make a job; its paths lie in `folder`."""
     input_files = {

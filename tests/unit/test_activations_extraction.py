@@ -8,7 +8,6 @@ import pytest
 import torch
 from activations_by_hand import TinyModel, extraction, images, store
 
-from bindscope.activations.encoded import write_encoded
 from bindscope.activations.extraction import (
     bytes_needed,
     extract,
@@ -87,21 +86,6 @@ def test_a_model_without_cls_and_registers(tmp_path):
     written = open_store(tmp_path / "patches.json")
     assert written.names == ("patches",)
     np.testing.assert_array_equal(written.read("patches"), model.tokens(scenes, 1))
-
-
-def test_images_of_a_store_are_read_batch_by_batch(tmp_path, monkeypatch):
-    scenes = images(10)
-    arrays = {"images": scenes, "masks": scenes[..., 0]}
-    write_arrays(tmp_path / "s.zarr", tmp_path / "s.json", arrays, spec="{}", code="c")
-    source = StoreImages(open_store(tmp_path / "s.json"))
-    assert (len(source), source.size_px) == (10, 8)
-    for name, batches in (("array", scenes), ("store", source)):
-        with store(tmp_path / name) as writer:
-            extract(TinyModel(), batches, extraction(), pooled=writer)
-    a, b = (open_store(tmp_path / f"{name}.json") for name in ("array", "store"))
-    assert [a.manifest.entries[n]["sha256"] for n in a.names] == [
-        b.manifest.entries[n]["sha256"] for n in b.names
-    ]
 
 
 def test_no_image_is_decoded_twice(tmp_path, monkeypatch):
@@ -282,14 +266,6 @@ def test_estimate_is_what_is_written(tmp_path):
             assert sum(path.stat().st_size for path in chunks) == bytes_needed(arrays)
 
 
-def test_estimate_of_the_paper():
-    dinov2 = TokenMap(1, 0, (16, 16), 14, True)
-    patches = bytes_needed(patch_arrays(58_800, 1024, dinov2, "float16"))
-    assert patches == pytest.approx(58_800 * 257 * 1024 * 2, rel=1e-3)  # 30.9 GB
-    pooled = bytes_needed(pooled_arrays(58_800, 26, 1024, dinov2, "float16"))
-    assert pooled == pytest.approx(58_800 * 26 * 2 * 1024 * 2, rel=1e-2)
-
-
 def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkeypatch):
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr("bindscope.core.files.shutil.disk_usage", lambda path: usage)
@@ -305,21 +281,3 @@ def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkey
             attempt(layer)
     assert model.batches == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_encoded_arrays_are_layer_0(tmp_path):
-    rng = np.random.default_rng(0)
-    cls, patches = rng.standard_normal((6, 4)), rng.standard_normal((6, 3, 4))
-    cls, patches = cls.astype(np.float32), patches.astype(np.float32)
-    token_map = TokenMap(0, 0, (1, 3), 1, False)
-    with store(tmp_path / "vector") as writer:
-        write_encoded({"cls": cls}, writer)
-    with store(tmp_path / "grid") as writer:
-        write_encoded({"cls": cls, "patches": patches}, writer, token_map=token_map)
-    vector, grid = (open_store(tmp_path / f"{name}.json") for name in ("vector", "grid"))
-    assert (vector.names, vector.layers()) == (("cls",), ("0",))
-    assert vector.attributes["token_map"] is None
-    np.testing.assert_array_equal(vector.read("cls", layer=0), cls)
-    assert TokenMap(**grid.attributes["token_map"]) == token_map
-    np.testing.assert_array_equal(grid.read("patches"), patches)
-    np.testing.assert_allclose(grid.read("mean", layer=0), patches.mean(1), rtol=1e-6)

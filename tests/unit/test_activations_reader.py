@@ -74,11 +74,6 @@ def test_only_the_layer_asked_for_is_read(tmp_path, monkeypatch):
         activations.pooled("train", "cls", 1)
 
 
-def test_pooled_tokens_are_no_patches(pooled):
-    with pytest.raises(ModelError, match="holds no patch tokens"):
-        Activations(pooled[0]).patches("train")
-
-
 def test_patches_across_shards(patches):
     index, data = patches
     activations, model = Activations(index), TinyModel()
@@ -240,14 +235,6 @@ def test_what_an_index_names_is_the_same(copy):
     assert verify_listing(copy) == [older]
     copy.write_text(copy.read_text()[:-3])
     assert verify_listing(copy) == [f"{copy}: the listing is truncated or was changed"]
-
-
-def test_damage_of_a_shard_is_named(copy):
-    shard = manifests(copy)["train"][1]
-    shutil.rmtree(shard.with_suffix(".zarr"))
-    with pytest.raises(StoreError, match="the store is missing") as caught:
-        Activations(copy).pooled("train", "cls", 0)
-    assert caught.value.where == str(shard.with_suffix(".zarr"))
 
 
 def test_a_bad_index(copy):

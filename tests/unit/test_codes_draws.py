@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from codes_by_hand import RANDOM, as_array, dataset, feature_of, groups
+from codes_by_hand import RANDOM, as_array, dataset, entropy, feature_of, groups, losses
 
 from bindscope.codes.counting import covers, n_feature_codes
 from bindscope.codes.draws import surjections
@@ -44,11 +44,6 @@ def sequences(sizes, n_objects):
     return n_sequences
 
 
-def entropy(numbers):
-    total = sum(numbers)
-    return sum(n / total * log2(total / n) for n in numbers)
-
-
 def uniform_cover_bits(space):
     """E_F[log2 number of object codes of F], the count of the paper's released code for CLEVR."""
     total = n_outcomes(space)
@@ -59,10 +54,6 @@ def uniform_cover_bits(space):
         * log2(covers(counts, 1, space.max_objects))
         for counts, ways in space.covers().items()
     )
-
-
-def losses(odds, bits):
-    return np.logaddexp(0, np.where(bits == 1, -odds, odds)).sum(axis=1) / np.log(2)
 
 
 @pytest.mark.parametrize(("sizes", "n_objects"), GRIDS)

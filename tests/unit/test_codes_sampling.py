@@ -98,14 +98,6 @@ def test_codes_are_uniform_over_the_split(config, rule, split):
     assert chisquare([sampled[code] for code in support]).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("config", "rule"), CASES)
-def test_a_row_depends_on_its_index_only(config, rule):
-    data = dataset(config, rule)
-    whole = sample_codes(data, "val", 0, 60)
-    parts = [sample_codes(data, "val", a, b) for a, b in [(0, 1), (1, 33), (33, 33), (33, 60)]]
-    np.testing.assert_array_equal(whole, np.concatenate(parts))
-
-
 def test_splits_and_seeds_have_their_own_streams():
     space = uniform((6, 6), 9, 9)
     a = {split: sample_codes(dataset(space), split, 0, 200) for split in ("train", "val", "test")}
@@ -130,14 +122,6 @@ def test_the_papers_scenes():
         assert codes_of_split[split] <= {row.tobytes() for row in feature_codes(data, split)}
 
 
-def test_rare_codes_cost_no_more_than_frequent_ones():
-    # 1 of 2,706 sets of 6 cells of a 6 x 6 grid is a permutation: rejection would take minutes.
-    objects = sample_codes(dataset(balanced((8, 8), (6, 6), 6)), "train", 0, 20000)
-    grid = objects.reshape(-1, 8, 8)
-    assert grid.sum(axis=1).max() == grid.sum(axis=2).max() == 1
-    assert (grid.sum(axis=(1, 2)) == 6).all()
-
-
 def test_spaces_beyond_64_bits():
     for config in (uniform((9, 9), 1, 81), balanced((9, 9), (9, 9), 40)):
         objects = sample_codes(dataset(config), "test", 0, 50)
@@ -154,8 +138,3 @@ def test_an_empty_split_cannot_be_sampled():
     for split in ("val", "test"):
         with pytest.raises(ConfigError, match=rf"toy\.split\.{split}(?s:.*)remedy"):
             sample_codes(data, split, 0, 2)
-
-
-def test_unknown_splits_are_refused():
-    with pytest.raises(ValueError, match="no split 'dev'"):
-        sample_codes(dataset(PAPER), "dev", 0, 1)

@@ -47,13 +47,6 @@ def test_hashed_codes_are_those_of_the_buckets():
         assert codes == [bits for bits in everything if bucket[bits] in buckets[split]]
 
 
-def test_salt_changes_the_split_and_leftover_codes_are_unused():
-    a = feature_codes(dataset(PAPER, ranked(5, 5, 5)), "train")
-    b = feature_codes(dataset(PAPER, ranked(5, 5, 5, salt="other")), "train")
-    assert len(a) == len(b) == 5
-    assert texts(a) != texts(b)
-
-
 def test_too_many_ranked_codes_are_refused():
     with pytest.raises(ConfigError, match=r"toy\.split\.n_feature_codes.*ask for 800.*has 784"):
         feature_codes(dataset(PAPER, ranked(600, 100, 100)), "test")

@@ -63,31 +63,20 @@ STUDY = "studies.binding_information."
 CASES = [
     ("~probes.0.rankk", 4, "~probes.0.rankk: unknown key; did you mean 'rank'?"),
     ("~probes.1.rank", 4, "~probes.1.rank: no key here, only for quadratic, quadratic_reuse, "),
-    ("~probes.1.zzz", 4, "~probes.1.zzz: unknown key; there are name, "),
     ("dataset", [], "dataset: unknown key; did you mean 'datasets'?"),
-    ("models.0.training.stps", 4, "models.0.training.stps: unknown key; did you mean 'steps'?"),
     ("datasets.0.space.chosen", [1], "datasets.0.space.chosen: no key here, only for balanced; "),
     (
         "~probes.0.family",
         "quadratc",
         "~probes.0.family: unknown family 'quadratc'; did you mean 'quadratic'?",
     ),
-    ("~probes.0.family", "zzz", "~probes.0.family: unknown family 'zzz'; there are linear, "),
     ("~probes.0.family", None, "~probes.0.family: missing; "),
-    ("datasets.0.space.kind", "unifrm", "datasets.0.space.kind: unknown kind 'unifrm'; did you"),
-    ("datasets.0.split.rule", "rando", "datasets.0.split.rule: unknown rule 'rando'; did you"),
     ("models.0.source", None, "models.0.source: missing; "),
-    ("models.0.source", "tim:vit", "models.0.source: unknown source 'tim:vit'; did you mean 'timm"),
     ("models.0.source", "python:vit",
      "models.0.source: no installed package registers a model 'vit': give module:function"),
     ("models.0.source", "hub:vit", "models.0.source: unknown source 'hub:vit'; there are known-an"),
     ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
     ("datasets.0.render.kind", "x", "datasets.0.render.kind: unknown kind 'x'; there are shapes, "),
-    (
-        "models.0.source",
-        "controlled:object",
-        "models.0.source: unknown source 'controlled:object'; did you mean 'controlled:objects'?",
-    ),
     (
         "models.1.source",
         "known-answer:rotatd",
@@ -96,16 +85,12 @@ CASES = [
     ),
     ("models.0.name", "My Model", "models.0.name: 'My Model' is not a name: lower-case letters"),
     ("models.0.training.steps", "many", "models.0.training.steps: must be a whole number, not "),
-    ("models.0.training.steps", 1.5, "models.0.training.steps: must be a whole number, not 1.5"),
     ("models.0.training.steps", 0, "models.0.training.steps: must be at least 1, not 0"),
-    ("models.0.training.steps", [3], "models.0.training.steps: must be a whole number, not [3]"),
     (
         "models.0.training.learning_rate",
         0,
         "models.0.training.learning_rate: must be more than 0, not 0",
     ),
-    ("models.0.training.dataset", None, "models.0.training.dataset: missing; "),
-    ("models.0.training", None, "models.0.training: missing; "),
     ("models.0.training", "yes", "models.0.training: must be a section of keys, not 'yes'"),
     (
         "models.0.extraction",
@@ -123,7 +108,6 @@ CASES = [
     ("~fits.0.layers", "lst", "~fits.0.layers: must be all, last or a list, not 'lst'; did you"),
     ("~fits.0.layers.0", "finel", "~fits.0.layers.0: must be a whole number or final, not 'finel'"),
     ("~fits.0.layers.0", -1, "~fits.0.layers.0: must be at least 0 or final, not -1"),
-    ("~fits.0.tokens", ["cl"], "~fits.0.tokens.0: must be cls, mean, cls_mean or patches, not"),
     ("~fits.0.models", [], "~fits.0.models: needs at least 1 entry, has 0"),
     ("~fits.0.models", "vit", "~fits.0.models: must be a list, not 'vit'"),
     ("~fits.0.models", ["vti"], "~fits.0.models: 'vti' is not defined; did you mean 'vit'?"),
@@ -139,8 +123,6 @@ CASES = [
      "~families.0.models: 'vti' is not defined; did you mean 'vit'?"),
     ("~families", [{"name": "f", "models": ["vit"]}],
      "~families.0.models: needs at least 2 entries, has 1"),
-    ("~groups", [{"name": "g", "models": ["vit", "vti"]}],
-     "~groups.0.models: 'vti' is not defined; did you mean 'vit'?"),
     ("~groups", [{"name": "g", "models": ["vit", "vit"]}],
      "~groups.0.models: the name 'vit' is used 2 times"),
     ("~groups", [{"name": "g", "models": ["vit", "identity"]},
@@ -152,8 +134,6 @@ CASES = [
     ("report", {"families": []}, "report.families: unknown key; it stands under studies.binding_i"),
     ("models.0.patch_px", 8, "models.0.patch_px: unknown key; it stands under models[].architectu"),
     ("studies.models", [], "studies.models: unknown key; it stands at the top of the file"),
-    ("studies.binding_informaton", {}, "studies.binding_informaton: unknown key; did you mean 'b"),
-    ("datasets.0.space.groups.1.sze", 3, "datasets.0.space.groups.1.sze: unknown key; did you me"),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
     ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; "),
     ("models.0.training.input_px", 4, "models.0.training.input_px: 8 px patches do not divide an "),
@@ -185,17 +165,6 @@ def test_every_problem_is_listed() -> None:
     assert [line.split(":")[0].strip() for line in rest] == [
         "datasets.0", "models.0.training.steps", f"{STUDY}probes.0.rankk",
     ]  # fmt: skip
-
-
-def test_a_file_of_the_old_shape_is_told_where_its_keys_stand() -> None:
-    study = EXAMPLE["studies"]["binding_information"]
-    with pytest.raises(ConfigError) as caught:
-        load_config({**EXAMPLE, "probes": study["probes"], "fits": study["fits"]}, "example.yaml")
-    assert [line.strip() for line in caught.value.problem.splitlines()] == [
-        "2 problems",
-        "probes: unknown key; it stands under studies.binding_information or studies.same_object",
-        "fits: unknown key; it stands under studies.binding_information or studies.same_object",
-    ]
 
 
 def test_every_broken_reference_is_listed() -> None:

@@ -63,15 +63,6 @@ def test_share_agrees_with_counting(size, grid, patch_px, edges):
             assert (share[s, j], baseline[s, j]) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_query_on_its_object_has_share_one():
-    masks = np.zeros((1, 8, 8), np.uint8)
-    masks[0, 2:4, 2:4] = 1
-    maps = np.zeros((1, 1, 16), np.float32)
-    maps[0, 0, 5] = 1.0
-    share, baseline = attention_share(maps, masks, (4, 4), 2)
-    assert (share[0, 0], baseline[0, 0]) == (1.0, 1 / 16)
-
-
 def test_shapes_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match="do not match"):
         attention_share(np.zeros((1, 1, 15)), np.zeros((1, 8, 8)), (4, 4), 2)

@@ -12,14 +12,6 @@ from bindscope.fitting.adam import Adam
 SHAPES = [(1,), (7,), (8,), (12,), (36,), (5, 9), (16, 64), (2, 36, 16, 100), (3, 1, 32)]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def pair(seed=0):
     """Two copies of the same parameters."""
     drawn = [torch.randn(s, generator=torch.Generator().manual_seed(seed)) * 0.02 for s in SHAPES]

@@ -6,6 +6,7 @@ from itertools import count, islice
 import numpy as np
 import pytest
 import torch
+from killed_jobs import KilledError
 from safetensors.torch import load_file
 from torch import nn
 
@@ -15,10 +16,6 @@ from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 
 STEPS = 40
-
-
-class KilledError(Exception):
-    """What stands for the end of the process."""
 
 
 class Lines:

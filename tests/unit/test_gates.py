@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import torch
 from known_answers import dataset, model
 
 from bindscope.codes.sampling import sample_codes
@@ -51,14 +50,6 @@ BOUNDS = tuple(  # in the order of a `Truth`
     f"{name}_lower_bound_bits"
     for name in ("binding", "conditional_binding", "feature", "count", "pairing")
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def setting(seed, n_train=4000):

@@ -1,14 +1,11 @@
 """From annotations to objects of one category and one value, on a release made by hand."""
 
-from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bindscope.config.genome import GenomeRules
 from bindscope.core.errors import InputError
-from bindscope.priors.assignments import assignment_entropies, corpus_log_weights
 from bindscope.sources.genome.mining import Miner, Release, iou
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
@@ -118,21 +115,3 @@ def test_without_lists_of_aliases_our_own_words_remain():
     mined = miner(Release(RELEASE.objects, RELEASE.attributes, RELEASE.image_data))
     assert objects_by_image(mined)[6] == "car/no_color man/no_color shirt/white"  # men
     assert "car" not in objects_by_image(mined).get(3, "")  # automobile
-
-
-def test_from_files_to_bits():
-    mined = miner()
-    scenes = [scene.objects for scene in mined.scenes()]
-    shape = len(mined.vocabulary.categories), len(mined.vocabulary.values)
-    entropies = assignment_entropies(scenes, corpus_log_weights(scenes, *shape))
-    counts = Counter(tuple(pair) for scene in scenes for pair in scene)
-    # Image 7, car and tree, red and green: as seen, or with colors changed (never seen).
-    tree, car = map(mined.vocabulary.categories.index, ("tree", "car"))
-    green, red = map(mined.vocabulary.values.index, ("green", "red"))
-    n = sum(counts.values())
-    probability = counts[car, red] * counts[tree, green] / n**2
-    p = np.array([probability, 1e-24]) / (probability + 1e-24)
-    assert entropies.code_bits[3] == pytest.approx(-(p * np.log2(p)).sum(), rel=1e-9)
-    assert entropies.code_bits[4] == 0  # image 8: nothing to exchange
-    # Image 3: of two trees and a car, which has green, which black, which none.
-    assert entropies.assignment_bits[1] >= entropies.code_bits[1] > 0

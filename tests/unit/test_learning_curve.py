@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from drawing import reason
 from known_answers import dataset, model
 
@@ -48,14 +47,6 @@ def problem(encoder="cell_erasure", n=800):
         splits[split] = SplitData(z, objects, feature_code(objects, sizes), prior_odds)
     prior = next(row for row in entropies(data) if row["split"] == "test")
     return ProbeData(**splits, sizes=sizes), prior
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from bindscope.config.models import Extraction, Pretrained
 from bindscope.core.errors import ModelError
 from bindscope.models.hf_adapter import FAMILIES
 from bindscope.models.loading import load_model
-
-torch.set_num_threads(1)
+from bindscope.testing import check_model
 
 PIN = "@" + "0" * 40
 _TINY = {
@@ -104,6 +103,18 @@ def test_every_layer_equals_the_librarys_bit_for_bit(kind: str, px: int) -> None
         assert torch.equal(ours["final"], theirs.last_hidden_state)
     assert not torch.equal(ours[3], ours["final"])
 
+    tokens, has_cls = model.token_map, "siglip" not in kind
+    registers = 3 if kind == "dinov2_with_registers" else 0
+    assert (tokens.grid, tokens.patch_px) == ((px // 8, px // 8), 8)
+    assert (tokens.prefix, tokens.registers) == (registers + has_cls, registers)
+    assert tokens.has_cls is has_cls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_keeps_the_promises_of_a_model(kind: str) -> None:
+    """Above all the raster order of patches: MAE's trap is a shuffle."""
+    check_model(load_model(configuration(kind), None, "cpu"))
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention_is_the_librarys_eager_one(kind: str) -> None:
@@ -126,37 +137,6 @@ def test_attention_is_the_librarys_eager_one(kind: str) -> None:
         assert weights.shape == maps.shape == (2, 2, n, n)
         torch.testing.assert_close(weights, maps, rtol=0, atol=1e-5)
     assert not torch.allclose(expected[0], expected[1], atol=1e-2)
-
-
-@pytest.mark.parametrize(("px", "grid"), [(None, (4, 4)), (48, (6, 6))])
-@pytest.mark.parametrize("kind", KINDS)
-def test_token_map(kind: str, px: int | None, grid: tuple[int, int]) -> None:
-    model = load_model(configuration(kind, input_px=px), None, "cpu")
-    registers = 3 if kind == "dinov2_with_registers" else 0
-    has_cls = "siglip" not in kind
-    tokens = model.token_map
-    assert tokens.grid == grid
-    assert tokens.patch_px == 8
-    assert (tokens.prefix, tokens.registers) == (registers + has_cls, registers)
-    assert tokens.has_cls is has_cls
-    ((_, stream),) = model.residual_stream(model.preprocess(scenes()), [1])
-    assert stream.shape == (3, tokens.n_tokens, model.dim) == (3, tokens.n_tokens, 32)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_patches_of_layer_0_are_in_raster_order(kind: str) -> None:
-    """Change one patch of the image: exactly its token changes (MAE's trap is a shuffle)."""
-    model = load_model(configuration(kind), None, "cpu")
-    image = scenes(n=1)
-    changed = np.repeat(image, 16, axis=0)
-    for index in range(16):
-        row, column = divmod(index, 4)
-        changed[index, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] ^= 255
-    ((_, before),) = model.residual_stream(model.preprocess(image), [0])
-    ((_, after),) = model.residual_stream(model.preprocess(changed), [0])
-    differs = (before - after).abs().amax(dim=-1) > 1e-3
-    assert torch.equal(differs[:, model.token_map.patches], torch.eye(16, dtype=torch.bool))
-    assert not differs[:, : model.token_map.prefix].any()
 
 
 def decoded_share(tokens: torch.Tensor, labels: torch.Tensor) -> float:
@@ -195,50 +175,6 @@ def test_maes_tokens_carry_the_labels_of_their_own_patches(layer: int) -> None:
     hidden = library(pixel_values=pixels, output_hidden_states=True).hidden_states[layer]
     assert hidden.shape[1] == 17  # nothing is masked, and still
     assert decoded_share(hidden[:, 1:], planted) < 0.4
-
-
-def test_registers_and_cls_are_where_the_map_says() -> None:
-    model = load_model(configuration("dinov2_with_registers"), None, "cpu")
-    library = library_model("dinov2_with_registers")
-    ((_, tokens),) = model.residual_stream(model.preprocess(scenes()), [0])
-    registers = tokens[:, model.token_map.register_tokens]
-    assert torch.equal(registers, library.embeddings.register_tokens.expand(3, -1, -1))
-    position = library.embeddings.position_embeddings[:, 0]
-    assert torch.equal(tokens[:, 0], (library.embeddings.cls_token[:, 0] + position).expand(3, -1))
-
-
-@pytest.mark.parametrize("kind", ["vit", "clip_vision_model"])
-def test_the_pass_stops_after_the_deepest_layer(kind: str) -> None:
-    model = load_model(configuration(kind), None, "cpu")
-    ran: list[int] = []
-    for number, block in enumerate(model.blocks, start=1):
-        attention = next(m for m in block.modules() if type(m).__name__.endswith("Attention"))
-        attention.register_forward_hook(lambda *_, number=number: ran.append(number))
-    pixels = model.preprocess(scenes())
-    assert [layer for layer, _ in model.residual_stream(pixels, [2, 0])] == [0, 2]
-    assert ran == [1, 2]
-    assert [layer for layer, _ in model.residual_stream(pixels, [0])] == [0]
-    assert ran == [1, 2]
-    stream = model.residual_stream(pixels, ["final", 1])
-    assert next(stream)[0] == 1
-    assert ran == [1, 2, 1]  # blocks run as layers are taken
-    assert [layer for layer, _ in stream] == ["final"]
-
-
-def test_bfloat16_is_autocast_and_leaves_no_trace() -> None:
-    exact = load_model(configuration("dinov2"), None, "cpu")
-    fast = load_model(
-        configuration("dinov2", extraction=Extraction(precision="bfloat16")), None, "cpu"
-    )
-    pixels = exact.preprocess(scenes())
-    stream = fast.residual_stream(pixels, [3])
-    ((_, rough),) = stream
-    assert not torch.is_autocast_enabled("cpu")
-    assert torch.is_grad_enabled()
-    ((_, fine),) = exact.residual_stream(pixels, [3])
-    assert rough.dtype == torch.float32
-    assert not torch.equal(rough, fine)
-    assert (rough - fine).norm() < 0.03 * fine.norm()
 
 
 @pytest.mark.parametrize("kind", KINDS)

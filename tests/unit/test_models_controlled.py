@@ -111,37 +111,6 @@ def test_frozen_model_keeps_the_protocol(frozen: FrozenViT, images: Images) -> N
     assert not layers[-1][1].requires_grad
 
 
-def test_stream_is_the_modules_own_forward_pass(frozen: FrozenViT, images: Images) -> None:
-    pixels = frozen.preprocess(images)
-    stream = dict(frozen.residual_stream(pixels, [0, 2, "final"]))
-    vit = frozen.forward
-    assert isinstance(vit, ViT)
-    torch.testing.assert_close(stream[0], vit.tokens(pixels), rtol=0, atol=0)
-    torch.testing.assert_close(vit.norm(stream[2]), vit(pixels), rtol=0, atol=0)
-    torch.testing.assert_close(stream["final"], vit(pixels), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("layers", "expected"), [([0], 0), ([1], 1), ([0, 2], 2), (["final"], 2), ([], 0)]
-)
-def test_no_block_runs_beyond_the_deepest_layer(
-    frozen: FrozenViT, images: Images, layers: list[int | str], expected: int
-) -> None:
-    vit = frozen.forward
-    assert isinstance(vit, ViT)
-    calls = []
-    for block in vit.blocks:
-        block.attention.register_forward_hook(lambda *_: calls.append(1))
-    pixels = frozen.preprocess(images[:2])
-    assert [layer for layer, _ in frozen.residual_stream(pixels, layers)] == layers
-    assert len(calls) == expected
-
-
-def test_layers_that_do_not_exist_are_refused(frozen: FrozenViT) -> None:
-    with pytest.raises(ModelError, match="there is no layer 3"):
-        list(frozen.residual_stream(torch.zeros(1, 3, 32, 32), [3]))
-
-
 def test_products_on_disk(tmp_path: Path) -> None:
     trained_model = trained(configured())
     manifest = json.loads(write(trained_model, tmp_path).read_text())

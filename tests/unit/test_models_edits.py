@@ -87,6 +87,33 @@ def test_no_edit_and_an_identity_are_the_plain_pass(model: Any) -> None:
         assert all(torch.equal(edited[layer], plain[layer]) for layer in layers)
 
 
+def test_no_block_runs_beyond_the_deepest_layer(model: Any) -> None:
+    ran: list[int] = []
+    for number, block in enumerate(model.blocks, start=1):
+        inner = next(m for m in block.modules() if [*m.parameters(recurse=False)])
+        inner.register_forward_hook(lambda *_, number=number: ran.append(number))
+    for layer in all_layers(model):
+        ran.clear()
+        assert [read for read, _ in model.residual_stream(PIXELS, [layer])] == [layer]
+        assert sorted({*ran}) == [*range(1, 1 + (model.n_layers if layer == "final" else layer))]
+        assert len(ran) == len({*ran})
+    if not isinstance(model, HookedModule):
+        ran.clear()
+        assert next(iter(model.residual_stream(PIXELS, ["final", 1])))[0] == 1
+        assert ran == [1]  # blocks run as layers are taken
+
+
+@pytest.mark.parametrize("kind", ["ours", "timm", "hf"])
+def test_bfloat16_is_autocast_and_leaves_no_trace(kind: str) -> None:
+    ((_, fine),) = MAKERS[kind]().residual_stream(PIXELS, [3])
+    stream = MAKERS[f"{kind}, bfloat16"]().residual_stream(PIXELS, [3])
+    ((_, rough),) = stream
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
+    assert rough.dtype == torch.float32
+    assert 0 < (rough - fine).norm() < 0.03 * fine.norm()
+
+
 def test_an_edit_changes_its_layer_and_those_after_it(model: Any) -> None:
     layers = all_layers(model)
     plain = dict(model.residual_stream(PIXELS, layers))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import pytest
 import torch
 from activations_by_hand import SHARD, build_dataset
 from jobs_by_hand import ci_graph, job_by_hand, script
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from bindscope.activations.reader import Activations
 from bindscope.config.grid import Grid, layers_of
 from bindscope.config.loading import load_config
-from bindscope.config.models import Pretrained, PythonModel
+from bindscope.config.models import PythonModel
 from bindscope.core import keys
 from bindscope.core.errors import BindscopeError, ConfigError, ModelError
 from bindscope.core.interfaces import Model
@@ -172,17 +170,6 @@ def test_a_grid_that_is_no_square() -> None:
         load("make_vit", "blocks.0", grid=(4, 4), **fields)
 
 
-def test_the_pass_ends_with_the_last_layer_asked_for() -> None:
-    model = load("make_cnn", "stem", "wide")
-    ran = []
-    model.network.wide.register_forward_hook(lambda *_: ran.append("wide"))
-    assert list(tokens(model, [1])) == [1]
-    assert not ran
-    assert list(tokens(model, [2, 1, 2])) == [1, 2]
-    assert ran == ["wide"]
-    assert not tokens(model, [])
-
-
 def test_weights_follow_from_the_seed_and_are_frozen() -> None:
     first, same, reseeded = (
         load("make_cnn", "stem", seed=seed).weights_sha256 for seed in (1, 1, 2)
@@ -226,29 +213,6 @@ def test_a_residual_network_of_torchvision() -> None:
     x = direct.layer3(x)
     torch.testing.assert_close(layers_read[3], as_tokens(x))
     torch.testing.assert_close(layers_read[4], as_tokens(direct.layer4(x)))
-
-
-def test_a_timm_transformer_is_what_its_own_adapter_gives() -> None:
-    options = {"depth": 2, "embed_dim": 16, "num_heads": 2}
-    model = load(
-        "python:timm:create_model", "blocks.0", "blocks.1", has_cls=True, seed=7,
-        transform={"input_px": 32, "mean": (0.5,) * 3, "std": (0.5,) * 3},
-        options={"model_name": "vit_tiny_patch16_224", "img_size": 32, **options},
-    )  # fmt: skip
-    adapter = load_model(
-        Pretrained(name="m", source="timm:vit_tiny_patch16_224", n_layers=2, pretrained=False,
-                   seed=7, input_px=32, overrides=options), None, "cpu",
-    )  # fmt: skip
-    adapted: Any = adapter
-    adapted.blocks[0].load_state_dict(model.network.blocks[0].state_dict())
-    assert model.token_map == adapter.token_map
-    x = model.preprocess(pixels())
-    torch.testing.assert_close(x, adapter.preprocess(pixels()))
-    assert [layer for layer, _ in model.residual_stream(x, [2, 1])] == [1, 2]
-    with torch.inference_mode():
-        stream: Any = dict(model.residual_stream(x, [1, 2]))
-        direct = model.network.blocks[1](stream[1])
-    torch.testing.assert_close(stream[2], direct)
 
 
 # --- from activations to probes --------------------------------------------------------------
@@ -368,18 +332,7 @@ def test_a_librarys_version_is_its_code(monkeypatch: pytest.MonkeyPatch) -> None
     assert foreign == {"torchvision"}
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Compute as jobs do: two threads that wait for each other on a busy machine take forever."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_from_scenes_to_rows(tmp_path: Path) -> None:
     """Five lines of configuration: a residual network of torchvision through every job."""
     resnet = {

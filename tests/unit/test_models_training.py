@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from killed_jobs import KilledError
 from small_models import EASY, configured, trained, write
 from torch.nn import functional
 
@@ -30,14 +31,6 @@ from bindscope.scenes.render import render_scenes
 
 CPU = torch.device("cpu")
 FRESH = FreshScenes(EASY, 32, 0)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_the_configuration_knows_every_objective() -> None:
@@ -227,10 +220,6 @@ def test_a_view_keeps_hues_and_size() -> None:
 # --- Resuming -----------------------------------------------------------------------------------
 
 
-class StoppedError(Exception):
-    """What the scenes below raise."""
-
-
 @dataclass(frozen=True)
 class StoppingScenes(FreshScenes):
     """Scenes that end with an error."""
@@ -238,7 +227,7 @@ class StoppingScenes(FreshScenes):
     def batches(self, first: int) -> Any:
         """Raise after 12 steps of 20."""
         yield from islice(super().batches(first), 12)
-        raise StoppedError
+        raise KilledError
 
 
 @pytest.mark.usefixtures("_few_validation_scenes")
@@ -248,7 +237,7 @@ def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
 ) -> None:
     """Masks, views and a teacher that is a moving average included."""
     config, checkpoint = configured(objective, steps=20), Checkpoint(tmp_path / "state", "key")
-    with pytest.raises(StoppedError):
+    with pytest.raises(KilledError):
         train(config, EASY, StoppingScenes(EASY, 32, 0), None, checkpoint)
     progress = checkpoint.read()
     assert progress is not None

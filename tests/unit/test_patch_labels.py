@@ -49,19 +49,6 @@ def test_a_patch_has_the_label_of_most_of_its_pixels() -> None:
     np.testing.assert_array_equal(labels.purity, np.float32([[0.75, 1, 0.5, 0.75]]))
 
 
-def test_ties_go_to_the_smallest_id_wherever_it_stands() -> None:
-    for mask in ([[3, 1], [1, 3]], [[1, 3], [3, 1]], [[3, 3], [1, 1]]):
-        labels = patch_labels(np.array([mask]), CLASSES, NO_STUFF, (1, 1))
-        assert labels.instances.item() == 1
-        assert labels.purity.item() == 0.5
-
-
-def test_patches_are_numbered_by_rows_on_grids_that_are_not_square() -> None:
-    mask = np.repeat(np.repeat(np.arange(6).reshape(2, 3), 4, axis=0), 2, axis=1)
-    labels = patch_labels(mask[None], np.arange(1, 6)[None], np.zeros((1, 5)), (2, 3))
-    np.testing.assert_array_equal(labels.instances, [np.arange(6)])
-
-
 @st.composite
 def _masks(draw: st.DrawFn) -> tuple[np.ndarray, tuple[int, int], int]:
     rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
@@ -91,18 +78,6 @@ def test_agrees_with_counting_by_hand_in_blocks_of_any_size(
         for p, (number, _) in enumerate(expected):
             assert labels.classes[i, p] == (classes[i, number - 1] if number else 0)
             assert labels.stuff[i, p] == (number > 0 and stuff[i, number - 1])
-
-
-@settings(max_examples=60, deadline=None)
-@given(_masks())
-def test_two_patches_of_one_object_have_one_class(
-    case: tuple[np.ndarray, tuple[int, int], int],
-) -> None:
-    masks, grid, most = case
-    classes = np.random.default_rng(1).integers(1, 4, (len(masks), most))
-    labels = patch_labels(masks, classes, np.zeros_like(classes), grid)
-    same = labels.instances[:, :, None] == labels.instances[:, None]
-    assert (labels.classes[:, :, None] == labels.classes[:, None])[same].all()
 
 
 @pytest.mark.parametrize("grid", [(3, 2), (2, 3), (0, 2), (8, 2)])

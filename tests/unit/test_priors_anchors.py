@@ -11,6 +11,7 @@ from codes_by_hand import (
     as_array,
     balanced,
     dataset,
+    losses,
     name_of,
     uniform,
 )
@@ -41,11 +42,6 @@ def probability(odds):
         return 1 / (1 + np.exp(-odds))
 
 
-def losses(odds, bits):
-    """Cross-entropy of each scene in bits, (N,)."""
-    return np.logaddexp(0, np.where(bits == 1, -odds, odds)).sum(axis=1) / np.log(2)
-
-
 @pytest.mark.parametrize("config", SPACES, ids=name_of)
 def test_anchors_are_the_conditionals_of_all_codes(config):
     codes = all_codes(config)
@@ -61,21 +57,6 @@ def test_anchors_are_the_conditionals_of_all_codes(config):
     for name, values in expected.items():
         assert odds[name].dtype == np.float64
         np.testing.assert_allclose(probability(odds[name]), values, rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("config", SPACES, ids=name_of)
-def test_every_scene_costs_what_its_code_does(config):
-    codes, data = all_codes(config), dataset(config)
-    objects, features = as_array(codes), as_array(codes.values())
-    odds = log_odds(build_space(config), objects)
-    o = losses(odds["object"], objects)
-    f = losses(odds["feature"], features)
-    pairing = losses(odds["object_given_feature"], objects)
-    np.testing.assert_allclose(o, np.log2(len(codes)), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(f + pairing, o, rtol=0, atol=1e-12)
-    (row, *_) = entropies(data)
-    assert f.mean() == pytest.approx(row["h_feature_bits"], abs=1e-12)
-    assert pairing.mean() == pytest.approx(row["h_object_given_feature_bits"], abs=1e-12)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -118,13 +99,6 @@ def test_one_group_leaves_nothing_to_say_about_objects():
     objects = sample_codes(data, "train", 0, 50)
     pairing = anchors(data, objects)["object_given_feature"]
     np.testing.assert_array_equal(pairing, np.where(objects, 30, -30))
-
-
-def test_no_scene_is_a_batch_too():
-    for config in (PAPER, uniform((2, 3), 1, 6)):
-        n_cells = build_space(config).n_cells
-        got = anchors(dataset(config), np.zeros((0, n_cells), np.uint8))
-        assert got["object"].shape == got["object_given_feature"].shape == (0, n_cells)
 
 
 @pytest.mark.parametrize("config", [uniform((3, 3), 2, 6), balanced(*BALANCED[5])], ids=name_of)

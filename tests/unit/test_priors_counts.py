@@ -12,6 +12,7 @@ from codes_by_hand import (
     as_array,
     balanced,
     dataset,
+    losses,
     name_of,
     uniform,
 )
@@ -38,11 +39,6 @@ TWO_GROUPS = [space for space in SPACES if len(space.groups) == 2] + [
     balanced((3, 4), (3, 4), 7),
 ]
 PROBE = LinearProbe(name="linear", family="linear")
-
-
-def losses(odds, bits):
-    """Cross-entropy of each scene in bits, (N,)."""
-    return np.logaddexp(0, np.where(bits == 1, -odds, odds)).sum(axis=1) / np.log(2)
 
 
 def sizes_of(rows):
@@ -223,11 +219,6 @@ def bag_of_tokens(codes):
     return np.hstack(margins(codes, (3, 3))) @ directions / 4
 
 
-def entropy(row):
-    names = ("h_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits")
-    return np.array([row[name] for name in names])
-
-
 @pytest.mark.parametrize(
     ("encode", "shares"),
     [
@@ -243,7 +234,8 @@ def test_representations_are_read_as_what_they_hold(encode, shares):
     row = measured(encode)
     parts = ("feature", "count", "pairing")
     bounds = np.array([row[f"{part}_lower_bound_bits"] for part in parts])
-    expected = entropy(row) * shares
+    names = ("h_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits")
+    expected = np.array([row[name] for name in names]) * shares
     # The prior's mean over the test scenes is not quite the entropy.
     np.testing.assert_allclose(bounds, expected, rtol=0.03, atol=0.08)
     assert row["conditional_binding_lower_bound_bits"] == pytest.approx(bounds[1:].sum(), abs=1e-9)

@@ -151,12 +151,3 @@ def test_the_search_finds(code, name):
 def test_what_is_ours_or_public_may_be_used(code):
     tree = ast.parse(code)
     assert list(uses(tree, {"_ours"})) == []
-
-
-def test_at_most_three_workarounds():
-    """Each is an entry of the module: the fact with its source, what it buys, when it goes."""
-    text = ast.get_docstring(read(ALLOWED)) or ""
-    entries = [line for line in text.splitlines() if line[:2] in {f"{i}." for i in range(1, 10)}]
-    assert 1 <= len(entries) <= 3
-    for part in ("Fact: ", "https://", "Buys: ", "Goes when"):
-        assert text.count(part) == len(entries), part

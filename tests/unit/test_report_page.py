@@ -1,7 +1,6 @@
 """The page stands alone, is the same for the same input, and knows no study."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -210,12 +209,6 @@ def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
     assert "&lt;b&gt;lead" in page
 
 
-def test_a_chapter_may_say_nothing():
-    text = text_of(page_of(Part("toy", "An empty chapter", Chapter())))
-    assert "An empty chapter" in text
-    assert "Results in words" not in text
-
-
 def test_the_foot_names_version_commit_configuration_and_keys(page):
     foot = page[page.index("<footer") :]
     assert "bindscope 0.1, commit <code>abc</code>. " in foot
@@ -231,12 +224,6 @@ def test_large_vector_figures_are_embedded_as_pixels(tmp_path):
     page = page_of(Part("toy", "Toy", Chapter(), (large,)))
     assert "data:image/png;base64" in page
     assert "x" * 100 not in page
-
-
-def test_captions_are_escaped(tmp_path):
-    figure = replace(drawing(tmp_path, "bars"), caption="B* < B of H(O|F)*2. More.")
-    page = page_of(Part("toy", "Toy", Chapter(), (figure,)))
-    assert "<figcaption><p>B* &lt; B of H(O|F)*2. More.</p></figcaption>" in page
 
 
 def test_numbers_have_a_real_minus_sign_and_no_negative_zero():

@@ -42,33 +42,6 @@ def _codes(n: int, counts: int | np.ndarray, side: int = 6, seed: int = 0) -> np
     return (rank < np.broadcast_to(counts, n)[:, None]).astype(np.uint8)
 
 
-def _gaps(boxes: np.ndarray) -> np.ndarray:
-    """Distance of every two boxes of a scene along the axis that separates them best."""
-    first, second = np.triu_indices(len(boxes), 1)
-    a, b = boxes[first], boxes[second]
-    apart = np.maximum(b[:, :2] - a[:, 2:], a[:, :2] - b[:, 2:])
-    return apart.max(axis=1)
-
-
-@pytest.mark.parametrize("placement", ["uniform", "grid"])
-def test_boxes_keep_their_distances(placement: str) -> None:
-    dataset = _dataset(placement=placement)
-    counts = np.arange(200) % 10
-    boxes = render_scenes(dataset, "val", 3, _codes(200, counts))["boxes"]
-    for scene, n in zip(boxes, counts, strict=True):
-        assert (scene[n:] == -1).all()
-        placed = scene[:n].astype(int)
-        np.testing.assert_array_equal(placed[:, 2:] - placed[:, :2], 12)
-        assert n == 0 or (placed.min() >= 2 and placed.max() <= 94)
-        assert n < 2 or _gaps(placed).min() >= 2
-    if placement == "uniform":
-        assert _gaps_reach_the_margin(boxes[counts == 9])
-
-
-def _gaps_reach_the_margin(boxes: np.ndarray) -> bool:
-    return min(_gaps(scene.astype(int)).min() for scene in boxes) == 2
-
-
 def test_every_position_of_the_range_is_used() -> None:
     boxes = render_scenes(_dataset(), "train", 0, _codes(3000, 1))["boxes"][:, 0]
     for axis in (0, 1):
@@ -76,59 +49,6 @@ def test_every_position_of_the_range_is_used() -> None:
         np.testing.assert_array_equal(positions, np.arange(2, 96 - 2 - 12 + 1))
         expected = 3000 / len(positions)
         assert ((times - expected) ** 2 / expected).sum() < 130  # chi2, 80 degrees, p = 3e-4
-
-
-@pytest.mark.parametrize("placement", ["uniform", "grid"])
-def test_images_masks_boxes_and_cells_agree(placement: str) -> None:
-    dataset = _dataset(placement=placement)
-    objects = _codes(40, np.arange(40) % 10)
-    scenes = render_scenes(dataset, "test", 0, objects)
-    assert {name: (array.dtype.name, array.shape) for name, array in scenes.items()} == {
-        "images": ("uint8", (40, 96, 96, 3)),
-        "masks": ("uint8", (40, 96, 96)),
-        "boxes": ("int16", (40, 9, 4)),
-        "cells": ("int16", (40, 9)),
-    }
-    for image, mask, boxes, cells, code in zip(*scenes.values(), objects, strict=True):
-        n = int(code.sum())
-        np.testing.assert_array_equal(cells[:n], np.flatnonzero(code))
-        assert (cells[n:] == -1).all()
-        np.testing.assert_array_equal(mask > 0, (image != 255).any(axis=-1))
-        assert set(np.unique(mask)) == set(range(n + 1))
-        for j in range(n):
-            x0, y0, x1, y1 = boxes[j]
-            inside = np.zeros_like(mask, bool)
-            inside[y0:y1, x0:x1] = True
-            assert inside[mask == j + 1].all()
-            assert len(np.unique(image[mask == j + 1], axis=0)) == 1
-
-
-def test_an_object_looks_as_its_cell_says() -> None:
-    dataset = _dataset(side=8)
-    objects = np.eye(64, dtype=np.uint8)
-    scenes = render_scenes(dataset, "train", 0, objects)
-    for cell in range(64):
-        x0, y0, x1, y1 = scenes["boxes"][cell, 0]
-        image = scenes["images"][cell]
-        again = render_scenes(dataset, "train", 5, objects[[cell]])
-        u0, v0, u1, v1 = again["boxes"][0, 0]
-        np.testing.assert_array_equal(image[y0:y1, x0:x1], again["images"][0, v0:v1, u0:u1])
-    colors = scenes["images"][scenes["masks"] > 0].reshape(-1, 3)
-    assert len(np.unique(colors, axis=0)) == 8
-
-
-@pytest.mark.parametrize("placement", ["uniform", "grid"])
-def test_scenes_do_not_depend_on_their_shard(placement: str) -> None:
-    dataset = _dataset(placement=placement)
-    objects = _codes(60, 9)
-    whole = render_scenes(dataset, "train", 100, objects)
-    for size in (1, 7, 60):
-        parts = [
-            render_scenes(dataset, "train", 100 + i, objects[i : i + size])
-            for i in range(0, 60, size)
-        ]
-        for name, array in whole.items():
-            np.testing.assert_array_equal(np.concatenate([p[name] for p in parts]), array)
 
 
 def test_seed_split_and_index_change_places() -> None:
@@ -222,14 +142,6 @@ def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:
         render_scenes(_dataset(), "train", 0, _codes(1, 1, side=5))
     with pytest.raises(ConfigError, match=r"scene 6: has 10 objects.*allows 9"):
         render_scenes(_dataset(), "train", 5, _codes(2, np.array([9, 10])))
-
-
-def test_no_scenes_and_empty_scenes_are_drawn() -> None:
-    none = render_scenes(_dataset(), "train", 0, np.zeros((0, 36), np.uint8))
-    assert none["images"].shape == (0, 96, 96, 3)
-    empty = render_scenes(_dataset(), "train", 0, np.zeros((2, 36), np.uint8))
-    assert (empty["images"] == 255).all()
-    assert not empty["masks"].any()
 
 
 def test_a_shard_is_written_block_by_block(tmp_path: Path) -> None:

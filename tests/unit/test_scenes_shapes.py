@@ -37,19 +37,11 @@ def test_shapes_agree_with_integer_arithmetic(size: int) -> None:
     np.testing.assert_array_equal(_mask("cross", size), (4 * x <= size) | (4 * y <= size))
 
 
-def test_cross_bars_are_a_quarter_of_the_size() -> None:
-    cross = _mask("cross", 16)
-    assert (cross[0].sum(), cross[:, 0].sum()) == (4, 4)
-    assert cross.sum() == 2 * 4 * 16 - 4 * 4
-
-
 @pytest.mark.parametrize("size", SIZES)
-def test_shapes_are_symmetric(size: int) -> None:
-    for shape in SHAPES:
+def test_polygons_are_symmetric(size: int) -> None:
+    for shape in ("pentagon", "hexagon", "star"):
         mask = _mask(shape, size)
         np.testing.assert_array_equal(mask, mask[:, ::-1], err_msg=shape)
-    for shape in ("circle", "square", "diamond", "cross"):
-        np.testing.assert_array_equal(_mask(shape, size), np.rot90(_mask(shape, size)))
     np.testing.assert_array_equal(_mask("hexagon", size), _mask("hexagon", size)[::-1])
 
 

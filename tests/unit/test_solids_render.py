@@ -74,17 +74,6 @@ def test_natural_scenes_hold_six_objects_repeats_included() -> None:
     assert arrays["cells"].shape == (8, 6)
 
 
-def test_a_shard_is_written_and_read(tmp_path: Path) -> None:
-    config = dataset(**SMALL)
-    objects = codes(3)
-    paths = tmp_path / "s.zarr", tmp_path / "s.json"
-    with StoreWriter(*paths, spec="{}", code="a:b") as writer:
-        write_scenes(config, "test", 4, objects, writer)
-    store = open_store(paths[1])
-    for name, array in render_scenes(config, "test", 4, objects).items():
-        np.testing.assert_array_equal(store.read(name), array, err_msg=name)
-
-
 def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_path: Path) -> None:
     config = dataset(min_distance=3.5, **SMALL)
     objects = np.zeros((2, 12), np.uint8)
@@ -245,8 +234,6 @@ def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) ->
         ({"colors": ["red", "red"]}, "names a color twice"),
         ({"camera_height": 0.5}, "under the ground"),
         ({"camera_distance": 5.0}, "can stand among objects"),
-        ({"backend": {"kind": "povray"}}, "povray"),
-        ({"backend": {"kind": "raycast", "samples": 3}}, "samples"),
     ],
 )
 def test_renderers_that_make_no_sense(render: dict[str, object], message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -144,19 +143,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"header": HEADER.replace("shape", "form")},
         ("objects.csv", "no column 'shape'", "name it in `source`"),
     ),
-    "empty cell": (
-        {"rows": [*ROWS, "c.png,,circle,0,0,4,4,test"]},
-        ("objects.csv, row 6, column 'color'", "is empty", "leave out its image"),
-    ),
-    "too few cells": (
-        {"rows": [*ROWS, "c.png,red"]},
-        ("objects.csv, row 6", "has not the 8 cells", "quotes"),
-    ),
-    "outside the vocabulary": (
-        {"rows": [*ROWS, "c.png,rde,circle,0,0,4,4,test"]},
-        ("objects.csv, rows 5 to 6, color", "'rde' is not in the vocabulary; did you mean 'red'?",
-         "add it to the values"),
-    ),
     "an object twice": (
         {"rows": [*ROWS, "c.png,blue,circle,4,0,8,4,test"]},
         ("objects.csv, rows 5 to 6", "c.png has blue, circle twice", "source.repeats: true"),
@@ -164,10 +150,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "too many objects": (
         {"rows": [*ROWS, "a.png,red,square,0,0,4,4,train"]},
         ("a.png has 3 objects", "raise `space.max_objects` (2)"),
-    ),
-    "no image": (
-        {"rows": [*ROWS, "d.png,red,circle,0,0,4,4,test"]},
-        ("objects.csv, row 6", "there is no image", "d.png", "or `source.images`"),
     ),
     "an image in two splits": (
         {"rows": [*ROWS, "c.png,red,square,0,0,4,4,val"]},
@@ -180,10 +162,6 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "empty split": (
         {"rows": ROWS[:3]},
         ("no scene is in test", "hashed_images"),
-    ),
-    "box of no number": (
-        {"rows": [*ROWS[:3], "c.png,blue,circle,left,0,4,4,test"]},
-        ("row 5, column 'x0'", "'left' is no number", "leave `source.boxes`"),
     ),
     "empty box": (
         {"rows": [*ROWS[:3], "c.png,blue,circle,4,0,4,4,test"]},
@@ -211,16 +189,6 @@ def test_no_file_and_no_folder_of_images(folder: Path) -> None:
     (folder / "objects.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(InputError, match=r"objects\.parquet: cannot be read"):
         read_source(dataset(folder, source__path=str(folder / "objects.parquet")))
-
-
-def test_images_may_lie_in_an_archive(folder: Path) -> None:
-    with zipfile.ZipFile(folder / "photos.zip", "w") as archive:
-        for name in "abc":
-            archive.write(folder / f"{name}.png", f"{name}.png")
-            (folder / f"{name}.png").unlink()
-    images, splits, *_ = read_source(dataset(folder, source__images=str(folder / "photos.zip")))
-    pixels, _ = load_image(SourceFiles(images), splits["train"][0], photos(8))
-    assert (pixels == (255, 0, 0)).all()
 
 
 def test_repeats_are_kept_in_the_record_and_merged_in_the_code(folder: Path) -> None:
@@ -382,19 +350,6 @@ def test_modes_become_rgb(tmp_path: Path) -> None:
     assert (decoded(tmp_path, 4, mode="RGBA", color=(10, 20, 30, 0))[0] == 255).all()
     with pytest.raises(InputError, match="mode I;16, not 8 bits per channel"):
         decoded(tmp_path, 4, mode="I;16", color=700)
-
-
-def test_images_are_turned_upright(tmp_path: Path) -> None:
-    image = Image.new("RGB", (8, 4), "white")
-    image.paste((255, 0, 0), (0, 0, 4, 4))
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: the left edge is the upright image's top
-    image.save(tmp_path / "x.png", exif=exif)
-    record = Record("x.png", "row 2", (0,), None)
-    pixels, placed = load_image(SourceFiles(tmp_path), record, photos(8))
-    assert placed.original == (4, 8)
-    assert (pixels[0] == (255, 0, 0)).all()
-    assert (pixels[-1] == 255).all()
 
 
 @pytest.mark.parametrize("damage", ["cut off", "no image", "gone"])

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs_by_hand import job_by_hand, script
+from jobs_by_hand import job_by_hand, linear_fit_graph, script
 
 from bindscope.config.codes import Dataset
-from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.store.reader import open_store
@@ -26,22 +25,22 @@ from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.download import fetch
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import objects_of, read_records
-from bindscope.studies.build import build
 from releases import write_clevr, zipped
 
 GROUPS = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
 COUNTS = {"train": 4, "val": 1, "test": 2}
+FEWER = COUNTS | {"test": 1}
 
 
-def dataset(path: Path | None, **changes: Any) -> Dataset:
+def dataset(path: Path | None, counts: dict[str, int] = COUNTS, **changes: Any) -> Dataset:
     return Dataset.model_validate(
         {
             "name": "clevr",
             "space": {"kind": "draws", "groups": GROUPS, "n_objects": 6},
-            "split": {"rule": "index", "sizes": COUNTS},
+            "split": {"rule": "index", "sizes": counts},
             "source": {"kind": "clevr", **({"path": str(path)} if path else {}), **changes},
-            "n_scenes": COUNTS,
-            "shard_size": COUNTS,
+            "n_scenes": counts,
+            "shard_size": counts,
             "render": {"kind": "photos", "size_px": 16},
         }
     )
@@ -51,11 +50,7 @@ def test_six_object_scenes_become_codes_over_96_types(tmp_path: Path) -> None:
     parts = write_clevr(tmp_path)
     with pytest.raises(Exception, match="ask for 7 scenes, the source has 6"):
         read_source(dataset(tmp_path))
-    few = dataset(tmp_path).model_copy(
-        update={"split": dataset(tmp_path).split.model_copy(
-            update={"sizes": dataset(tmp_path).n_scenes.model_copy(update={"test": 1})})}
-    )  # fmt: skip
-    _, splits, *_ = read_source(few)
+    _, splits, *_ = read_source(dataset(tmp_path, FEWER))
     chosen = [s for part in parts.values() for s in part if len(s["objects"]) == 6]
     records = [record for mine in splits.values() for record in mine]
     assert [record.image.rpartition("/")[2] for record in records] == [
@@ -80,23 +75,7 @@ def test_archive_and_folder_are_the_same_down_to_the_pixels(tmp_path: Path) -> N
     archive = zipped(tmp_path / "clevr", tmp_path / "CLEVR_v1.0.zip")
     images = {}
     for path in (tmp_path / "clevr", archive):
-        config = Config.model_validate(
-            {
-                "datasets": [
-                    {**dataset(path).model_dump(mode="json"), "n_scenes": {**COUNTS, "test": 1},
-                     "shard_size": {**COUNTS, "test": 1},
-                     "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}}}
-                ],
-                "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-                "studies": {"binding_information": {
-                    "probes": [{"name": "p", "family": "linear"}],
-                    "fits": [
-                        {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
-                    ],
-                }},
-            }
-        )  # fmt: skip
-        graph = build(config)
+        graph = linear_fit_graph(dataset(path, FEWER).model_dump(mode="json"))
         (records,) = graph.select("records")
         script("records").main(job_by_hand(records, tmp_path))
         shard = next(p for p in graph.select("record_scenes") if p.wildcards["split"] == "train")
@@ -290,22 +269,10 @@ def test_an_address_without_a_file_is_not_asked_again(server: Server, tmp_path: 
 def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
     write_clevr(tmp_path / "clevr")
     server.content = zipped(tmp_path / "clevr", tmp_path / "x.zip").read_bytes()
-    config = {
-        "datasets": [
-            {**dataset(None, url=server.url, sha256=digest(server.content),
-                       folder=str(tmp_path / "downloads")).model_dump(mode="json"),
-             "split": {"rule": "index", "sizes": {**COUNTS, "test": 1}},
-             "n_scenes": {**COUNTS, "test": 1}, "shard_size": {**COUNTS, "test": 1}}
-        ],
-        "models": [{"name": "m", "source": "timm:x", "n_layers": 1, "pretrained": False}],
-        "studies": {"binding_information": {
-            "probes": [{"name": "p", "family": "linear"}],
-            "fits": [
-                {"name": "f", "datasets": ["clevr"], "models": ["m"], "probes": ["p"]},
-            ],
-        }},
+    downloaded = {
+        "url": server.url, "sha256": digest(server.content), "folder": str(tmp_path / "downloads"),
     }  # fmt: skip
-    graph = build(Config.model_validate(config))
+    graph = linear_fit_graph(dataset(None, FEWER, **downloaded).model_dump(mode="json"))
     for rule in ("download", "records"):
         (product,) = graph.select(rule)
         script(rule).main(job_by_hand(product, tmp_path))

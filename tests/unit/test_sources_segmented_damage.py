@@ -102,12 +102,6 @@ def test_a_mask_of_another_size_is_named(release: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("s.*"))
 
 
-def test_a_photo_that_does_not_decode_is_named(release: Path, tmp_path: Path) -> None:
-    cut(release / MASK.replace("_seg.png", ".jpg"))
-    with pytest.raises(InputError, match=r"ADE_train_1\.jpg .*does not decode as an image"):
-        stored(tmp_path, release, records_of(ade(release)), size_px=48)
-
-
 def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
     content = json.loads(path.read_text())
     alter(content)

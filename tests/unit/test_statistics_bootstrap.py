@@ -57,19 +57,6 @@ def test_clusters_of_one_scene_are_the_plain_bootstrap():
     )
 
 
-def test_one_cluster_never_varies():
-    values = rng(0).normal(size=(60, 2))
-    means = resampled_means(values, 30, 0, np.zeros(60, dtype=int))
-    np.testing.assert_allclose(means, np.tile(values.mean(axis=0), (30, 1)))
-
-
-def test_a_drawn_cluster_brings_all_its_scenes():
-    values = np.array([[1.0], [2.0], [30.0]])
-    means = resampled_means(values, 500, 0, np.array([7, 7, 2]))
-    # Two draws of {1, 2} and {30}: the mean of 1.5, of (1 + 2 + 30) / 3, or of 30.
-    assert set(np.round(means[:, 0], 9)) == {1.5, 11.0, 30.0}
-
-
 def test_interval_is_the_percentiles():
     assert interval(np.arange(1001) / 10) == pytest.approx((2.5, 97.5))
     assert interval(np.arange(1001) / 10, level=0.5) == pytest.approx((25.0, 75.0))
@@ -112,19 +99,6 @@ def test_coverage_over_clusters(spread):
         assert plain < 0.7  # scenes of one F are no independent evidence
     else:
         assert 0.91 <= plain <= 0.98
-
-
-def test_drawing_scenes_inside_drawn_clusters_would_count_their_variance_twice():
-    """Why only clusters are drawn: var = (v_between + v_within / n) / G, and no more."""
-    r = rng(9)
-    g, n = 200, 10
-    values = r.normal(size=(g, n))  # clusters do not differ
-    one_stage = resampled_means(values.reshape(-1, 1), 4000, 0, np.repeat(np.arange(g), n)).var()
-    two_stage = np.var(
-        [values[r.integers(0, g, g)[:, None], r.integers(0, n, (g, n))].mean() for _ in range(2000)]
-    )
-    assert one_stage == pytest.approx(1 / (g * n), rel=0.3)
-    assert two_stage / one_stage == pytest.approx(2 - 1 / n, rel=0.12)
 
 
 def test_means_are_those_of_all_resamples_of_clusters():
@@ -177,11 +151,6 @@ def test_a_paired_interval_has_the_width_of_the_difference():
     assert difference.high - difference.low == pytest.approx(2 * 1.96 * deviation, rel=0.08)
     alone = [np.diff(interval(resampled_means(x[:, None], 4000, 0)[:, 0])) for x in (first, second)]
     assert difference.high - difference.low < 0.4 * np.hypot(*alone)  # sqrt(1 - correlation) = 0.32
-
-
-def test_a_constant_difference_is_certain():
-    values = rng(0).normal(size=50)
-    assert paired_difference(values + 0.25, values) == pytest.approx((0.25, 0.25, 0.25))
 
 
 def test_pairs_are_of_the_same_scenes():

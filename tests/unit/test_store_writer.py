@@ -17,7 +17,7 @@ import zarr
 import bindscope.core.store.writer as writer_module
 from bindscope.core.errors import StoreError
 from bindscope.core.files import sha256, temporary_path
-from bindscope.core.store.manifest import CHUNK_BYTES, ArrayLayout
+from bindscope.core.store.manifest import ArrayLayout
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.verify import verify
 from bindscope.core.store.writer import StoreWriter, write_arrays
@@ -89,32 +89,6 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
         files = [path for path in sorted(folder.rglob("*.*")) if path.is_file()]
         files_written.append({path.relative_to(folder): path.read_bytes() for path in files})
     assert files_written[0] == files_written[1]
-
-
-def test_chunks_are_megabytes_along_the_scenes():
-    layout = ArrayLayout.plan((14, 5000, 1024), "float16", 1)
-    assert layout.chunks == (1, 2500, 1024)
-    assert CHUNK_BYTES <= 2500 * 1024 * 2 < 2 * CHUNK_BYTES
-    assert ArrayLayout.plan((100, 96), "float16", 0).chunks == (100, 96)
-    patches = ArrayLayout.plan((1000, 256, 1024), "bfloat16", 0)
-    assert patches.chunks == (8, 256, 1024)
-    assert patches.stored_bytes == 125 * (8 * 256 * 1024 * 2 + 4)
-
-
-def test_small_layers_share_a_file(tmp_path):
-    layout = ArrayLayout.plan((6, 2000, 96), "float16", 1)  # 384,000 bytes a layer
-    assert layout.chunks == (3, 2000, 96)
-    assert layout.chunk_names() == ["c.0.0.0", "c.1.0.0"]
-    assert layout.chunk_names(0, 1, 3) == ["c.1.0.0"]
-    assert ArrayLayout.plan((6, 8000, 96), "float16", 1).chunks == (1, 8000, 96)
-    assert ArrayLayout.plan((6, 20, 96), "float16", 1).chunks == (6, 20, 96)
-    values = np.random.default_rng(0).standard_normal((6, 2000, 96)).astype(np.float16)
-    layers = ["0", "1", "2", "3", "4", "final"]
-    write(tmp_path, "float16", values.shape, values, axis=1, layers=layers)
-    assert len(list(tmp_path.glob("x.zarr/a/c.*"))) == 2
-    for number, layer in enumerate(layers):
-        values_read = open_store(tmp_path / "x.json").read("a", layer=layer)
-        np.testing.assert_array_equal(values_read, values[number])
 
 
 def test_no_layout_without_scenes():

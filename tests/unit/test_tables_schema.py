@@ -186,14 +186,6 @@ def test_priors_add_up():
         validate(table, PRIORS.schema, "priors")
 
 
-def test_columns_are_those_of_the_design():
-    assert len(BINDING_SCHEMA.names) == 81
-    assert BINDING_SCHEMA.names[:10] == [
-        "dataset", "model", "layer", "tokens", "probe", "seed", "status", "reason", "control",
-        "model_kind",
-    ]  # fmt: skip
-
-
 ENTRIES = {entry.name: entry for study in studies().values() for entry in study.tables}
 
 
