@@ -19,6 +19,7 @@ from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import canonical_json, hash_file, parse_json, sha256
 
 CHUNK_BYTES = 4 << 20
+_CRC_BYTES = 4
 _NAMED_KEY = re.compile(r"-([0-9a-f]{8})\.json$")  # as in bindscope.core.paths
 _VERSIONED = ("numpy", "zarr", "torch", "torchvision", "timm", "transformers")
 
@@ -83,7 +84,7 @@ class ArrayLayout:
     def stored_bytes(self) -> int:
         """Bytes of all chunk files without compression: whole chunks and 4 bytes of crc32c each."""
         number = prod(ceil(n / c) for n, c in zip(self.shape, self.chunks, strict=True))
-        return number * (self.chunk_bytes + 4)
+        return number * (self.chunk_bytes + _CRC_BYTES)
 
     def chunk_names(
         self, start: int = 0, stop: int | None = None, layer: int | None = None
@@ -100,16 +101,23 @@ class ArrayLayout:
         return ["c." + ".".join(map(str, index)) for index in itertools.product(*grid)]
 
 
-def array_entry(folder: Path, layout: ArrayLayout, hashes: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a finished array for the manifest; `hashes` by name of chunk file."""
-    names = layout.chunk_names()
+def array_entry(folder: Path, layout: ArrayLayout) -> dict[str, Any]:
+    """Describe a finished array for the manifest."""
+    chunks = [folder / name for name in layout.chunk_names()]
     return {
         **asdict(layout),
-        "n_chunks": len(names),
-        "bytes": sum((folder / name).stat().st_size for name in names),
-        "sha256": [hashes[name] for name in names],
+        "n_chunks": len(chunks),
+        "bytes": sum(chunk.stat().st_size for chunk in chunks),
+        "crc32c": [read_crc32c(chunk) for chunk in chunks],
         "metadata_sha256": hash_file(folder / "zarr.json"),
     }
+
+
+def read_crc32c(chunk: Path) -> str:
+    """Return the checksum at the end of a chunk file, which covers all bytes before it."""
+    with chunk.open("rb") as file:
+        file.seek(-_CRC_BYTES, os.SEEK_END)
+        return file.read().hex()
 
 
 def library_versions() -> dict[str, str]:
@@ -138,7 +146,7 @@ class Manifest:
         Layout by name of array.
     entries
         What the manifest says of each array: `ArrayLayout`'s fields, ``n_chunks``, ``bytes``,
-        ``sha256`` (of each chunk file, in the order of `ArrayLayout.chunk_names`) and
+        ``crc32c`` (of each chunk, in the order of `ArrayLayout.chunk_names`) and
         ``metadata_sha256``.
     attributes
         The attributes that the writer was given.

@@ -106,7 +106,7 @@ class StoreWriter:
                 attributes={"dtype": dtype, "sample_axis": sample_axis},
                 config={"write_empty_chunks": True},
             )
-        self._arrays[name] = _Pending(layout, array, self._temporary / name, self._disk.submit)
+        self._arrays[name] = _Pending(layout, array, self._disk.submit)
 
     def write(
         self, name: str, values: NDArray[Any], exact: Callable[[], NDArray[Any]] | None = None
@@ -182,7 +182,7 @@ class StoreWriter:
         self._group.attrs.put(json.loads(canonical_json(content)))
         self._disk.wait()
         entries = {
-            name: array_entry(self._temporary / name, array.layout, array.hashes)
+            name: array_entry(self._temporary / name, array.layout)
             for name, array in sorted(self._arrays.items())
         }
         metadata = hash_file(self._temporary / "zarr.json")
@@ -221,12 +221,10 @@ class _Pending:
         self,
         layout: ArrayLayout,
         array: zarr.Array[Any],
-        folder: Path,
         later: Callable[[Callable[[], None]], None],
     ) -> None:
-        self.layout, self._array, self._folder, self._later = layout, array, folder, later
+        self.layout, self._array, self._later = layout, array, later
         self.done = 0
-        self.hashes: dict[str, str] = {}
         self._chunk: NDArray[Any] = np.empty(0)
 
     def _shape(self, n: int) -> tuple[int, ...]:
@@ -258,8 +256,6 @@ class _Pending:
 
     def _write(self, low: int, high: int, chunk: NDArray[Any]) -> None:
         self._array[self._rows(low, high)] = chunk
-        for name in self.layout.chunk_names(low, high):
-            self.hashes[name] = hash_file(self._folder / name)
 
     def _rows(self, start: int, stop: int) -> tuple[slice, ...]:
         return (slice(None),) * self.layout.sample_axis + (slice(start, stop),)
