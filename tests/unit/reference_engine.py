@@ -15,19 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bindscope.studies.binding_id.engine import Condition
+from bindscope.studies.binding_id.engine import Rotate
 from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
-from bindscope.studies.binding_id.vlm.edits import (
-    Edits,
-    blinded,
-    hidden_from_question,
-    hide_from_context,
-    moved,
-    spread,
-)
-from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine, Watch, watched
+from bindscope.studies.binding_id.vlm.edits import Edits, blinded, moved, spread
+from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import Contexts
 from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
@@ -55,60 +48,52 @@ class ReferenceEngine(VisionLanguageEngine):
         )  # fmt: skip
 
     def _answer(
-        self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
-        questions: Sequence[Tensor], candidates: Tensor,
+        self, frozen: Sequence[bool], edits: Sequence[Edits], questions: Sequence[Tensor],
+        candidates: Tensor,
     ) -> Tensor:  # fmt: skip
         states = [
-            torch.stack(
-                [self._encode_question(base, edit, condition.frozen, ids) for ids in questions], 1
-            )
-            for condition, edit in zip(conditions, edits, strict=True)
+            torch.stack([self._encode_question(edit, is_frozen, ids) for ids in questions], 1)
+            for is_frozen, edit in zip(frozen, edits, strict=True)
         ]
         return self.log_probabilities(torch.stack(states, 1), candidates)
 
-    def _encode_question(self, base: Frozen, edits: Edits, frozen: bool, ids: Tensor) -> Tensor:
+    def _encode_question(self, edits: Edits, frozen: bool, ids: Tensor) -> Tensor:
         """Return the final norm's output at a question's last token, (n, d)."""
-        length, more = base.length, ids.shape[1]
+        base, more = edits.base, ids.shape[1]
+        length = base.length
 
         def hook(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
             context = base.residual[layer] if frozen else hidden[:, :length]
             hidden = torch.cat([edits.residual(layer, context), hidden[:, length:]], 1)
             mask = additive(options["attention_mask"], hidden)
             return hidden, options | {
-                "attention_mask": self._masked(mask, edits, layer, base),
+                "attention_mask": self._masked(mask, edits, layer),
                 "position_embeddings": self.adapter.position_embeddings(
-                    layer, hidden, self._positions(base, edits, layer, more)
+                    layer, hidden, self._positions(edits, layer, more)
                 ),
             }
 
         with before_layers(self.adapter, hook):
             return whole_pass(self.adapter, base.inputs, ids)[:, -1]
 
-    def _watched(self, base: Frozen, questions: Sequence[Tensor], watch: Watch) -> None:
-        def of_question(layer: int, weights: Tensor) -> None:
-            watch(layer, weights[:, :, base.length :])
-
-        for ids in questions:
-            with watched(self.adapter, of_question):
-                self._encode_question(base, Edits(), True, ids)
-
-    def _masked(self, mask: Tensor, edits: Edits, layer: int, base: Frozen) -> Tensor:
-        mask = hide_from_context(mask, edits.hidden, layer)
-        n, length = len(base.scenes), base.length
-        unseen = hidden_from_question(edits.hidden, layer, n, mask.shape[-1]).to(mask.device)
+    def _masked(self, mask: Tensor, edits: Edits, layer: int) -> Tensor:
+        mask = edits.hide_from_context(mask, layer)
+        n, length = len(edits.base.scenes), edits.base.length
+        more = mask.shape[-1] - length
+        unseen = nn.functional.pad(edits.hidden_from_question(layer), (0, more))
         asks = torch.arange(mask.shape[-1], device=mask.device) >= length
         return blinded(mask.expand(n, -1, -1, -1), unseen[:, :, None] & asks[:, None])
 
-    def _positions(self, base: Frozen, edits: Edits, layer: int, more: int) -> Tensor:
+    def _positions(self, edits: Edits, layer: int, more: int) -> Tensor:
         """Return the positions (parts, n, T + S) that a layer is to rotate by."""
-        positions = edits.positions(layer, base.positions)
-        for turn in edits.turned:
-            if layer in turn.layers:
-                there = moved(positions, turn.index) + turn.delta
-                positions = positions.scatter(2, spread(turn.index, positions), there)
+        positions = edits.positions(layer)
+        for turn in edits.of_kind(layer, Rotate):
+            index = edits.tokens(turn)
+            there = moved(positions, index) + edits.delta(turn)
+            positions = positions.scatter(2, spread(index, positions), there)
         steps = torch.arange(more, device=positions.device)
-        further = (base.next_positions()[:, None] + steps).expand(len(positions), -1, -1)
-        return torch.cat([positions, further], 2)
+        further = edits.base.next_positions()[:, None] + steps
+        return torch.cat([positions, further.expand(len(positions), -1, -1)], 2)
 
 
 def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:

@@ -220,17 +220,6 @@ def test_exchanged_pairs_are_used_where_it_was_planted(all_tables: dict[str, pd.
     }
 
 
-def test_what_is_read_of_slots_need_not_be_used(all_tables: dict[str, pd.DataFrame]) -> None:
-    rows = all_tables["binding_id_vectors"].set_index(["model", "group", "levels", "layer"])["read"]
-    for model in MECHANISMS:  # every image says where its things are
-        assert rows[f"by-{model}", "object", "slot", 2] >= 0.95
-    assert rows["by-slot", "item", "slot", 3] >= 0.95
-    assert 0.3 < rows["by-slot", "item", "slot", 1] < 0.7  # not before the item took it over
-    assert 0.3 < rows["by-color", "item", "slot", 3] < 0.7
-    # Read, and not used. Slots follow from roles here, so that their difference is added once.
-    assert share(all_tables["binding_id"], "color", "mean", "O") <= 0.05
-
-
 def test_rows_are_the_answers_that_are_stored(
     all_tables: dict[str, pd.DataFrame], tmp_path: Path
 ) -> None:

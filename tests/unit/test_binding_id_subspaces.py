@@ -83,7 +83,7 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
         assert queries == len(plan.queries), name
         # An upper bound where words are few, or an image has one view.
         at_most = name in ("factorizability", "tokens")
-        planned = sum(len(group) for _, group in plan.trials)
+        planned = len(plan.trials)
         assert planned == trials or (at_most and planned < trials), name
 
 
@@ -115,7 +115,7 @@ def test_levels_that_differ_in_fewer_dimensions_have_fewer_directions() -> None:
     values[:4, 0, 0, 2] = [1.0, 2.0, 4.0, 8.0]
     values[4] = 99
     present = np.array([True] * 4 + [False])
-    directions = Effects("slot", values, values[None], present, 1, np.zeros(2)).directions
+    directions = Effects("slot", values, present).directions
     assert directions.shape == (2, 1, 3, 6)
     np.testing.assert_allclose(
         np.abs(directions[0, 0]), np.eye(6)[[2]] * [[1], [0], [0]], atol=1e-6
@@ -179,7 +179,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     reading = Reading(rule, "paper")
     batch = Batch(Oracle("slot"), None, pairs, reading, estimates)
     plan = subspaces(batch, (1,))
-    names = [trial.condition.name for _, trials in plan.trials for trial in trials]
+    names = [trial.condition.name for trial in plan.trials]
     assert names == [
         "none", "O within", "O random", "I within", "I random", "O+I within",
         "O elsewhere", "O outside", "I elsewhere", "I outside",
@@ -189,7 +189,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
         Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), reading, estimates),
         (1,),
     )  # fmt: skip
-    first, second = (plan_.trials[0][1][2].condition.interventions[0] for plan_ in (plan, again))
+    first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (plan, again))
     assert isinstance(first, Replace)
     assert isinstance(second, Replace)
     np.testing.assert_array_equal(first.bases, second.bases)

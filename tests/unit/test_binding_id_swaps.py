@@ -39,7 +39,7 @@ def test_swaps_are_wrong_answers_that_are_there() -> None:
             np.mean([int(row[i].argmax() in there - {right[i]}) for i in range(3)])
             for row in logs[:, trial]
         ]
-        counted, guessed = swaps(answers, trial, expected[trial])
+        counted, guessed = swaps(answers.logs[:, trial], answers.places(trial))
         np.testing.assert_allclose(counted, reference)
         assert guessed == 2 / 5
     # Random answers: of the wrong ones, as many are there as chance says.

@@ -28,9 +28,8 @@ from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
     answered,
     interchange_loss,
-    items_replaced,
+    interchanged,
     naming_loss,
-    objects_replaced,
 )
 from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.vlm.edits import Edits
@@ -81,10 +80,10 @@ def _context(scenes: Scenes) -> torch.Tensor:
 def test_questions_side_by_side_are_answered_as_one_by_one_by_the_library(toy: ToyModel) -> None:
     scenes = _scenes(k=3)
     questions, _ = VOCABULARY.questions(scenes, KINDS)
-    result = answered(engine_of("t", toy), _read(toy, scenes), questions)
+    result = answered(engine_of("t", toy), Edits(_read(toy, scenes)), questions)
     embed = toy.network.get_input_embeddings()
     visual, text = toy.see(images(scenes, rng(2))), embed(_context(scenes))
-    assert visual.shape == (3, toy.image_tokens, 96)
+    assert visual.shape == (3, (36 // toy.patch_px) ** 2, 96)
     for number in range(questions.shape[1]):
         words = embed(torch.from_numpy(questions[:, number]))
         whole = torch.cat([visual, text, words], 1)
@@ -179,30 +178,31 @@ def test_replacements_are_answered_by_slot(plain: ToyModel) -> None:
     base, source = (_read(plain, scenes) for scenes in (pairs.base, pairs.source))
 
     def changed(edits: Edits, layer: int) -> NDArray[np.bool_]:
-        values = edited(engine_of("t", plain).adapter, base, edits)[layer][1]
+        values = edited(engine_of("t", plain).adapter, edits)[layer][1]
         return np.asarray((values != base.cache[layer][1]).any(-1).any(1))
 
-    replaced = objects_replaced(plain, pairs, base, source, [1])
+    edits, tokens, answers = interchanged(plain, "object", base, source, [1])
     questions = VOCABULARY.ask(pairs.base.words, "shape", pairs.source.shape)
-    assert np.array_equal(replaced.questions[:, 1], questions[:, 1])
-    assert not np.array_equal(replaced.questions[:, 0], questions[:, 0])
+    assert np.array_equal(tokens[:, 1], questions[:, 1])
+    assert not np.array_equal(tokens[:, 0], questions[:, 0])
     items = VOCABULARY.encode(pairs.base.words, "item", pairs.base.item)
-    assert np.array_equal(replaced.answers, items)
-    there = changed(replaced.edits, 0)
+    assert np.array_equal(answers, items)
+    there = changed(edits, 0)
     assert np.array_equal(there[:, :9], np.eye(9, dtype=bool)[pairs.base.slot[:, 1]])
     assert not there[:, 9:].any()
 
-    replaced = items_replaced(plain, pairs, base, source, [0])
+    edits, _, answers = interchanged(plain, "item", base, source, [0])
     new = VOCABULARY.encode(pairs.base.words, "item", pairs.source.item)
-    assert np.array_equal(replaced.answers, np.stack([new[:, 0], items[:, 1]], 1))
-    assert (np.flatnonzero(changed(replaced.edits, 1).any(0)) == [9 + 2]).all()
+    assert np.array_equal(answers, np.stack([new[:, 0], items[:, 1]], 1))
+    assert (np.flatnonzero(changed(edits, 1).any(0)) == [9 + 2]).all()
 
 
 def test_interchange_reaches_tower_text_and_probes(plain: ToyModel) -> None:
     pairs = draw_pairs("estimation", rng(4), 4)
     probes = SlotProbes(96, torch.Generator().manual_seed(0))
-    pictures = (images(pairs.base, rng(1)), images(pairs.source, rng(2)))
-    loss = interchange_loss(engine_of("t", plain), plain, probes, pairs, pictures, [0, 1])
+    engine = engine_of("t", plain)
+    base, source = (engine.read(each, images(each, rng(1))) for each in (pairs.base, pairs.source))
+    loss = interchange_loss(engine, plain, probes, base, source, [0, 1])
     loss.backward()  # type: ignore[no-untyped-call]
     reached = [name for name, p in plain.network.named_parameters() if p.grad is not None]
     assert len(reached) == len(list(plain.network.parameters()))
@@ -342,7 +342,8 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     questions, _ = VOCABULARY.questions(scenes, ["cross"])
     reference = engine_of("t", toy)
     with torch.no_grad():
-        result = answered(reference, reference.read(scenes, pictures(scenes)), questions[:, :1])
+        contexts = reference.read(scenes, pictures(scenes))
+        result = answered(reference, Edits(contexts), questions[:, :1])
     logs = result.logits[:, 0].log_softmax(-1)
     items = torch.from_numpy(VOCABULARY.encode(scenes.words, "item", scenes.item))
     np.testing.assert_allclose(answers[:, 0, 0], logs.gather(1, items), atol=1e-4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
-from bindscope.studies.binding_id.names import AGAINST, ALL, DISAGREEING, LETTERS, MIXED
+from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED
 from bindscope.studies.binding_id.views import MODEL, costly, named, rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
@@ -187,12 +187,12 @@ def _of_account(claim: Claim, where: str, seeds: Sequence[Mapping[Key, Row]]) ->
     keys = [key for key in seeds[0] if all(key in seed for seed in seeds)]
     if not any(experiment == "signatures" for experiment, _ in keys):
         return
-    numbers = [
-        (f"{key[1]}, {words}", _number([seed[key] for seed in seeds], column, sign))
+    effects = {
+        f"{key[1]}, {words}": _effect(claim, where, [seed[key] for seed in seeds], column, sign)
         for key in keys for column, (words, sign) in _SIDES.items()
-    ]  # fmt: skip
+    }  # fmt: skip
     predicts = any(pd.notna(seed[key]["share"]) for seed in seeds for key in keys)
-    yield _weakest(claim, where, numbers, "" if predicts else "the account predicts no answer here")
+    yield _weakest(effects, "" if predicts else "the account predicts no answer here")
 
 
 # What an account predicts has to be above `WORKS`; what only others predict, below.
@@ -207,16 +207,13 @@ def _of_subspaces(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]
         by_condition = [
             rows_with(seed, dose=size).set_index("condition").to_dict("index") for seed in rows
         ]
-        numbers = [
-            (f"{condition}, {column}", _number([seed[condition] for seed in by_condition], column))
+        place = f"{where}, {size:.0f} dimension{'s' if size > 1 else ''}"
+        yield _weakest({
+            f"{condition}, {column}": _effect(
+                _SUBSPACES, place, [seed[condition] for seed in by_condition], column, 1
+            )
             for condition in _SUBSPACE for column in ("share", "effect")
-        ]  # fmt: skip
-        yield _weakest(_SUBSPACES, f"{where}, {dimensions_of(size)}", numbers)
-
-
-def dimensions_of(size: float) -> str:
-    """Say a number of dimensions."""
-    return f"{size:.0f} dimension{'s' if size > 1 else ''}"
+        })  # fmt: skip
 
 
 def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
@@ -230,13 +227,12 @@ def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
 
 
 def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
-    rows = rows_with(table, conditions=DISAGREEING)
-    for where, seeds in _places(rows):
+    for where, seeds in _places(table):
         by_account = [seed.set_index("account").to_dict("index") for seed in seeds]
         for name, claim in _MIXTURES.items():
-            numbers = [(column, _number([seed[name] for seed in by_account], column, threshold=0.0))
-                       for column in ("share", "effect")]  # fmt: skip
-            yield _weakest(claim, where, numbers)
+            rows = [seed[name] for seed in by_account]
+            yield _weakest({column: _effect(claim, where, rows, column)
+                            for column in ("share", "effect")})  # fmt: skip
 
 
 def carriers(table: pd.DataFrame) -> pd.DataFrame:
@@ -276,59 +272,35 @@ def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:
         yield where, seeds
 
 
-@dataclass(frozen=True)
-class _Number:
-    value: float
-    low: float
-    high: float
-    n: int
-    resampled: str
+def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str, margin: int = 0) -> Effect:
+    """Return a column, or its margin over `WORKS` (1) or below it (-1); NaN where it is empty.
 
-
-def _number(
-    seeds: Sequence[Row], column: str, sign: int = 1, threshold: float = WORKS
-) -> _Number | None:
-    """Return the margin of a column over a threshold, or under it; None where it is empty.
-
-    Of several training seeds a t interval, widened by the mean interval over scenes: all seeds read
-    the same scenes, so that the error of these does not average out over seeds.
+    An edit that adds nothing is no evidence. Of several training seeds a t interval, widened by the
+    mean interval over scenes: all seeds read the same scenes, so that the error of these does not
+    average out over seeds.
     """
+    reason = EMPTY if any(seed.get("length") == 0 for seed in seeds) else ""
     ends = [[seed.get(f"{column}{end}") for end in ("", "_low", "_high")] for seed in seeds]
-    values = sign * (np.array(ends, np.float64) - threshold)
+    values = np.array(ends, np.float64)
+    if margin:
+        values = margin * (values - WORKS)
     if np.isnan(values).any():
-        return None
+        return Effect(claim.name, where, np.nan, np.nan, np.nan, 0, "scenes", reason)
     value, low, high = values[:, 0], values[:, 1:].min(axis=1), values[:, 1:].max(axis=1)
     if (n := len(seeds)) == 1:
         units = "photos" if seeds[0].get("experiment") == "records" else "scenes"
-        count = int(seeds[0]["n_rows"])
-        return _Number(float(value[0]), float(low[0]), float(high[0]), count, units)
+        first, least, most = (float(end[0]) for end in (value, low, high))
+        return Effect(claim.name, where, first, least, most, seeds[0]["n_rows"], units, reason)
     over_seeds = stdtrit(n - 1, 1 - ALPHA) * value.std(ddof=1) / np.sqrt(n)
     half = float(np.hypot(over_seeds, ((high - low) / 2).mean()))
     mean = float(value.mean())
-    return _Number(mean, mean - half, mean + half, n, TRAINING_SEEDS)
+    return Effect(claim.name, where, mean, mean - half, mean + half, n, TRAINING_SEEDS, reason)
 
 
-def _effect(claim: Claim, where: str, seeds: Sequence[Row], column: str) -> Effect:
-    """Return the effect of one column; an edit that adds nothing is no evidence."""
-    number = _number(seeds, column, threshold=0.0)
-    empty = any(seed.get("length") == 0 for seed in seeds)
-    return _as_effect(claim, where, number, EMPTY if empty else "")
-
-
-def _weakest(
-    claim: Claim, where: str, numbers: Sequence[tuple[str, _Number | None]], reason: str = ""
-) -> Effect:
-    """Return the number that shows a claim least: all of them have to."""
-    there = [(words, number) for words, number in numbers if number is not None]
+def _weakest(effects: Mapping[str, Effect], reason: str = "") -> Effect:
+    """Return the effect that shows a claim least: all of them have to."""
+    there = {words: effect for words, effect in effects.items() if pd.notna(effect.value)}
     if not there:
-        return _as_effect(claim, where, None, reason or "nothing was measured")
-    words, least = min(there, key=lambda pair: pair[1].low)
-    return _as_effect(claim, f"{where} (weakest: {words})", least, reason)
-
-
-def _as_effect(claim: Claim, where: str, number: _Number | None, reason: str) -> Effect:
-    if number is None:
-        return Effect(claim.name, where, np.nan, np.nan, np.nan, 0, "scenes", reason)
-    return Effect(
-        claim.name, where, number.value, number.low, number.high, number.n, number.resampled, reason
-    )
+        return replace(next(iter(effects.values())), reason=reason or "nothing was measured")
+    words, least = min(there.items(), key=lambda pair: pair[1].low)
+    return replace(least, where=f"{least.where} (weakest: {words})", reason=reason)

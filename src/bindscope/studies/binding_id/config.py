@@ -133,11 +133,8 @@ class VisionLanguageModel(Model):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description=(
-            "Type of weights and arithmetic. `auto`: bfloat16 on CUDA, float32 on CPUs and with "
-            "`compat: paper`. bfloat16 changes log-probabilities by about 0.01; the log has the "
-            "difference for the first rows."
-        ),
+        description="Type of weights and arithmetic. `auto`: bfloat16 on CUDA, float32 on CPUs and "
+        "with `compat: paper`. bfloat16 changes log-probabilities by about 0.01.",
     )
     attention: Literal["sdpa", "eager"] = Field("sdpa", description="Attention implementation.")
     compat: Literal["none", "paper"] = Field(
@@ -292,8 +289,7 @@ class Suite(Model):
         description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
     )
     template: Literal["paper", "short"] = Field(
-        "paper",
-        description='"The green object contains item J." or "green has J ."',
+        "paper", description='"The green object contains item J." or "green has J ."'
     )
     text_only: bool = Field(
         False,
@@ -314,7 +310,7 @@ class Suite(Model):
     head_layers: tuple[NonNegativeInt, ...] = Field(
         (),
         description="Layers whose heads are blinded one by one in `heads` (three conditions each); "
-        "none named: all. Where heads look is read of all layers.",
+        "none named: all.",
     )
     resamples: PositiveInt = Field(1000, description="Of every bootstrap interval.")
     batch_size: PositiveInt = Field(100, description="Rows that a model reads at once.")

@@ -39,10 +39,9 @@ _ROW, _ROWS = (
 
 # Contexts of a row that are in memory at a time: the base, and those that replacements are taken
 # from. Of estimates the base, and two runs that it is compared with.
-_CONTEXTS = {
-    "factorizability": 2, "layers": 2, "tokens": 2, "pairing": 2, "signatures": 4, "subspaces": 3,
-    "estimates": 3,
-}  # fmt: skip
+_CONTEXTS = dict.fromkeys(
+    ("factorizability", "signatures", "layers", "pairing", "tokens", "subspaces", "mixture"), 2
+) | {"estimates": 3}
 
 
 @dataclass(frozen=True)
@@ -262,7 +261,7 @@ def binding_id_estimates(product: Product) -> Work:
     """Count contexts of the estimation split under every exchange, and mean differences."""
     content = product.content
     task = content["task"]
-    contexts = (1.0 + _GROUPS) * task["estimation_rows"] + task["rows"]
+    contexts = (1.0 + _GROUPS) * task["estimation_rows"]
     engines = [_engine(model, product) for model in content["models"]]
     numbers = sum(numbers_of_effects(engine, task) for engine in engines)
     arrays = 4.0 * numbers / len(engines)

@@ -28,12 +28,12 @@ Support = Literal["thing", "background", "newline"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Which image tokens stand for a thing; text groups ignore it.
+    """Which image tokens stand for a thing; of text groups `cells` alone counts.
 
     `pad` are cells around the thing's region that are edited with it, clipped at the grid (None:
     the engine's own); `views` those that are edited (None: all, as hooking one alone leaves the old
     thing visible in the other); `cells` places among the tokens of a view's region, in raster
-    order.
+    order, or of a text group.
     """
 
     pad: int | None = None
@@ -226,14 +226,5 @@ class Engine(Protocol):
         NDArray
             Natural log-probabilities over the whole vocabulary, float64 (n, conditions,
             questions, c).
-        """
-        ...
-
-    def attention(self, state: State, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where questions look, nothing being edited.
-
-        float64 (n, 2, L, H, questions, groups, k): the share of a head's attention that is on the
-        tokens of a group, in the order of `task.GROUPS`, and role; first that of the question's
-        last token, then the mean over all its tokens.
         """
         ...

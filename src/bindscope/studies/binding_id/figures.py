@@ -22,7 +22,7 @@ from bindscope.figures.style import (
     note_above,
     values_along_x,
 )
-from bindscope.studies.binding_id.names import ALL, DISAGREEING, LETTERS
+from bindscope.studies.binding_id.names import ALL, LETTERS
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, HEADS_SCHEMA, MIXTURE_SCHEMA
 from bindscope.studies.binding_id.views import (
     GROUPS,
@@ -152,67 +152,57 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
 
 
 MOST_NUMBERS = 24  # heads of a model whose maps have room for numbers
-_HEADS = {
-    "effect": ("{} hidden:\nlead lost", "Oranges"),
-    "last": ("{}:\nattention of\nthe last token", "Blues"),
-    "question": ("{}:\nattention of\nall tokens", "Blues"),
-}
 
 
 @figure(table_of(HEADS_SCHEMA))
 def binding_id_heads(table: pd.DataFrame) -> Figure:
-    """Which heads carry things and items to the question, and where heads look.
+    """Which heads carry things, items and colors to the question.
 
-    A row per model; for each group what hiding it from single heads loses, and their looks: the
-    share of attention on the right one's tokens less that on another's. Groups are those whose
+    A row per model; for each group what hiding it from single heads loses. Groups are those whose
     hiding costs some model answers; else those of both routes.
     """
     if not len(table):
         raise NothingToDrawError("No head was blinded.")
     drawn = most_measured(table, MOST_MODELS)
-    for who in ("last", "question"):
-        drawn = drawn.assign(**{who: drawn[f"{who}_right"] - drawn[f"{who}_other"]})
     rows = named(drawn)
-    of_models = [list(rows_with(drawn, group=group).groupby(["suite", "task", "model"]))
-                 for group in GROUPS]  # fmt: skip
-    costs = [any(costly(head_rows) for _, head_rows in of_model) for of_model in of_models]
-    groups = [group for group, cost in zip(GROUPS, costs, strict=True) if cost]
+    groups = [
+        group for group in GROUPS
+        if any(costly(head_rows) for _, head_rows in
+               rows_with(drawn, group=group).groupby(["suite", "task", "model"]))
+    ]  # fmt: skip
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
         float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["layer"].nunique(), 0.7, 2.0))
         for name in names
     ]
-    columns = [(group, what) for group in groups or ("object", "item") for what in _HEADS]
+    columns = groups or ["object", "item"]
     grid = crossed(names, columns, (0.7 + sum(heights), 0), height_ratios=heights)
-    for (name, (group, what)), axes in grid.panels.items():
-        _head_map(axes, rows_with(rows, name=name, group=group), what)
+    for (name, group), axes in grid.panels.items():
+        _head_map(axes, rows_with(rows, name=name, group=group))
         if name == names[0]:
-            axes.set_title(_HEADS[what][0].format(GROUPS[group]), fontsize=6.5)
+            axes.set_title(f"{GROUPS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
-    for axes in grid.bottom:
-        if not axes.get_xlabel():
-            axes.set_xlabel("head", fontsize=6)
     if note := left_out(drawn, table):
         note_above(grid.figure, note)
     return grid.figure
 
 
-def _head_map(axes: Axes, rows: pd.DataFrame, what: str) -> None:
+def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw a map of layers, from below, and heads; grey: not blinded, or costs nothing."""
     single = rows[rows["head"] != ALL].astype({"layer": int, "head": int})
-    wide = single.pivot(index="layer", columns="head", values=what).to_numpy(float)
-    if what == "effect":
-        (whole,) = rows_with(rows, layer=ALL, head=ALL)["change"]
-        axes.set_xlabel(f"all heads: {whole:+.2f} of answers", fontsize=6)
-        if not costly(rows):
-            wide = np.full_like(wide, np.nan)
-    few = wide.size <= MOST_NUMBERS
-    heat_map(axes, wide, numbers=_number if few else None, number_size=6, cmap=_HEADS[what][1],
+    wide = single.pivot(index="layer", columns="head", values="effect")
+    heads, (whole,) = wide.to_numpy(float), rows_with(rows, layer=ALL, head=ALL)["change"]
+    if not costly(rows):
+        heads = np.full_like(heads, np.nan)
+    few = heads.size <= MOST_NUMBERS
+    heat_map(axes, heads, numbers=_number if few else None, number_size=6, cmap="Oranges",
              origin="lower")  # fmt: skip
     axes.set_facecolor("#DDDDDD")
-    for ticks, n in zip((axes.set_yticks, axes.set_xticks), wide.shape, strict=True):
-        ticks(range(0, n, max(1, -(-n // 8))))
+    axes.set_xlabel(f"head (all: {whole:+.2f} of answers)", fontsize=6)
+    for ticks, names in ((axes.set_yticks, wide.index), (axes.set_xticks, wide.columns)):
+        places = range(0, len(names), max(1, -(-len(names) // 8)))
+        ticks(places, [str(names[place]) for place in places])
     axes.tick_params(labelsize=6, pad=1)
 
 
@@ -370,7 +360,7 @@ _LEAST, _ROOM = 0.005, 0.12  # shares that have an interval, and that a number f
 def binding_id_mixture(table: pd.DataFrame) -> Figure:
     """Which share of the answers goes by which account of binding: a bar per model."""
     some(table, "No mixtures of accounts were fitted.")
-    rows = named(rows_with(table, conditions=DISAGREEING))
+    rows = named(table)
     names = in_order(rows.loc[rows["account"].isin(ACCOUNTS), "name"])
     n_lines = sum(name.count("\n") + 1 for name in names)
     canvas = new_figure(0.95 + 0.12 * len(names) + 0.12 * n_lines)

@@ -28,8 +28,7 @@ from bindscope.studies.binding_id.claims import (
     carriers,
     claim_effects,
 )
-from bindscope.studies.binding_id.names import DISAGREEING
-from bindscope.studies.binding_id.views import GROUPS, costly, named, rows_with, summaries
+from bindscope.studies.binding_id.views import GROUPS, costly, named, summaries
 
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
@@ -61,9 +60,8 @@ _NO_PAPER = (
 )
 
 _HEADS = (
-    "A group of tokens is hidden from one head of one layer, in all tokens of the question. The "
-    "cost of hiding is compared with where the head attends when nothing is hidden. Attention is "
-    "not necessity: a head may attend to the correct object although others replace it."
+    "A group of tokens is hidden from one head of one layer, in all tokens of the question. Heads "
+    "can replace each other: a head that costs nothing may still read the group."
 )
 _SUBSPACES = (
     "Mean tokens of slots (or roles) of other scenes, without their content, span a subspace at "
@@ -72,66 +70,45 @@ _SUBSPACES = (
     "position."
 )
 
-TABLE_1 = (
-    Column("model", "name", "label", "with what kind of model it is"),
-    Column("task", "task", "label"),
-    Column("added to", "condition", "label", "O objects, I items, C colors; `random`: plus and "
-           "minus one random vector, as long; `by slot`: estimated slot by slot"),
-    Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
-    Column("as expected", "share", "number", "answers that binding by slot predicts", ".2f",
-           True),
-    Column("effect", "effect", "number", "lead of these answers, from the control's (0) to the "
-           "control's lead with own items (1)", ".2f", True),
-    Column("length", "length", "number", "of the vectors that are added", ".2f"),
-    Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
-    Column("null query", "share_null", "number", "as expected, calibrated by a question about "
-           "what is not there", ".2f"),
-    Column("change", "change", "number", "of these answers by the intervention", "+.2f", True),
-    Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment", ".1e"),
-    Column("rows", "n_rows", "number", "", "d"),
-)  # fmt: skip
-SWAP_COLUMNS = (
-    Column("model", "name", "label", "with what kind of model it is"),
-    Column("task", "task", "label"),
-    Column("replaced", "condition", "label"),
-    Column("as expected", "share", "number", "answers that binding by slot predicts", ".2f",
-           True),
-    Column("swapped", "swap", "number", "answers with another object's item", ".2f", True),
-    Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of the "
-           "others alike", ".2f"),
-    Column("rows", "n_rows", "number", "", "d"),
-)  # fmt: skip
-RECORD_COLUMNS = (
-    Column("model", "name", "label", "with what kind of model it is"),
-    Column("records", "task", "label"),
-    Column("hidden from the question", "condition", "label"),
-    Column("right", "share", "number", "answers; a record is the unit", ".2f", True),
-    Column("change", "change", "number", "against nothing hidden, or as it says", "+.2f", True),
-    Column("p", "p_adjusted", "number", "sign test, Holm's procedure", ".1e"),
-    Column("records asked", "n_rows", "number", "", "d"),
-)  # fmt: skip
-HEAD_COLUMNS = (
-    Column("model", "name", "label", "with what kind of model it is"),
-    Column("hidden", "group", "label", "from it, in all tokens of the question"),
-    Column("layer", "layer", "label"),
-    Column("head", "head", "label"),
-    Column("answers", "change", "number", "right ones, against nothing hidden", "+.2f", True),
-    Column("lead lost", "effect", "number", "1: as much as without all heads", ".2f", True),
-    Column("looks at the right one", "last_right", "number", "attention of the question's last "
-           "token, nothing being hidden", ".2f"),
-    Column("at another", "last_other", "number", "mean over the others", ".2f"),
-)  # fmt: skip
-MIXTURE_COLUMNS = (
-    Column("model", "name", "label", "with what kind of model it is"),
-    Column("mechanism", "account", "label"),
-    Column("fraction of answers", "share", "number", "that follow the mechanism", ".2f", True),
-    Column("evidence", "effect", "number", "weight in the log-probabilities; 1: decides alone",
-           ".2f", True),
-    Column("width", "width", "number", "of the places that slots answer with", ".2f"),
-    Column("bits saved", "bits", "number", "per answer on rows that were not fitted to, by it and "
-           "guesses alone", ".2f", True),
-    Column("rows", "n_rows", "number", "", "d"),
-)  # fmt: skip
+_COLUMNS = {
+    column.source: column for column in (
+        Column("model", "name", "label", "with what kind of model it is"),
+        Column("task", "task", "label", "or records"),
+        Column("condition", "condition", "label", "what is edited, or hidden from the question: O "
+               "objects, I items, C colors; `random`: plus and minus one random vector, as long; "
+               "`by slot`: estimated slot by slot"),
+        Column("mechanism", "account", "label"),
+        Column("hidden", "group", "label", "from the head, in all tokens of the question"),
+        Column("layer", "layer", "label"),
+        Column("head", "head", "label"),
+        Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
+        Column("as expected", "share", "number", "answers that binding by slot predicts; of "
+               "records right ones, of a mechanism those that follow it", ".2f", True),
+        Column("effect", "effect", "number", "lead of these answers, from the control's (0) to the "
+               "control's lead with own items (1); of heads lead lost (1: as without all heads), "
+               "of a mechanism its weight in the log-probabilities", ".2f", True),
+        Column("length", "length", "number", "of the vectors that are added", ".2f"),
+        Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
+        Column("null query", "share_null", "number", "as expected, calibrated by a question about "
+               "what is not there", ".2f"),
+        Column("swapped", "swap", "number", "answers with another object's item", ".2f", True),
+        Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of "
+               "the others alike", ".2f"),
+        Column("change", "change", "number", "of these answers, against the control or as it says",
+               "+.2f", True),
+        Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment",
+               ".1e"),
+        Column("bits saved", "bits", "number", "per answer on rows that were not fitted to, by it "
+               "and guesses alone", ".2f", True),
+        Column("rows", "n_rows", "number", "", "d"),
+    )
+}  # fmt: skip
+MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "share_median",
+         "share_null", "change", "p_adjusted", "n_rows")  # fmt: skip
+SWAP_TABLE = ("name", "task", "condition", "share", "swap", "swap_chance", "n_rows")
+RECORD_TABLE = ("name", "task", "condition", "share", "change", "p_adjusted", "n_rows")
+HEAD_TABLE = ("name", "group", "layer", "head", "change", "effect")
+MIXTURE_TABLE = ("name", "account", "share", "effect", "bits", "n_rows")
 _MIXTURE = (
     "Objects are replaced by those of the same scene with shapes and colors recombined. Asked for "
     "a shape, a model that binds by slot answers with the item at the shape's new position, one "
@@ -140,6 +117,10 @@ _MIXTURE = (
     "mechanism decides; the rest are guesses, which may be correct by chance. Bits on held-out "
     "rows test the description; `saturated` has free fractions for every agreement of mechanisms. "
     "With three objects, guesses are identified where two mechanisms agree."
+)
+_POSITIONS = (
+    "Keys are rotated to the positions of other tokens; values stay. If positions tie objects to "
+    "items, answers swap where positions do."
 )
 _PHOTOS = (
     "The question cannot attend to the tokens of its object's box, or to as many tokens of a box "
@@ -166,8 +147,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
             *_head_findings(heads),
         ),
         sections=(
-            *_sections(table), *_head_sections(heads), *_mixture_sections(mixture),
-            *_claims(models or controls, inputs),
+            *_sections(table, heads, mixture), *_claims(models or controls, inputs),
         ),
     )  # fmt: skip
 
@@ -278,21 +258,6 @@ def _carried(rows: pd.DataFrame) -> str:
     return f"{what.capitalize()}: {words or 'no single head'}."
 
 
-def _head_sections(heads: pd.DataFrame | None) -> Iterator[Section]:
-    if heads is not None:
-        rows = page_table("Heads that carry a group", HEAD_COLUMNS, carriers(heads), folded=True)
-        figures = ("binding_id_heads",)
-        yield Section("heads", "Heads", (_HEADS,), figures=figures, tables=(rows,))
-
-
-def _mixture_sections(mixture: pd.DataFrame | None) -> Iterator[Section]:
-    if mixture is not None:
-        rows = rows_with(named(mixture), conditions=DISAGREEING)
-        shares = page_table("Fractions of mechanisms", MIXTURE_COLUMNS, rows, folded=True)
-        title, figures = "Mixture of mechanisms", ("binding_id_mixture",)
-        yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(shares,))
-
-
 def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
     """Say which account holds in each place, and what was not decided."""
     places: dict[str, dict[str, Judgment]] = {}
@@ -334,45 +299,46 @@ def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], .
     return tuple(points)
 
 
-def _sections(table: pd.DataFrame | None) -> list[Section]:
-    sections = []
+def _sections(
+    table: pd.DataFrame | None, heads: pd.DataFrame | None, mixture: pd.DataFrame | None
+) -> Iterator[Section]:
     kinds = set() if table is None else set(table["experiment"])
     if table is not None and kinds - {"records", "positions"}:
-        sections.append(
-            Section(
-                "interventions",
-                "Replaced and added activations",
-                paragraphs=(_ABOUT, _NO_PAPER),
-                figures=("binding_id_mean",),
-                tables=tuple(_tables(table)),
-            )
-        )
+        paragraphs, tables = (_ABOUT, _NO_PAPER), tuple(_tables(table))
+        title = "Replaced and added activations"
+        yield Section("interventions", title, paragraphs, tables=tables)
     if kinds & {"layers", "doses"}:
-        sections.append(Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",)))
+        yield Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",))
     if "subspaces" in kinds:
-        words = (_SUBSPACES,)
         figures = ("binding_id_subspaces",)
-        sections.append(Section("subspaces", "Dimensions", words, figures=figures))
+        yield Section("subspaces", "Dimensions", (_SUBSPACES,), figures=figures)
     if table is not None and "records" in kinds:
-        rows = page_table("Hidden objects", RECORD_COLUMNS, named(summaries(table, "records")))
-        sections.append(Section("photos", "Own photos", (_PHOTOS,), tables=(rows,)))
+        rows = _table("Hidden objects", RECORD_TABLE, named(summaries(table, "records")))
+        yield Section("photos", "Own photos", (_PHOTOS,), tables=(rows,))
     if "positions" in kinds:
-        words = (
-            "Keys are rotated to the positions of other tokens; values stay. If positions tie "
-            "objects to items, answers swap where positions do.",
-        )
-        sections.append(Section("positions", "Positions", words, figures=("binding_id_positions",)))
-    return sections
+        figures = ("binding_id_positions",)
+        yield Section("positions", "Positions", (_POSITIONS,), figures=figures)
+    if heads is not None:
+        rows = _table("Heads that carry a group", HEAD_TABLE, carriers(heads), folded=True)
+        figures = ("binding_id_heads",)
+        yield Section("heads", "Heads", (_HEADS,), figures=figures, tables=(rows,))
+    if mixture is not None:
+        rows = _table("Fractions of mechanisms", MIXTURE_TABLE, named(mixture), folded=True)
+        title, figures = "Mixture of mechanisms", ("binding_id_mixture",)
+        yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(rows,))
 
 
-def _tables(table: pd.DataFrame) -> list[PageTable]:
-    tables = []
+def _tables(table: pd.DataFrame) -> Iterator[PageTable]:
     if "mean" in set(table["experiment"]):
-        rows = named(summaries(table, "mean"))
-        tables.append(page_table("Mean interventions", TABLE_1, rows))
+        yield _table("Mean interventions", MEAN_TABLE, named(summaries(table, "mean")))
     replaced = summaries(table, "factorizability")
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():
         title = "Swapped answers (illusory conjunctions)"
-        tables.append(page_table(title, SWAP_COLUMNS, named(replaced), folded=True))
-    return tables
+        yield _table(title, SWAP_TABLE, named(replaced), folded=True)
+
+
+def _table(
+    title: str, names: Sequence[str], rows: pd.DataFrame, *, folded: bool = False
+) -> PageTable:
+    return page_table(title, [_COLUMNS[name] for name in names], rows, folded=folded)

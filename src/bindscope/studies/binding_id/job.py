@@ -47,8 +47,7 @@ def interventions(job: Job) -> None:
     """Run an experiment of a suite on a task, or on records, model by model.
 
     `answers` holds log-probabilities by model, float32 (rows, trials, queries, candidates), in the
-    order of the table's rows; of one that answers in bfloat16 also those of a few rows' control in
-    float32, ``<model>.float32`` (rows, queries, candidates).
+    order of the table's rows.
     """
     lines: list[str] = []
     answers: dict[str, np.ndarray[Any, Any]] = {}
@@ -58,8 +57,6 @@ def interventions(job: Job) -> None:
             by = "words" if "records" in job.spec else Reading.from_spec(job.spec).by
             lines += _lines(results.rows, {**_names(job, model), "named_by": by, **job.keys})
             answers[model["name"]] = results.answers
-            if results.checked is not None:
-                answers[f"{model['name']}.float32"] = results.checked
         write_atomic(job.output["rows"], "".join(lines))
         write_atomic(job.output["answers"], save(answers))
 

@@ -17,15 +17,6 @@ ACCOUNTS = ("slot", "color", "content", "order")
 MIXED = ACCOUNTS[:3]
 """Accounts that mixtures are made of."""
 PARTS = (*MIXED, "guess")
-DISAGREEING = "disagreeing"
-"""All conditions in which not all accounts predict the same: those that shares are fitted to."""
-AGREEMENTS = (
-    "all agree", "all differ", "slot and color agree", "slot and content agree",
-    "color and content agree",
-)  # fmt: skip
-WIDTHS = (0.0, 0.4, 0.5, 0.6, 0.75, 1.0)
-"""Widths that are tried for slots, in places of the text. At 0.4 a neighbour has 4 % of the place
-itself, at 1 it has 61 %; a wider Gaussian among three or four places would be a guess."""
 
 LETTERS = {"O": "objects", "I": "items", "C": "colors"}
 """Of conditions: the groups of tokens."""

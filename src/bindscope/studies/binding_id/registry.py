@@ -24,20 +24,21 @@ def engine_reference(kind: str) -> str | None:
 RECORDS = f"{_HERE}.tasks.photos:ask_records"
 
 _PLANS = f"{_HERE}.experiments.plans"
+_MEANS = f"{_HERE}.experiments.means"
 # name -> ``plan(batch) -> trials.Plan``, in the order of the tables.
 EXPERIMENTS = {
     "factorizability": f"{_PLANS}:factorizability",
     "positions": f"{_PLANS}:rotations",
-    "mean": f"{_PLANS}:mean_interventions",
-    "nulls": f"{_PLANS}:stronger_nulls",
-    "doses": f"{_PLANS}:doses",
-    "transfer": f"{_PLANS}:transfer",
+    "mean": f"{_MEANS}:mean_interventions",
+    "nulls": f"{_MEANS}:stronger_nulls",
+    "doses": f"{_MEANS}:doses",
+    "transfer": f"{_MEANS}:transfer",
     "signatures": f"{_PLANS}:signatures",
     "layers": f"{_PLANS}:layer_sweep",
     "pairing": f"{_PLANS}:pairing",
     "tokens": f"{_PLANS}:supports",
     "knockout": f"{_PLANS}:knockout",
-    "heads": f"{_HERE}.experiments.heads:single_heads",
+    "heads": f"{_PLANS}:single_heads",
     "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
     "mixture": f"{_PLANS}:mixture",
 }
@@ -50,7 +51,7 @@ ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
 ACCOUNTED = ("signatures", "factorizability", "mean")
 """Experiments in which accounts of binding disagree; each is told about with all of them at hand
-(`answers.rows.DECIDING`).
+(`answers.accounts.DECIDING`).
 """
 TABLES = {"heads": "heads", "mixture": "mixture"}
 """Experiments with a table of their own; all others are in that of the study's name."""

@@ -15,7 +15,7 @@ from bindscope.figures.facets import wrapped
 from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
-from bindscope.studies.binding_id.names import AGAINST, DISAGREEING
+from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.schemas import (
     BINDING_ID_SCHEMA,
     HEADS_SCHEMA,
@@ -162,8 +162,8 @@ def _before(row: Mapping[Any, Any]) -> str:
 def draw(table: pd.DataFrame) -> Figure:
     """Draw the answers that slots expect by condition, a panel per experiment; grey: before."""
     if "query" not in table:
-        mixed = table.assign(condition=table.get("account"), dose=float("nan"))
-        rows = mixed[table.get("conditions", pd.Series(index=table.index)).eq(DISAGREEING)]
+        rows = table.assign(condition=table.get("account"), dose=float("nan"))
+        rows = rows[rows["condition"].notna()]
     else:
         rows = summaries(table)
     rows = rows[rows["share"].notna()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import AGREEMENTS, ALL, DISAGREEING, ORIGINS, in_place
+from bindscope.studies.binding_id.names import ALL, ORIGINS, PARTS, in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
     KEYS,
@@ -23,7 +23,7 @@ _TRIALS = "`studies.binding_id.experiments.trials`"
 _MIXTURE = "`studies.binding_id.answers.mixture_fit`"
 _METRICS = "`studies.binding_id.answers.metrics`"
 _VECTORS = "`studies.binding_id.experiments.estimates`"
-_HEADS = "`studies.binding_id.experiments.heads`"
+_HEADS = "`studies.binding_id.answers.rows`"
 _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
@@ -75,6 +75,15 @@ _LOGS = _interval("mean_logprob", "nats", "Mean log-probability over the whole v
 _SHARE = _interval("share", _ANSWERS, "Share of rows whose most probable candidate this is; "
                    "candidates that tie share the row.", "Wilson's, a row counts once", low=0.0,
                    high=1.0)  # fmt: skip
+_CHANGE = (
+    *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
+               "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
+               low=-1.0, high=1.0),
+    share("p_value", "probability", "Exact sign test that as many rows rise as fall.", _METRICS,
+          null="allowed"),
+    share("p_adjusted", "probability", "Adjusted by Holm's procedure over the model's rows of the "
+          "experiment.", _METRICS, null="allowed"),
+)  # fmt: skip
 
 
 def _inside(name: str) -> Rule:
@@ -140,13 +149,7 @@ BINDING_ID_SCHEMA = TableSchema(
                "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
                "the first role's keys move (of the first view, and of the part that moves most).",
                _TRIALS, "allowed", 0.0),
-        *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
-                   "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
-                   low=-1.0, high=1.0),
-        share("p_value", "probability", "Exact sign test that as many rows rise as fall.",
-              _METRICS, null="allowed"),
-        share("p_adjusted", "probability", "Adjusted by Holm's procedure over the experiment.",
-              _METRICS, null="allowed"),
+        *_CHANGE,
         _ROWS,
         *KEYS,
     ),
@@ -160,33 +163,23 @@ BINDING_ID_SCHEMA = TableSchema(
 
 _SHARED = (
     *_NAMES,
-    label("conditions", "Which accounts predict the same item; `all agree` is the control. "
-          "`disagreeing`: all the others, to which shares are fitted.", _MIXTURE,
-          values=(DISAGREEING, *AGREEMENTS)),
-    label("account", "Of `disagreeing`: an account, what goes by none of them (`guess`), or all "
-          "together, in turns (`mixture`), or with shares of their own for each kind of condition "
-          "(`saturated`). Else whose prediction was answered.",
-          _MIXTURE),
+    label("account", "An account, what goes by none of them (`guess`), or all together, in turns "
+          "(`mixture`), or with shares of their own wherever other accounts agree (`saturated`).",
+          _MIXTURE, values=(*PARTS, "mixture", "saturated")),
 )  # fmt: skip
 
 MIXTURE_SCHEMA = TableSchema(
     name="binding_id_mixture",
-    version=2,
+    version=3,
     description="Which share of the answers goes by which account of binding, fitted to conditions "
-    "in which accounts predict different items, and what was answered there.",
+    "in which accounts predict different items.",
     columns=(
         *_SHARED,
         _ORIGIN,
         _NAMED_BY,
-        *_interval("share", "share of answers", "Of `disagreeing`: share of the answers that go by "
-                   "the account, by maximum likelihood, a guess being right by chance; else share "
-                   "of the answers that are what is predicted.",
+        *_interval("share", "share of answers", "Share of the answers that go by the account, by "
+                   "maximum likelihood, a guess being right by chance.",
                    "bootstrap over rows, Wilson's where they all agree", low=0.0, high=1.0),
-        share("fitted", "share of answers", "What the fitted shares say of it.", _MIXTURE,
-              null="allowed"),
-        Column("width", "float64", "places of the text", "Standard deviation of the Gaussian "
-               "around the place that slots predict, of those tried; 1 is the widest: at least as "
-               "wide.", _MIXTURE, "allowed", 0.0, 1.0),
         *_interval("effect", "1", "Weight of the account in the log-probabilities, over the lead "
                    "in the control: 1 of an account that decides every answer alone.",
                    "bootstrap over rows"),
@@ -209,31 +202,13 @@ _VECTOR = (
 )  # fmt: skip
 
 
-def _cosine(name: str, meaning: str) -> Column:
-    return Column(name, "float64", "1", meaning, _VECTORS, "allowed", -1.0001, 1.0001)
-
-
 _HEAD = (
     *_NAMES,
     label("layer", "Decoder layer, from 0; `all`.", _HEADS),
     label("head", "Head of attention of the layer, from 0; `all` of them together.", _HEADS),
-    label("group", "What is hidden from it, and looked at: tokens of all objects, items or colors.",
-          _HEADS, values=("object", "item", "color")),
+    label("group", "What is hidden from it: tokens of all objects, items or colors.", _HEADS,
+          values=("object", "item", "color")),
 )  # fmt: skip
-
-
-def _looks(name: str, who: str) -> tuple[Column, ...]:
-    """Return the columns of where a head looks; empty of several heads together."""
-    return (
-        share(f"{name}_right", "share of attention", f"Of {who}, nothing being hidden: on the "
-              "group's tokens of whom the question is about.", _HEADS, null="allowed",
-              high=1.0001),
-        share(f"{name}_other", "share of attention", "On those of another, mean over the others.",
-              _HEADS, null="allowed", high=1.0001),
-        *_interval(f"{name}_most", _ANSWERS, "Whose attention on the right one is above that on "
-                   "any other; those that tie share the row.", "Wilson's, a row counts once",
-                   low=0.0, high=1.0),
-    )  # fmt: skip
 
 
 def _numbers(column: pd.Series[str]) -> pd.Series[int]:
@@ -243,53 +218,41 @@ def _numbers(column: pd.Series[str]) -> pd.Series[int]:
 
 HEADS_SCHEMA = TableSchema(
     name="binding_id_heads",
-    version=2,
-    description="What single heads carry to the question, and where they look: a row per layer, "
-    "head and group, and for all heads of a layer and of all layers.",
+    version=3,
+    description="What single heads carry to the question: a row per layer, head and group, and "
+    "for all heads of a layer and of all layers.",
     columns=(
         *_HEAD,
         _ORIGIN,
         _NAMED_BY,
         *_SHARE,
-        *_interval("change", _ANSWERS, "Share after the group is hidden from this head alone minus "
-                   "the control's; empty of heads that were not blinded.",
-                   "paired bootstrap over rows, Wilson's where all rows agree", low=-1.0,
-                   high=1.0),
+        *_CHANGE,
         *_interval("effect", "1", "How much less the expected candidate leads the mean of the "
                    "others, from the control (0) to the group hidden from all heads of all layers "
                    "(1); empty where the latter lowers nothing.", "bootstrap over rows"),
-        share("p_value", "probability", "Exact sign test that as many rows rise as fall.",
-              _METRICS, null="allowed"),
-        share("p_adjusted", "probability", "Adjusted by Holm's procedure over all heads, layers "
-              "and groups of the model.", _METRICS, null="allowed"),
-        *_looks("last", "the question's last token"),
-        *_looks("question", "the question's tokens, mean over them"),
         _ROWS,
         *KEYS,
     ),
     key=tuple(column.name for column in _HEAD),
-    rules=tuple(_inside(name) for name in ("share", "change", "last_most", "question_most")),
+    rules=tuple(_inside(name) for name in ("share", "change")),
     order={"layer": _numbers, "head": _numbers},
 )  # fmt: skip
 
 VECTORS_SCHEMA = TableSchema(
     name="binding_id_vectors",
-    version=1,
+    version=2,
     description="What mean differences are like, a row per group, kind of levels and layer.",
     columns=(
         *_VECTOR,
         _ORIGIN,
         label("compared", "Which level minus which.", _VECTORS),
         Column("length", "float64", "1", "Mean length over tokens.", _VECTORS, low=0.0),
-        _cosine("split_half", "Cosine of the estimates from even and from odd rows."),
+        Column("split_half", "float64", "1", "Cosine of the estimates from even and from odd rows.",
+               _VECTORS, "allowed", -1.0001, 1.0001),
         share("explained", "share of squared length", "Of the rows' differences, the part that "
               "effects of levels have.", _VECTORS, null="never", high=1.0001),
-        _cosine("cosine_truth", "Cosine with the planted difference; of oracles that have one."),
-        _cosine("cosine_last_layer", "Cosine with the difference of the last layer."),
-        _cosine("cosine_tokens", "Mean cosine of two tokens' differences; empty of one token."),
-        share("read", "share of tokens", "Whose role, or slot, is that of the nearest mean; tokens "
-              "of the test scenes, means of the others. What is read need not be used.",
-              _VECTORS, null="never"),
+        Column("cosine_truth", "float64", "1", "Cosine with the planted difference; of oracles "
+               "that have one.", _VECTORS, "allowed", -1.0001, 1.0001),
         count("n_rows", "differences", "Differences that were averaged.", _VECTORS,
               reference="same"),
         *KEYS,

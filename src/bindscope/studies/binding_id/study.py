@@ -128,12 +128,11 @@ STUDY = Study(
         ),
         _figure(
             "figures:binding_id_heads",
-            "Lost lead and attention by head",
-            "Orange: fraction of the correct answer's log-probability lead lost when a head of a "
-            "layer cannot attend from the question to a group of tokens; 1: as with all heads. "
-            "Blue: that head's attention to the correct object minus another's. Gray: no effect, "
-            "or not tested. Orange heads carry the group; heads can replace each other. No "
-            "intervals are drawn.",
+            "Lost lead by head",
+            "Fraction of the correct answer's log-probability lead lost when a head of a layer "
+            "cannot attend from the question to a group of tokens; 1: as with all heads. Gray: no "
+            "effect. Dark heads carry the group; heads can replace each other. No intervals are "
+            "drawn.",
             _table_of("binding_id_heads", "heads"),
         ),
         _figure(

@@ -1,7 +1,8 @@
 """From log-probabilities to numbers: shares, calibration, changes against the control, effects.
 
-All arrays are (rows, trials, queries, candidates); the row, a pair of contexts, is the unit of
-every interval and test.
+Log-probabilities of a trial are (rows, queries, candidates); the row, a pair of contexts, is the
+unit of every interval and test. What is expected are places of candidates, int64 (rows or 1,
+queries), `NONE` where nothing is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from bindscope.statistics.multiple_tests import holm
 from bindscope.statistics.proportions import wilson_interval
 
 Doubles = NDArray[np.float64]
+Integers = NDArray[np.int64]
+NONE = -1  # where no item is expected
 _COLUMNS = 64  # that are resampled together: 10,000 resamples of them are 5 MB
 
 
@@ -45,6 +48,11 @@ class Answers:
     def real(self) -> list[int]:
         """Places of the queries about things."""
         return [i for i, name in enumerate(self.queries) if name != "null"]
+
+    def places(self, trial: int) -> Integers:
+        """Return the places of a trial's expected candidates, int64 (1, queries)."""
+        expected = [self.expected[trial].get(query) for query in self.queries]
+        return np.array([[NONE if c is None else self.candidates.index(c) for c in expected]])
 
 
 def chosen(logs: Doubles) -> Doubles:
@@ -83,41 +91,43 @@ def share(per_row: Doubles) -> Interval:
     return Interval(mean, float(low), float(high))
 
 
-def right(answers: Answers, logs: Doubles, trial: int, expected: Mapping[str, str]) -> Doubles:
-    """Return which share of the expected answers each row gives in a trial, float64 (n,)."""
-    best = chosen(logs[:, trial])
-    cells = [
-        best[:, answers.queries.index(query), answers.candidates.index(candidate)]
-        for query, candidate in expected.items()
-    ]
-    return np.asarray(np.mean(cells, axis=0), np.float64)
+def _mean_expected(values: Doubles, expected: Integers) -> Doubles:
+    """Return the mean over the queries that something is expected of, (n,); 0 where of none."""
+    there = np.broadcast_to(expected != NONE, values.shape)
+    return np.asarray((values * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1), np.float64)
 
 
-def swaps(answers: Answers, trial: int, expected: Mapping[str, str]) -> tuple[Doubles, float]:
+def _select(values: Doubles, expected: Integers) -> Doubles:
+    """Return the values (n, queries, candidates) of expected candidates, (n, queries)."""
+    index = np.broadcast_to(np.maximum(expected, 0), values.shape[:2])
+    return np.take_along_axis(values, index[..., None], axis=-1)[..., 0]
+
+
+def right(logs: Doubles, expected: Integers) -> Doubles:
+    """Return which share of the expected answers each row gives, float64 (n,)."""
+    return _mean_expected(_select(chosen(logs), expected), expected)
+
+
+def lead(logs: Doubles, expected: Integers) -> Doubles:
+    """Return by how much expected candidates lead the mean of the others, nats (n,)."""
+    leading = _select(logs, expected)
+    others = (logs.sum(axis=-1) - leading) / (logs.shape[-1] - 1)
+    return _mean_expected(leading - others, expected)
+
+
+def swaps(logs: Doubles, expected: Integers) -> tuple[Doubles, float]:
     """Return which share of its answers each row gives to another thing there, float64 (n,).
 
     Those are the illusory conjunctions: the right kind of answer, there to be seen, with the wrong
-    thing. What is there after an intervention are the expected answers of all things. Beside it
-    which part of the wrong candidates are such ones: what guessing gives of every error.
+    thing. What is there after an intervention are the expected answers of all things, int64 (1,
+    queries). Beside it which part of the wrong candidates are such ones: what guessing gives of
+    every error.
     """
-    there = [answers.candidates.index(name) for name in dict.fromkeys(expected.values())]
-    best = chosen(answers.logs[:, trial])
-    swapped = []
-    for query, candidate in expected.items():
-        others = [place for place in there if answers.candidates[place] != candidate]
-        swapped.append(best[:, answers.queries.index(query), others].sum(axis=1))
-    guessed = (len(there) - 1) / (len(answers.candidates) - 1)
-    return np.asarray(np.mean(swapped, axis=0), np.float64), guessed
-
-
-def lead(answers: Answers, trial: int, expected: Mapping[str, str]) -> Doubles:
-    """Return by how much the expected candidate leads the mean of the others, nats (n,)."""
-    leads = []
-    for query, candidate in expected.items():
-        query_logs = answers.logs[:, trial, answers.queries.index(query)]
-        place = answers.candidates.index(candidate)
-        leads.append(query_logs[:, place] - np.delete(query_logs, place, axis=1).mean(axis=1))
-    return np.asarray(np.mean(leads, axis=0), np.float64)
+    c = logs.shape[-1]
+    there = np.isin(np.arange(c), expected)
+    others = there & (np.arange(c) != expected[..., None])
+    guessed = (there.sum() - 1) / (c - 1)
+    return _mean_expected((chosen(logs) * others).sum(axis=-1), expected), float(guessed)
 
 
 def comparisons(
@@ -164,56 +174,54 @@ def sign_test(after: Doubles, before: Doubles) -> float:
     return min(1.0, 2.0 * float(bdtr(min(up, down), up + down, 0.5)))  # stats takes 1 s to import
 
 
-def effects(
+def _ratio(columns: Doubles, samples: int, seed: int) -> Interval | None:
+    """Return the ratio of two means, columns (n, 2), which are resampled together.
+
+    None where the denominator cannot be told from 0.
+    """
+    means = resampled_means(columns, samples, seed)
+    if interval(means[:, 1])[0] <= 0:
+        return None
+    after, full = means[means[:, 1] > 0].T  # nearly all of them
+    value = float(columns[:, 0].mean() / columns[:, 1].mean())
+    return Interval(value, *interval(after / full))
+
+
+def shares_of_way(
     answers: Answers, references: Sequence[int | None], samples: int, seed: int
 ) -> list[Interval | None]:
     """Return each trial's lead as a share of the way from the control's to a reference trial's.
 
-    Numerator and denominator are resampled together. None without a reference, and where it cannot
-    be told from the control.
+    None without a reference, and where it cannot be told from the control.
     """
     intervals: list[Interval | None] = []
     for trial, reference in enumerate(references):
         if reference is None:
             intervals.append(None)
             continue
-        expected = answers.expected[trial]
-        before, after, full = (lead(answers, t, expected) for t in (0, trial, reference))
-        columns = np.stack([after - before, full - before], axis=1)
-        means = resampled_means(columns, samples, seed)
-        low, _ = interval(means[:, 1])
-        if low <= 0:
-            intervals.append(None)
-            continue
-        value = float(columns[:, 0].mean() / columns[:, 1].mean())
-        intervals.append(Interval(value, *interval(means[:, 0] / means[:, 1])))
+        expected = answers.places(trial)
+        before, after, full = (lead(answers.logs[:, t], expected) for t in (0, trial, reference))
+        intervals.append(_ratio(np.stack([after - before, full - before], axis=1), samples, seed))
     return intervals
 
 
 def normalized_effect(
-    answers: Answers, trial: int, expected: NDArray[np.int64], samples: int, seed: int
+    answers: Answers, trial: int, expected: Integers, samples: int, seed: int
 ) -> Interval | None:
     """Return how far a trial moves the lead of expected answers, as a share of the control's lead.
 
     0: the expected items lead as they do in the control, or not at all where the control already
     answers with them. 1: they lead as clearly as the things' own items lead in the control. A model
     that weighs two mechanisms in every answer is between, though its most probable item is always
-    that of the stronger one. `expected` are places of candidates, int64 (n, queries), negative
-    where none is expected. None where the control does not lead with the things' own items.
+    that of the stronger one. `expected` are places of candidates, int64 (n or 1, queries). None
+    where nothing is expected, and where the control does not lead with the things' own items.
     """
-    rows = (expected >= 0).any(axis=1)
+    after, control = answers.logs[:, trial], answers.logs[:, 0]
+    rows = np.broadcast_to((expected != NONE).any(axis=1), len(control))
     if not rows.any():
         return None
-    base_items = np.full_like(expected, -1)
-    for query, candidate in answers.expected[0].items():
-        base_items[:, answers.queries.index(query)] = answers.candidates.index(candidate)
-    columns = np.stack(
-        [
-            _lead_of(answers.logs[:, trial], expected), _lead_of(answers.logs[:, 0], expected),
-            _lead_of(answers.logs[:, 0], base_items),
-        ],
-        axis=1,
-    )[rows]  # fmt: skip
+    leads = (lead(after, expected), lead(control, expected), lead(control, answers.places(0)))
+    columns = np.stack(leads, axis=1)[rows]
     means = resampled_means(columns, samples, seed)
     if interval(means[:, 2])[0] <= 0:
         return None
@@ -224,19 +232,8 @@ def normalized_effect(
         return np.asarray((after - start) / (full - start), np.float64)
 
     value = float(ratio(columns.mean(axis=0)[None])[0])
-    low, high = interval(ratio(means))
+    low, high = interval(ratio(means[means[:, 2] > 0]))  # nearly all of them
     return Interval(value, min(low, value), max(high, value))
-
-
-def _lead_of(logs: Doubles, expected: NDArray[np.int64]) -> Doubles:
-    """Return by how much expected candidates lead the mean of the others, nats (n,); else 0."""
-    expected_logs = np.take_along_axis(logs, np.maximum(expected, 0)[..., None], axis=-1)[..., 0]
-    others = (logs.sum(axis=-1) - expected_logs) / (logs.shape[-1] - 1)
-    there = expected >= 0
-    return np.asarray(
-        ((expected_logs - others) * there).sum(axis=1) / np.maximum(there.sum(axis=1), 1),
-        np.float64,
-    )
 
 
 def ends(name: str, estimate: Interval | None) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from bindscope.studies.binding_id.engine import Engine, State
 from bindscope.studies.binding_id.tasks.scenes import (
     GROUPS,
     Group,
+    Integers,
     Pictures,
     Scenes,
     exchanged_contents,
@@ -39,6 +40,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")
 Key = tuple[Group, Levels]
+KEYS: tuple[Key, ...] = tuple(product(GROUPS, LEVELS))
 NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -58,22 +60,13 @@ class Effects:
         Whether of roles or of slots.
     values
         float32 (levels, L, t, d); only differences between them mean anything.
-    halves
-        The same of the even and of the odd rows, (2, levels, L, t, d).
-    seen
+    present
         Whether a level was in any difference, bool (levels,).
-    rows
-        Rows that were averaged.
-    explained
-        Share of the squared length of a row's difference that the effects have, by layer, (L,).
     """
 
     levels: Levels
     values: Vectors
-    halves: Vectors
     present: NDArray[np.bool_]
-    rows: int
-    explained: Doubles
 
     def towards(self, scenes: Scenes, role: int, target: int) -> Vectors:
         """Return what makes the thing of a role look as if it had another one.
@@ -107,11 +100,6 @@ class Effects:
         there = lengths > NO_LENGTH * lengths[..., :1]
         return np.asarray((rows * there[..., None])[:, :, : len(means) - 1], np.float32)
 
-    def split_half(self, first: int, second: int) -> Doubles:
-        """Return the cosine by layer, (L,), of the difference of two levels in both halves."""
-        first_half, second_half = self.halves[:, second] - self.halves[:, first]
-        return cosine(first_half, second_half)
-
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
@@ -130,7 +118,7 @@ class Estimates:
     content: Vectors
 
     def stored(self) -> dict[str, NDArray[Any]]:
-        """Return what interventions read of it, by name: `read` makes estimates of that."""
+        """Return its arrays by name, of which `read` makes estimates."""
         arrays: dict[str, NDArray[Any]] = {"content": self.content}
         for (group, levels), effect in self.effects.items():
             arrays[f"{group}.{levels}.values"] = effect.values
@@ -139,19 +127,16 @@ class Estimates:
 
     @classmethod
     def read(cls, path: Path, model: str) -> Estimates:
-        """Return a model's stored estimates, without what only `vector_rows` needs of them."""
-        arrays = {
-            name.removeprefix(f"{model}."): values for name, values in load_file(path).items()
-            if name.startswith(f"{model}.")
-        }  # fmt: skip
+        """Return a model's stored estimates."""
+        arrays = load_file(path)
         effects = {
             (group, levels): Effects(
-                levels, arrays[f"{group}.{levels}.values"], np.zeros((2, 0), np.float32),
-                arrays[f"{group}.{levels}.seen"], 0, np.zeros(0),
+                levels, arrays[f"{model}.{group}.{levels}.values"],
+                arrays[f"{model}.{group}.{levels}.seen"],
             )
-            for group in GROUPS for levels in LEVELS
+            for group, levels in KEYS
         }  # fmt: skip
-        return cls(effects, arrays["content"])
+        return cls(effects, arrays[f"{model}.content"])
 
 
 def estimate(
@@ -166,10 +151,6 @@ def estimate(
 
 class Sums:
     """Sums over batches of scenes, from which effects of roles and of slots are estimated.
-
-    Beside them what can be read of role and slot: a token's level is that of
-    the nearest mean of tokens of scenes of the other split, so that no shape, color and item helps.
-    What is read need not be used: interventions say that.
 
     Parameters
     ----------
@@ -192,22 +173,18 @@ class Sums:
 
     def add(self, engine: Engine, first: Scenes, pictures: Pictures | None) -> None:
         """Read a batch of the scenes, and those with which each group is compared."""
-        state = read(engine, first, pictures)
-        before = {g: [engine.residual(state, g, r) for r in range(first.things)] for g in GROUPS}
-        for color, role in product((0, 1), range(first.things)):
+        state, roles = read(engine, first, pictures), range(first.things)
+        before = {group: [engine.residual(state, group, role) for role in roles]
+                  for group in GROUPS}  # fmt: skip
+        for color, role in product((0, 1), roles):
             of_color = first.color[:, role] == color
             self._sum(f"color{color}.n", np.array([of_color.sum()], np.float64))
             objects = before["object"][role][of_color]
             self._sum(f"color{color}.total", objects.sum(axis=0, dtype=np.float64))
-        for group, kind, role in product(GROUPS, LEVELS, range(first.things)):
-            marks = np.eye(self.sizes[kind])[_level_of(first, kind, role)]
-            tokens = before[group][role].mean(axis=2, dtype=np.float64)
-            self._sum(f"{group}.{kind}.means", np.einsum("ns,nld->sld", marks, tokens))
-            self._sum(f"{group}.{kind}.n", marks.sum(axis=0))
         for group in GROUPS:
             second = _SECOND_RUN[group](first)
             after = read(engine, second, pictures)
-            for role in range(first.things):
+            for role in roles:
                 next_role = (role + 1) % first.things
                 difference = engine.residual(after, group, next_role) - before[group][role]
                 for kind in LEVELS:
@@ -215,7 +192,7 @@ class Sums:
                     self._add_difference(f"{group}.{kind}", self.sizes[kind], levels, difference)
 
     def _add_difference(
-        self, name: str, size: int, levels: tuple[NDArray[np.int64], ...], difference: Vectors
+        self, name: str, size: int, levels: tuple[Integers, ...], difference: Vectors
     ) -> None:
         """Add differences (n, L, t, d) between the second and the first of two levels."""
         before = self.totals.get(f"{name}.products")
@@ -235,50 +212,64 @@ class Sums:
         self._sum(f"{name}.rows", np.array([len(difference)], np.float64))
 
     def solved(self) -> Estimates:
-        """Return the estimates: those that cannot be told apart share the difference."""
-        effects = {(g, kind): self._solved(f"{g}.{kind}", kind) for g in GROUPS for kind in LEVELS}
+        """Return the estimates: levels that cannot be told apart share the difference."""
+        effects = {}
+        for group, kind in KEYS:
+            design, products = (
+                self.totals[f"{group}.{kind}.{part}"].sum(axis=0) for part in ("design", "products")
+            )
+            values = _fitted(design, products)
+            effects[group, kind] = Effects(kind, values, np.diag(design) > 0)
         first, second = (
             self.totals[f"color{i}.total"] / np.maximum(self.totals[f"color{i}.n"], 1)
             for i in (0, 1)
         )
         return Estimates(effects, np.asarray(first - second, np.float32))
 
-    def _solved(self, name: str, kind: Levels) -> Effects:
-        names = ("design", "products", "squares", "rows")
-        design, products, total, rows = (self.totals[f"{name}.{part}"] for part in names)
-        whole = design.sum(axis=0)
-        values = _fitted(whole, products.sum(axis=0))
-        halves = np.stack([_fitted(*half) for half in zip(design, products, strict=True)])
-        # Squared length of fitted differences: tr(effects' design effects), by layer.
-        effects = values.astype(np.float64)
-        fitted = np.einsum("ab,altd,bltd->l", whole, effects, effects)
-        explained = np.divide(fitted, total, out=np.zeros_like(fitted), where=total > 0)
-        return Effects(kind, values, halves, np.diag(whole) > 0, int(rows[0]), explained)
-
-    def add_read(self, engine: Engine, state: State) -> None:
-        """Count tokens of test scenes whose role or slot is that of the nearest mean, by layer."""
-        for group, role in product(GROUPS, range(state.scenes.things)):
-            tokens = engine.residual(state, group, role).mean(axis=2, dtype=np.float64)
-            for kind in LEVELS:
-                counts = self.totals[f"{group}.{kind}.n"]
-                there = np.flatnonzero(counts)
-                means = self.totals[f"{group}.{kind}.means"][there] / counts[there, None, None]
-                # |x - m|^2 without |x|^2, which all levels share.
-                products = np.einsum("nld,sld->nls", tokens, means)
-                distance = np.square(means).sum(axis=-1).T - 2 * products
-                right = (
-                    there[distance.argmin(axis=-1)] == _level_of(state.scenes, kind, role)[:, None]
-                )
-                self._sum(f"{group}.{kind}.right", right.sum(axis=0))
-                self._sum(f"{group}.{kind}.asked", np.array([len(tokens)]))
-
-    def read_share(self, key: Key) -> Doubles:
-        """Return the share of tokens whose level is read right, by layer, (L,)."""
-        name = ".".join(key)
-        return np.asarray(self.totals[f"{name}.right"] / self.totals[f"{name}.asked"], np.float64)
+    def vector_rows(self, engine: Engine, scenes: Scenes) -> Iterator[dict[str, Any]]:
+        """Yield rows of `binding_id_vectors`: what mean differences of two levels are like."""
+        for (group, kind), effect in self.solved().effects.items():
+            if effect.present.sum() < 2:
+                continue
+            first, second = np.flatnonzero(effect.present)[:2].tolist()
+            names = ("design", "products", "squares", "rows")
+            design, products, squares, rows = (
+                self.totals[f"{group}.{kind}.{part}"] for part in names
+            )
+            halves = [_fitted(*half) for half in zip(design, products, strict=True)]
+            difference, *both = (
+                values[second] - values[first] for values in (effect.values, *halves)
+            )
+            # Squared length of fitted differences: tr(effects' design effects), by layer.
+            effects, whole = effect.values.astype(np.float64), design.sum(axis=0)
+            fitted = np.einsum("ab,altd,bltd->l", whole, effects, effects)
+            explained = np.divide(fitted, squares, out=np.zeros_like(fitted), where=squares > 0)
+            lengths = np.linalg.norm(difference.astype(np.float64), axis=-1).mean(axis=-1)
+            truth = _true_cosines(engine, scenes, group, kind, difference, (first, second))
+            for layer, (length, split_half) in enumerate(zip(lengths, cosine(*both), strict=True)):
+                yield {
+                    "group": group, "levels": kind, "layer": layer,
+                    "compared": f"{second}-{first}", "length": float(length),
+                    "split_half": float(split_half), "explained": float(explained[layer]),
+                    "cosine_truth": truth[layer], "n_rows": int(rows[0]),
+                }  # fmt: skip
 
 
-def _level_of(scenes: Scenes, kind: Levels, role: int) -> NDArray[np.int64]:
+def _true_cosines(
+    engine: Any, scenes: Scenes, group: Group, kind: Levels, difference: Vectors,
+    levels: tuple[int, int],
+) -> list[float | None]:  # fmt: skip
+    """Return cosines with the planted difference, where the model is an oracle and has one."""
+    fixed = kind == "slot" or len({tuple(row) for row in scenes.slot}) == 1
+    if not hasattr(engine, "true_difference") or not fixed:
+        return [None] * len(difference)
+    truth = engine.true_difference(group, scenes.words, levels)
+    cosines = cosine(difference.mean(axis=-2), truth)
+    there = np.linalg.norm(truth, axis=-1) > 0
+    return [float(c) if ok else None for c, ok in zip(cosines, there, strict=True)]
+
+
+def _level_of(scenes: Scenes, kind: Levels, role: int) -> Integers:
     """Return the role, or the slot, of the things of a role, int64 (n,)."""
     return scenes.slot[:, role] if kind == "slot" else np.full(len(scenes), role, np.int64)
 
@@ -288,7 +279,7 @@ def read(engine: Engine, scenes: Scenes, pictures: Pictures | None) -> State:
     return engine.contexts(scenes, pictures(scenes) if pictures and engine.needs_images else None)
 
 
-def batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
+def batches(n: int, size: int) -> Iterator[Integers]:
     """Yield the numbers of consecutive rows."""
     for start in range(0, n, size):
         yield np.arange(start, min(start + size, n))
@@ -296,14 +287,10 @@ def batches(n: int, size: int) -> Iterator[NDArray[np.int64]]:
 
 def cosine(first: NDArray[np.floating], second: NDArray[np.floating]) -> Doubles:
     """Return cosines by layer, (L,), of arrays (L, ...); 0 where one of them has no length."""
-    first_rows, second_rows = (
-        np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second)
-    )
-    lengths = np.linalg.norm(first_rows, axis=1) * np.linalg.norm(second_rows, axis=1)
-    dots = (first_rows * second_rows).sum(axis=1)
-    return np.asarray(
-        np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0), np.float64
-    )
+    rows, others = (np.asarray(a, np.float64).reshape(len(a), -1) for a in (first, second))
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(others, axis=1)
+    dots = (rows * others).sum(axis=1)
+    return np.asarray(np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0))
 
 
 def _fitted(design: Doubles, products: Doubles) -> Vectors:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,20 +24,17 @@ from bindscope.studies.binding_id.experiments.estimates import Estimates, read
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import (
     Group,
+    Integers,
     Pairs,
     Pictures,
     Question,
     Scenes,
-    exchanged_contents,
-    exchanged_items,
     question,
 )
 
 Doubles = NDArray[np.float64]
-Source = State | Callable[[], State] | None
-"""Where replacements take tokens from; of many sources each is read when it is asked about."""
-
-_TOKENS_OF: dict[str, Group] = {"O": "object", "I": "item"}
+Source = Callable[[], State] | None
+"""Reads the contexts that replacements take tokens from, when they are asked about."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +50,6 @@ class Trial:
     expected: Mapping[str, str]
     layers: str = "all"
     dose: float = float("nan")
-
-    def without_vectors(self) -> Trial:
-        """Return the trial without its vectors: those of all conditions would fill the memory."""
-        edits = self.condition.interventions
-        without = tuple(
-            edit for edit in edits
-            if not isinstance(edit, Add) and getattr(edit, "bases", None) is None
-        )  # fmt: skip
-        return replace(self, condition=replace(self.condition, interventions=without))
 
     def lengths(self, rows: int) -> Doubles:
         """Return how much it adds to each of a batch's rows, float64 (rows,); NaN where nothing.
@@ -79,7 +67,6 @@ class Trial:
 
 
 def _length(addition: Add, rows: int) -> Doubles:
-    """Return the mean length of an addition's vectors in each row, (rows,)."""
     vectors = np.linalg.norm(addition.vectors.astype(np.float64), axis=-1)
     norms = vectors.mean(axis=(-2, -1)) * abs(addition.scale)
     return np.asarray(np.broadcast_to(norms, (rows,)))
@@ -97,9 +84,6 @@ class Stepping(Protocol):
         """Return how many conditions are answered together."""
 
 
-_ALL = 2**62  # conditions at once
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """An experiment on one batch: trials by their source, the first of all being the control.
@@ -107,28 +91,39 @@ class Plan:
     Queries are named questions, candidates named items, int64 (n,), that may be the answers.
     """
 
-    trials: Sequence[tuple[Source, Sequence[Trial]]]
+    by_source: Sequence[tuple[Source, Sequence[Trial]]]
     queries: Mapping[str, Question]
-    candidates: Mapping[str, NDArray[np.int64]]
+    candidates: Mapping[str, Integers]
 
-    def answered(self, engine: Engine, base: State, each: Each = map) -> NDArray[np.float64]:
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials, in the order of their answers."""
+        return [trial for _, trials in self.by_source for trial in trials]
+
+    def answered(self, engine: Engine, base: State, each: Each = map) -> Doubles:
         """Return log-probabilities, float64 (n, trials, queries, candidates).
 
-        `each` works as `map`, and may read what an earlier attempt has made of the first parts.
+        `each` works as `map`, and may read what an earlier attempt has made of the first parts. One
+        source is in memory at a time.
         """
         candidates = np.stack(list(self.candidates.values()), axis=1)
         questions = list(self.queries.values())
+        there: dict[int, State | None] = {}
 
-        def answer(part: tuple[Source, Sequence[Trial]]) -> NDArray[np.float64]:
-            source, trials = part
+        def answer(part: tuple[int, Sequence[Trial]]) -> Doubles:
+            number, trials = part
+            if number not in there:
+                there.clear()
+                source = self.by_source[number][0]
+                there[number] = None if source is None else source()
             conditions = [trial.condition for trial in trials]
-            state = source() if callable(source) else source
-            return engine.answers(base, state, conditions, questions, candidates)
+            return engine.answers(base, there[number], conditions, questions, candidates)
 
-        step = engine.conditions_at_once(base) if isinstance(engine, Stepping) else _ALL
+        longest = max(len(trials) for _, trials in self.by_source)
+        step = engine.conditions_at_once(base) if isinstance(engine, Stepping) else longest
         parts = [
-            (source, trials[start : start + step])
-            for source, trials in self.trials
+            (number, trials[start : start + step])
+            for number, (_, trials) in enumerate(self.by_source)
             for start in range(0, len(trials), step)
         ]
         return np.concatenate(list(each(answer, parts)), axis=1)
@@ -136,7 +131,7 @@ class Plan:
 
 @dataclass(eq=False)
 class Batch:
-    """Some rows of the pairs, read by an engine; sources are read when first asked for.
+    """Some rows of the pairs, read by an engine; contexts are read when first asked for.
 
     `estimates` are mean differences from scenes of the other split, `first` numbers the first row.
     """
@@ -163,52 +158,33 @@ class Batch:
     @cached_property
     def base(self) -> State:
         """The contexts that are edited."""
-        return self._read(self.pairs.base)
+        return read(self.engine, self.pairs.base, self.pictures)
 
-    @cached_property
-    def source(self) -> State:
-        """Other things in the same slots, other items."""
-        return self._read(self.pairs.source)
+    @property
+    def source(self) -> Source:
+        """Other things in the same slots, other items; read when it is asked about."""
+        return self.reads(self.pairs.source)
 
-    @cached_property
-    def reshaped(self) -> State:
-        """The base, its things with the source's shapes."""
-        return self._read(self.pairs.base.with_(shape=self.pairs.source.shape))
+    def reads(self, scenes: Scenes) -> Source:
+        """Return other contexts, read when they are asked about."""
+        return partial(read, self.engine, scenes, self.pictures)
 
-    @cached_property
-    def recolored(self) -> State:
-        """The base, its things with the source's colors."""
-        return self._read(self.pairs.base.with_(color=self.pairs.source.color))
+    def queries(self, *, both: bool = False) -> dict[str, Question]:
+        """Return questions about each thing of the base, or of both scenes."""
+        return {
+            f"O{role}{mark}": question(scenes, role, self.reading.by)
+            for mark, scenes in self._scenes(both) for role in range(self.things)
+        }  # fmt: skip
 
-    @cached_property
-    def paired_anew(self) -> State:
-        """The base, what the text names each thing by (its color) being that of the next thing."""
-        base, by = self.pairs.base, self.reading.rule.mention
-        return self._read(base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)}))
+    def answers(self, *, both: bool = False) -> dict[str, Integers]:
+        """Return the items of the base, or of both scenes."""
+        return {
+            f"I{role}{mark}": scenes.item[:, role]
+            for mark, scenes in self._scenes(both) for role in range(self.things)
+        }  # fmt: skip
 
-    @cached_property
-    def moved(self) -> State:
-        """The base, each thing in the next one's slot."""
-        return self._read(exchanged_contents(self.pairs.base))
-
-    @cached_property
-    def items_moved(self) -> State:
-        """The base, each item in the next one's sentence."""
-        return self._read(exchanged_items(self.pairs.base))
-
-    def _read(self, scenes: Scenes) -> State:
-        return read(self.engine, scenes, self.pictures)
-
-    def base_queries(self) -> dict[str, Question]:
-        """Return questions about each thing of the base."""
-        return self._queries(self.pairs.base)
-
-    def all_queries(self) -> dict[str, Question]:
-        """Return questions about each thing of the base and of the source."""
-        return {**self.base_queries(), **self._queries(self.pairs.source, "'")}
-
-    def _queries(self, scenes: Scenes, mark: str = "") -> dict[str, Question]:
-        return {f"O{r}{mark}": question(scenes, r, self.reading.by) for r in range(self.things)}
+    def _scenes(self, both: bool) -> list[tuple[str, Scenes]]:
+        return [("", self.pairs.base), ("'", self.pairs.source)][: 1 + both]
 
     def calibrating_query(self) -> dict[str, Question]:
         """Return a question about an object that is not there, where splits differ in its words."""
@@ -219,24 +195,9 @@ class Batch:
         values = draw.integers(len(words.get(by)), size=len(self.pairs.base))
         return {"null": Question(by, words, values)}
 
-    def base_answers(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items of the base."""
-        return self._answers(self.pairs.base)
-
-    def all_answers(self) -> dict[str, NDArray[np.int64]]:
-        """Return the items of the base and of the source."""
-        return {**self.base_answers(), **self._answers(self.pairs.source, "'")}
-
-    def _answers(self, scenes: Scenes, mark: str = "") -> dict[str, NDArray[np.int64]]:
-        return {f"I{r}{mark}": scenes.item[:, r] for r in range(self.things)}
-
     def control(self) -> Trial:
         """Return the trial without intervention."""
-        return Trial(CONTROL, self.identity())
-
-    def identity(self) -> dict[str, str]:
-        """Return the expectation that each thing has its own item."""
-        return self.shifted(0)
+        return Trial(CONTROL, self.shifted(0))
 
     def shifted(self, step: int) -> dict[str, str]:
         """Return the expectation that each role has the item of the one `step` further."""
@@ -247,12 +208,11 @@ class Batch:
 
         A thing that is replaced is asked about by the source's word.
         """
-
-        def name(letter: str, role: int) -> str:
-            there = role in roles and _TOKENS_OF.get(letter) == group
-            return f"{letter}{role}" + "'" * there
-
-        return {name("O", role): name("I", role) for role in range(self.things)}
+        object_mark, item_mark = ("'" * (group == kind) for kind in ("object", "item"))
+        return {
+            f"O{r}{object_mark * (r in roles)}": f"I{r}{item_mark * (r in roles)}"
+            for r in range(self.things)
+        }
 
     def looking_on(self, groups: Sequence[Group], step: int = 1) -> dict[str, str]:
         """Return the expectation when tokens look like those of the thing `step` roles further.

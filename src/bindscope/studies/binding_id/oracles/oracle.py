@@ -1,4 +1,4 @@
-"""Softmax attention of the planted oracles, in closed form."""
+"""Planted oracles: models of known mechanism, four blocks of softmax attention in closed form."""
 
 from __future__ import annotations
 
@@ -24,42 +24,18 @@ from bindscope.studies.binding_id.engine import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.scenes import (
-    GROUPS,
     Attribute,
     Group,
+    Integers,
     Question,
     Scenes,
     Words,
 )
 
-SHARPNESS = 24.0
+Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
 
-
-def softmax(scores: NDArray[Any]) -> Floats:
-    """Return attention; where nothing can be seen it is 0."""
-    top = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
-
-
-def attend(
-    queries: Floats, keys: Floats, hidden: NDArray[np.bool_], least: float = -np.inf
-) -> Floats:
-    """Return softmax attention (n, queries, keys) where products are at least `least`."""
-    products = queries @ keys.swapaxes(-1, -2)
-    return softmax(np.where(hidden | (products < least), -np.inf, SHARPNESS * products))
-
-
-def nearness(rank: Floats, others: Floats) -> Floats:
-    """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
-    return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
-
-
-Mechanism = Literal["slot", "color", "gather", "order", "none"]
-Integers = NDArray[np.int64]
-
+SHARPNESS = 24.0  # of attention
 _SIZES = {"shape": 16, "color": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
           "carried_color": 16, "carried_look": 16, "sentence": 8}  # fmt: skip
 _ENDS = np.cumsum(list(_SIZES.values()))
@@ -228,26 +204,10 @@ class Oracle:
             edited = self._edited(base, source, condition)
             hidden = _hidden(base, condition.interventions, "question")
             for j, question in enumerate(questions):
-                answer = CONFIDENCE * self._answer(edited, question, hidden)[0] @ table.T
+                answer = CONFIDENCE * self._answer(edited, question, hidden) @ table.T
                 logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
                 log_probabilities[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
         return log_probabilities
-
-    def attention(self, state: OracleState, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where questions look: they are one token, and see nothing in blocks 0 and 1."""
-        k = state.scenes.things
-        shares = np.zeros((len(state.scenes), 2, LAYERS, 1, len(questions), len(GROUPS), k))
-        hidden = _hidden(state, (), "question")
-        for i, question in enumerate(questions):
-            _, *looks = self._answer(state, question, hidden)
-            for layer, weights in zip((2, 3), looks, strict=True):
-                for j, group in enumerate(GROUPS):
-                    for role in range(k):
-                        role_weights = np.take_along_axis(
-                            weights, state.tokens(group, role), axis=1
-                        )
-                        shares[:, :, layer, 0, i, j, role] = role_weights.sum(axis=1, keepdims=True)
-        return shares
 
     def _edited(
         self, base: OracleState, source: OracleState | None, condition: Condition
@@ -355,12 +315,9 @@ class Oracle:
                 added[:, image::2, PART[written]] = attended_parts[:, :, PART[read]]
         return added
 
-    def _answer(
-        self, state: OracleState, question: Question, hidden: Hidden
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return what is found, (n, part), and where blocks 2 and 3 look, (n, tokens) each."""
-        image, looks = state.image_tokens, np.zeros((2, *state.positions.shape), np.float32)
-        key = PART[_KIND[question.by]]
+    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
+        """Return what blocks 2 and 3 find: the item part, float32 (n, size)."""
+        image, key = state.image_tokens, PART[_KIND[question.by]]
         queries = _vectors(question.words, question.by, question.values)[:, None]
         view, items = state.parts[2][:, :image], state.parts[3][:, image + 1 :: 2]
         first = self._attend(queries, view[:, :, key], self._unread(hidden(2), view))
@@ -372,9 +329,7 @@ class Oracle:
             weights = softmax(near[:, None]) * (first.sum(axis=-1, keepdims=True) > 0)
         else:
             weights = self._lookup(question.by, queries, first @ view, state, blocked)
-        looks[0, :, :image], looks[1, :, image + 1 :: 2] = first[:, 0], weights[:, 0]
-        item = (weights @ items[:, :, PART["item"]])[:, 0]
-        return np.asarray(item, np.float32), looks[0], looks[1]
+        return np.asarray((weights @ items[:, :, PART["item"]])[:, 0], np.float32)
 
     def _lookup(
         self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
@@ -393,13 +348,9 @@ class Oracle:
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
 
     def _by_content(
-        self,
-        by: Attribute,
-        queries: Floats,
-        thing: Floats,
-        items: Floats,
+        self, by: Attribute, queries: Floats, thing: Floats, items: Floats,
         blocked: NDArray[np.bool_],
-    ) -> Floats:
+    ) -> Floats:  # fmt: skip
         """Compare what is asked with what items carry; a place with all that is seen there."""
         kind = _KIND[by]
         if kind in _CONTENT:
@@ -421,7 +372,22 @@ class Oracle:
 
     def _attend(self, queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
         """Return attention (n, queries, keys) to tokens that are not hidden, bool (n, keys)."""
-        return attend(queries, keys, hidden[:, None], self._least)
+        products = queries @ keys.swapaxes(-1, -2)
+        unseen = hidden[:, None] | (products < self._least)
+        return softmax(np.where(unseen, -np.inf, SHARPNESS * products))
+
+
+def softmax(scores: NDArray[Any]) -> Floats:
+    """Return attention; where nothing can be seen it is 0."""
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / np.where(total > 0, total, 1.0), np.float32)
+
+
+def nearness(rank: Floats, others: Floats) -> Floats:
+    """Return attention scores (n, t) from one rank (n, 1) to others (n, t)."""
+    return np.asarray(-4 * SHARPNESS * (rank - others) ** 2, np.float32)
 
 
 def _order(edit: Intervention) -> int:

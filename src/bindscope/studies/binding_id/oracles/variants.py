@@ -76,21 +76,13 @@ class MixedOracle(Oracle):
         blocks = [oracle._block(layer, now, base, interventions) for oracle in self._taken]
         return np.asarray(sum(blocks), np.float32)
 
-    def _answer(
-        self, state: OracleState, question: Question, hidden: Hidden
-    ) -> tuple[Floats, Floats, Floats]:
-        every = [oracle._answer(state, question, hidden) for oracle in self._parts]
+    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
+        every = np.stack([oracle._answer(state, question, hidden) for oracle in self._parts])
         if self.blend:
             weights = np.diff(self._ends, prepend=0.0, append=1.0)
-            first, second, third = (
-                np.tensordot(weights, np.stack(parts), axes=1).astype(np.float32)
-                for parts in zip(*every, strict=True)
-            )
-            return first, second, third
+            return np.tensordot(weights, every, axes=1).astype(np.float32)
         drawn = self.drawn(state.scenes, question)
-        rows = np.arange(len(drawn))
-        first, second, third = (np.stack(parts)[drawn, rows] for parts in zip(*every, strict=True))
-        return first, second, third
+        return np.asarray(every[drawn, np.arange(len(drawn))])
 
 
 LONGEST = {"object": 2.12, "item": 1.85}  # a context's have 1.7 to 2.0, and 1.4 to 1.7

@@ -21,18 +21,8 @@ from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.answers.metrics import (
-    chosen,
-    comparisons,
-    ends,
-    share,
-)
-from bindscope.studies.binding_id.engine import (
-    CONTROL,
-    Condition,
-    Knockout,
-    Tokens,
-)
+from bindscope.studies.binding_id.answers.metrics import comparisons, ends, lead, right, share
+from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.prompts import Form
@@ -63,22 +53,13 @@ class Answered:
 
     def right(self) -> Doubles:
         """Return the share of questions that are answered right, float64 (3,); ties share."""
-        return np.asarray(
-            self._select_roles(chosen(np.nan_to_num(self.logs))).mean(axis=0) + self._gap()
-        )
+        logs = np.moveaxis(self.logs, 1, 0)
+        share_right = right(np.nan_to_num(logs), np.array([self.roles]))
+        return np.where(np.isnan(logs).any(axis=(1, 2)), np.nan, share_right)
 
     def lead(self) -> Doubles:
         """Return how far the right item is above the mean of the others, nats, float64 (3,)."""
-        answer_logs, k = self._select_roles(self.logs), self.logs.shape[2]
-        others = (self.logs.sum(axis=2) - answer_logs) / (k - 1)
-        return np.asarray((answer_logs - others).mean(axis=0))
-
-    def _select_roles(self, values: Doubles) -> Doubles:
-        return np.stack([value[:, role] for value, role in zip(values, self.roles, strict=True)])
-
-    def _gap(self) -> Doubles:
-        """Return 0, and not a number where there is no place elsewhere, float64 (3,)."""
-        return np.asarray(0 * self.logs.sum(axis=(0, 2)))
+        return lead(np.moveaxis(self.logs, 1, 0), np.array([self.roles]))
 
 
 def ask_records(
@@ -99,14 +80,10 @@ def answer_all(
         answer(engine, record, rng(seed, number))
         for number, record in enumerate(progress_bar(records, "images"))
     ]
-    most = max(result.logs.shape[2] for result in answered)
+    most = max(len(record.items) for record in records)
     padded = [
-        np.pad(
-            result.logs,
-            ((0, 0), (0, 0), (0, most - result.logs.shape[2])),
-            constant_values=np.nan,
-        )
-        for result in answered
+        np.pad(each.logs, ((0, 0), (0, 0), (0, most - each.logs.shape[2])), constant_values=np.nan)
+        for each in answered
     ]
     rows = list(rows_of(answered, samples, seed))
     return Asked(rows, np.concatenate(padded).astype(np.float32))
@@ -123,42 +100,43 @@ def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generat
         Names the record's file and line: if the model cannot read it.
     """
     try:
-        return _answer(engine, record, draw)
+        return Answered(_answer(engine, record, draw), record.roles)
     except BindscopeError as error:
         raise InputError(
             f"{record.where}, {error.where}", error.problem, error.remedy
         ) from error  # fmt: skip
 
 
-def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Answered:
+def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generator) -> Doubles:
     picture, k = record.picture()[None], len(record.items)
-    options = replace(engine.options, lead=_line_breaks(record.prompt.questions))
+    questions = record.prompt.questions
+    breaks = min(len(question) - len(question.lstrip("\n")) for question in questions)
+    options = replace(engine.options, lead="\n" * breaks)
     read = contexts([record.prompt], engine.adapter.image_text, True, options.lead)
     image = engine.adapter.read(read.texts, picture).image
     roles = sorted(set(record.roles))
     controls = {role: elsewhere(record, role, image, draw) for role in roles}
     boxes = {role: box for role, box in controls.items() if box is not None}
+    # Boxes elsewhere stand behind the things; questions stand for shapes.
+    every = np.stack([*record.boxes, *boxes.values()])[None]
+    zeros = np.zeros(every.shape[:2], np.int64)
+    words = Words(questions, (), record.items)
+    scene = Scenes(words, zeros, zeros, zeros, zeros, zeros, zeros, every)
     record_engine = type(engine)(engine.adapter, partial(_words, record.prompt), options)
-    state = record_engine.contexts(_scene(record, list(boxes.values())), picture)
-    hide = {("the thing", role): role for role in roles}
-    hide |= {("elsewhere", role): k + place for place, role in enumerate(boxes)}
-    conditions = [
-        Condition(f"{what} of role {role}", (Knockout("object", place, tokens=_BOX),))
-        for (what, role), place in hide.items()
-    ]
-    words = state.scenes.words
-    questions = [Question("shape", words, np.array([i])) for i in range(len(record.roles))]
-    answers = record_engine.answers(
-        state, None, [CONTROL, *conditions], questions, np.arange(k)[None]
-    )[0]
-    places = {key: place for place, key in enumerate(hide, 1)}
+    state = record_engine.contexts(scene, picture)
+    places = [{}, {role: role for role in roles}, {role: k + i for i, role in enumerate(boxes)}]
+    hidden = [Knockout("object", at, tokens=_BOX) for hide in places for at in hide.values()]
+    conditions = [CONTROL, *(Condition(f"thing {edit.role} hidden", (edit,)) for edit in hidden)]
+    by_number = [Question("shape", words, np.array([i])) for i in range(len(questions))]
+    answers = record_engine.answers(state, None, conditions, by_number, np.arange(k)[None])[0]
+    number = {edit.role: i for i, edit in enumerate(hidden, 1)}
     logs = np.full((len(questions), len(HIDDEN), k), np.nan)
+    logs[:, 0] = answers[0]
     for i, role in enumerate(record.roles):
-        logs[i, 0] = answers[0, i]
-        for j, what in enumerate(HIDDEN[1:], 1):
-            if (what, role) in places:
-                logs[i, j] = answers[places[what, role], i]
-    return Answered(logs, record.roles)
+        for j, hide in enumerate(places):
+            if role in hide:
+                logs[i, j] = answers[number[hide[role]], i]
+    return logs
 
 
 def elsewhere(
@@ -185,20 +163,6 @@ def elsewhere(
     return None
 
 
-def _line_breaks(questions: Sequence[str]) -> str:
-    """Return the line breaks that all questions begin with (`Options.lead`)."""
-    least = min(len(question) - len(question.lstrip("\n")) for question in questions)
-    return "\n" * least
-
-
-def _scene(record: Record, more: Sequence[NDArray[np.int64]]) -> Scenes:
-    """Return a record as a scene: its things, then boxes elsewhere; questions stand for shapes."""
-    boxes = np.concatenate([record.boxes, *(box[None] for box in more)])[None]
-    zeros = np.zeros(boxes.shape[:2], np.int64)
-    words = Words(record.prompt.questions, (), record.items)
-    return Scenes(words, zeros, zeros, zeros, zeros, zeros, zeros, boxes)
-
-
 def _words(prompt: Prompt, scenes: Scenes, questions: Sequence[Question]) -> list[Prompt]:
     """Return a record's prompt with some of its questions (a `vlm.prompts.Template`)."""
     return [replace(prompt, questions=tuple(question.texts()[0] for question in questions))]
@@ -210,24 +174,23 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
     `change` is against nothing hidden, and in the last row of the thing against elsewhere, of the
     records where there is a place elsewhere.
     """
-    right = np.stack([record.right() for record in answered])
+    rights = np.stack([record.right() for record in answered])
     leads = np.stack([record.lead() for record in answered])
-    pairs = [("none", 0, None), ("the thing", 1, 0), ("elsewhere", 2, 0), (AGAINST, 1, 2)]
-    there = {name: np.isfinite(right[:, [a, 0 if b is None else b]]).all(axis=1)
-             for name, a, b in pairs}  # fmt: skip
+    pairs = [("none", 0, 0), ("the thing", 1, 0), ("elsewhere", 2, 0), (AGAINST, 1, 2)]
+    there = {name: np.isfinite(rights[:, [a, b]]).all(axis=1) for name, a, b in pairs}
     pairs = [pair for pair in pairs if there[pair[0]].any()]
     compared = [
-        (right[there[name], after], right[there[name], before])
-        for name, after, before in pairs if before is not None
-    ]  # fmt: skip
-    tests = iter([{}, *comparisons(compared, samples, seed)])
-    for name, after, _ in pairs:
-        expected = there[name]
-        means = resampled_means(leads[expected][:, [after]], samples, seed)[:, 0]
+        (rights[there[name], after], rights[there[name], before])
+        for name, after, before in pairs[1:]
+    ]
+    tests: list[Row] = [{}, *comparisons(compared, samples, seed)]
+    for (name, after, _), test in zip(pairs, tests, strict=True):
+        rows = there[name]
+        means = resampled_means(leads[rows][:, [after]], samples, seed)[:, 0]
         yield {
             "experiment": "records", "condition": name, "layers": "all", "query": "all",
-            "candidate": "expected", "expected": 1, "n_rows": int(expected.sum()),
-            **ends("share", share(right[expected, after])),
-            **ends("lead", Interval(float(leads[expected, after].mean()), *interval(means))),
-            **next(tests),
+            "candidate": "expected", "expected": 1, "n_rows": int(rows.sum()),
+            **ends("share", share(rights[rows, after])),
+            **ends("lead", Interval(float(leads[rows, after].mean()), *interval(means))),
+            **test,
         }  # fmt: skip

@@ -17,7 +17,7 @@ and masks may be arrays.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
+from pydantic import BaseModel, Field, StrictInt, StrictStr, ValidationError
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE
@@ -97,84 +98,81 @@ def _parsed(line: str, where: str) -> Any:
         raise InputError(where, f"is no whole JSON ({error.msg})", FORM) from None
 
 
+class _Thing(BaseModel):
+    """A thing as it is given; `box` or `mask` says where it is."""
+
+    mention: Any
+    item: Any
+    box: Any = None
+    mask: Any = None
+
+
+class _Question(BaseModel):
+    """A question as it is given."""
+
+    text: StrictStr
+    role: StrictInt
+
+
+class _Entry(BaseModel):
+    """A record as it is given."""
+
+    image: Any
+    context: StrictStr
+    things: list[_Thing] = Field(min_length=2)
+    questions: list[_Question] = Field(min_length=1)
+
+
 def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
     """Check a record in memory: a mapping as in a file, whose `image` may be an array or of Pillow.
 
     `where` names it in errors, which are those of `read_records`; images are relative to `folder`.
     """
-    image, size = _image(where, content, Path(folder))
-    context = _value(where, content, "context", str)
-    things = _objects(where, content, "things")
-    if len(things) < 2:
-        raise InputError(where, f"`things` holds {len(things)} of them", "give two or more")
-    before = "" if IMAGE in context else f"{IMAGE}\n"
+    try:
+        entry = _Entry.model_validate(content)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in problem["loc"])
+        raise InputError(f"{where}, {path[1:]}", problem["msg"], FORM) from None
+    image, size = _image(where, entry.image, Path(folder))
+    before = "" if IMAGE in entry.context else f"{IMAGE}\n"
     boxes, spans = [], {}
-    for role, thing in enumerate(things):
+    for role, thing in enumerate(entry.things):
         at = f"{where}, things[{role}]"
         boxes.append(_box(at, thing, size, Path(folder)))
         for group, key in TEXTS.items():
-            start, end = _span(at, thing, key, context)
+            start, end = _span(at, key, getattr(thing, key), entry.context)
             spans[group, role] = (start + len(before), end + len(before))
-    prompt_context = before + context
-    _check_spans(where, prompt_context, spans, len(things))
-    items = tuple(prompt_context[slice(*spans["item", role])] for role in range(len(things)))
-    texts, roles = _questions(where, content, len(things))
-    prompt = Prompt(prompt_context, texts, spans)
-    return Record(where, image, size, prompt, np.array(boxes, np.int64), roles, items)
-
-
-def _questions(
-    where: str, content: Mapping[str, Any], things: int
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the texts of the questions, and whom they are about."""
-    texts, roles = [], []
-    for number, question in enumerate(_objects(where, content, "questions")):
-        at = f"{where}, questions[{number}]"
-        texts.append(_value(at, question, "text", str))
-        role = _value(at, question, "role", int)
-        if not 0 <= role < things:
+    context, roles = before + entry.context, range(len(entry.things))
+    items = tuple(context[slice(*spans["item", role])] for role in roles)
+    _check_spans(where, spans, items)
+    for number, question in enumerate(entry.questions):
+        if question.role not in roles:
             raise InputError(
-                at, f"`role` is {role}, and there are {things} things", "count things from 0"
+                f"{where}, questions[{number}]",
+                f"`role` is {question.role}, and there are {len(roles)} things",
+                "count things from 0",
             )
-        roles.append(role)
-    if not texts:
-        raise InputError(where, "`questions` is empty", "ask about one thing at least")
-    return tuple(texts), tuple(roles)
-
-
-def _value(where: str, content: Any, key: str, kind: type) -> Any:
-    """Return a value of a JSON object that must be there and of a type."""
-    value = content.get(key) if isinstance(content, Mapping) else None
-    if not isinstance(value, kind) or isinstance(value, bool):
-        expected = {str: "a text", int: "a whole number", list: "a list"}[kind]
-        raise InputError(where, f"`{key}` is missing or not {expected}", FORM)
-    return value
-
-
-def _objects(where: str, content: Any, key: str) -> list[Mapping[str, Any]]:
-    values = _value(where, content, key, list)
-    if not all(isinstance(value, Mapping) for value in values):
-        raise InputError(where, f"`{key}` must hold objects in braces", FORM)
-    return list(values)
+    prompt = Prompt(context, tuple(question.text for question in entry.questions), spans)
+    about = tuple(question.role for question in entry.questions)
+    return Record(where, image, size, prompt, np.array(boxes, np.int64), about, items)
 
 
 def _image(
-    where: str, content: Any, folder: Path
+    where: str, image: Any, folder: Path
 ) -> tuple[Path | NDArray[np.uint8], tuple[int, int]]:
     """Return the image of a record, or its file, and its size as it is shown."""
-    image = content.get("image") if isinstance(content, Mapping) else None
     if isinstance(image, Image.Image):
         image = np.array(ImageOps.exif_transpose(image).convert("RGB"), np.uint8)
-    if isinstance(image, np.ndarray):
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-            raise InputError(
-                where, f"`image` is {image.shape} of {image.dtype}", "give uint8 (height, width, 3)"
-            )
-        return image, (image.shape[1], image.shape[0])
-    if isinstance(image, Path):
-        content = {**content, "image": str(image)}
-    file = folder / _value(where, content, "image", str)
-    return file, _size(where, file)
+    if isinstance(image, str | Path):
+        return folder / image, _size(where, folder / image)
+    array = np.asarray(image)
+    if array.ndim != 3 or array.shape[2] != 3 or array.dtype != np.uint8:
+        raise InputError(
+            f"{where}, image", f"it is {array.shape} of {array.dtype}",
+            "name a file, or give uint8 (height, width, 3)",
+        )  # fmt: skip
+    return array, (array.shape[1], array.shape[0])
 
 
 def _size(where: str, image: Path) -> tuple[int, int]:
@@ -197,31 +195,24 @@ def _unread(where: Path | str, error: Exception) -> InputError:
     return InputError(str(where), f"is no image that can be read ({why})", "save it anew as PNG")
 
 
-def _box(where: str, thing: Mapping[str, Any], size: tuple[int, int], folder: Path) -> list[int]:
+def _box(where: str, thing: _Thing, size: tuple[int, int], folder: Path) -> list[int]:
     """Return the box of a thing: its own, or that around its mask."""
-    if "mask" in thing:
-        return _around(where, thing["mask"], size, folder)
-    if "box" not in thing:
+    if thing.mask is not None:
+        return _around(where, thing.mask, size, folder)
+    values, (width, height) = np.asarray(thing.box, object).tolist(), size
+    if not isinstance(values, list) or [type(value) for value in values] != [int] * 4:
         raise InputError(
-            where, "there is no `box` and no `mask`",
-            "give `box`: left, top, right and bottom in pixels, the last two exclusive",
+            where, "there is no `box` and no `mask`" if values is None else f"`box` is {values}",
+            "give left, top, right and bottom in whole pixels, the last two exclusive",
         )  # fmt: skip
-    values = np.asarray(thing["box"], object).tolist()
-    values = _value(where, {"box": values}, "box", list)
-    whole = [isinstance(value, int) and not isinstance(value, bool) for value in values]
-    if len(values) != 4 or not all(whole):
-        raise InputError(
-            where, f"`box` is {values}", "give left, top, right and bottom in whole pixels"
-        )
     left, top, right, bottom = values
-    width, height = size
     if not (0 <= left < right <= width and 0 <= top < bottom <= height):
         raise InputError(
             where,
             f"`box` {values} is empty or not within the image, which is {width} x {height} pixels",
             "give left < right and top < bottom in pixels of the image as it is shown",
         )
-    return list(values)
+    return values
 
 
 def _around(where: str, mask: Any, size: tuple[int, int], folder: Path) -> list[int]:
@@ -243,20 +234,16 @@ def _around(where: str, mask: Any, size: tuple[int, int], folder: Path) -> list[
     return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
 
 
-def _span(where: str, thing: Mapping[str, Any], key: str, context: str) -> tuple[int, int]:
+def _span(where: str, key: str, value: Any, context: str) -> tuple[int, int]:
     """Return where a text stands in the context."""
-    value = thing.get(key)
     if isinstance(value, str) and value:
-        times = context.count(value)
-        if times == 1:
-            start = context.index(value)
-            return start, start + len(value)
-        raise InputError(
-            f"{where}, {key}",
-            f"{value!r} stands {times} times in the context",
-            "give a text that stands there once, or [first, past-the-last] character",
-        )
-    if isinstance(value, list) and len(value) == 2 and all(type(at) is int for at in value):
+        if (times := context.count(value)) != 1:
+            raise InputError(
+                f"{where}, {key}", f"{value!r} stands {times} times in the context",
+                "give a text that stands there once, or [first, past-the-last] character",
+            )  # fmt: skip
+        return context.index(value), context.index(value) + len(value)
+    if isinstance(value, list) and [type(at) for at in value] == [int, int]:
         start, end = value
         if 0 <= start < end <= len(context):
             return start, end
@@ -268,23 +255,17 @@ def _span(where: str, thing: Mapping[str, Any], key: str, context: str) -> tuple
 
 
 def _check_spans(
-    where: str, context: str, spans: Mapping[tuple[Group, int], tuple[int, int]], things: int
+    where: str, spans: Mapping[tuple[Group, int], tuple[int, int]], items: Sequence[str]
 ) -> None:
     """Refuse texts that overlap, things out of order, and equal items."""
-    ordered = sorted(spans.values())
+    problem = ""
+    ordered, starts = sorted(spans.values()), [spans["color", r][0] for r in range(len(items))]
     if any(first[1] > second[0] for first, second in pairwise(ordered)):
-        raise InputError(
-            where, "mentions and items overlap in the context", "give each its own characters"
-        )
-    starts = [spans["color", role][0] for role in range(things)]
-    if starts != sorted(starts):
-        raise InputError(
-            where,
-            "`things` are in another order than the context mentions them",
-            "list them in the order of mention, and number `role` by it",
-        )
-    items = [context[slice(*spans["item", role])] for role in range(things)]
-    if len(set(items)) < things:
-        raise InputError(
-            where, f"two things have the same item ({', '.join(items)})", "give each its own"
-        )
+        problem, remedy = "mentions and items overlap in the context", "give each its own"
+    elif starts != sorted(starts):
+        problem = "`things` are in another order than the context mentions them"
+        remedy = "list them in the order of mention, and number `role` by it"
+    elif len(set(items)) < len(items):
+        problem, remedy = f"two things have the same item ({', '.join(items)})", "give each its own"
+    if problem:
+        raise InputError(where, problem, remedy)

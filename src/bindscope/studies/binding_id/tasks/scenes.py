@@ -133,6 +133,10 @@ class Pairs:
     source: Scenes
     split: str
 
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Pairs:
+        """Return some of the pairs."""
+        return replace(self, base=self.base[rows], source=self.source[rows])
+
 
 @dataclass(frozen=True, eq=False)
 class Question:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import torch
@@ -13,8 +14,9 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.tasks.scenes import Pairs, Scenes, Withheld, withheld
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel
-from bindscope.studies.binding_id.toys.objectives import REPLACEMENTS, answered
+from bindscope.studies.binding_id.toys.objectives import INTERCHANGED, answered, interchanged
 from bindscope.studies.binding_id.toys.tasks import KINDS, SPLITS, draw, draw_pairs, images
+from bindscope.studies.binding_id.vlm.edits import Edits
 
 EVALUATED, DRAWN = 4, 6  # streams of a seed: scenes of evaluations, and their images
 WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
@@ -23,13 +25,8 @@ THINGS = (2, 3)
 GATES = {f"{kind}_{k}": 0.95 for kind in ("copy", "cross") for k in THINGS} | {
     f"held_out_cross_{k}": 0.90 for k in THINGS
 }
-INTERCHANGE_GATES = {
-    f"{group}_{how}_replaced": 0.95 for group in ("object", "item") for how in ("one", "all")
-}
-_REPLACED = tuple(
-    (group, how, roles) for group in REPLACEMENTS
-    for how, roles in (("one", (0,)), ("one", (1,)), ("all", (0, 1)))
-)  # fmt: skip
+_REPLACED: dict[str, tuple[tuple[int, ...], ...]] = {"one": ((0,), (1,)), "all": ((0, 1),)}
+INTERCHANGE_GATES = {f"{group}_{how}_replaced": 0.95 for group in INTERCHANGED for how in _REPLACED}
 
 
 @torch.no_grad()
@@ -71,7 +68,7 @@ def _answered(toy: ToyModel, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
         part = scenes[start : start + AT_ONCE]
         questions, answers = toy.vocabulary.questions(part, KINDS)
         contexts = engine.read(part, images(part, stream))
-        predicted = answered(engine, contexts, questions).logits.argmax(-1)
+        predicted = answered(engine, Edits(contexts), questions).logits.argmax(-1)
         right.append((predicted.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
     return np.concatenate(right).transpose(1, 0, 2)[:, counts]
 
@@ -81,15 +78,15 @@ def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
     stream, engine = rng(seed, DRAWN), engine_of("the toy", toy)
     right: dict[str, list[float]] = {name: [] for name in INTERCHANGE_GATES}
     for start in range(0, len(pairs.base), AT_ONCE):
-        rows = slice(start, start + AT_ONCE)
-        part = Pairs(pairs.base[rows], pairs.source[rows], pairs.split)
-        base, source = (
-            engine.read(scenes, images(scenes, stream)) for scenes in (part.base, part.source)
-        )
-        for group, how, roles in _REPLACED:
-            edits, questions, answers = REPLACEMENTS[group](toy, part, base, source, roles)
-            predicted = answered(engine, base, questions, edits).logits.argmax(-1)
-            right[f"{group}_{how}_replaced"].extend((predicted.cpu().numpy() == answers).ravel())
+        parts = (scenes[start : start + AT_ONCE] for scenes in (pairs.base, pairs.source))
+        base, source = (engine.read(part, images(part, stream)) for part in parts)
+        for group, (how, choices) in product(INTERCHANGED, _REPLACED.items()):
+            for roles in choices:
+                edits, questions, answers = interchanged(toy, group, base, source, roles)
+                predicted = answered(engine, edits, questions).logits.argmax(-1)
+                right[f"{group}_{how}_replaced"].extend(
+                    (predicted.cpu().numpy() == answers).ravel()
+                )
     return {name: float(np.mean(values)) for name, values in right.items()}
 
 

@@ -91,11 +91,6 @@ class ToyModel:
     vocabulary: Vocabulary
     patch_px: int
 
-    @property
-    def image_tokens(self) -> int:
-        """Tokens of an image."""
-        return (SIZE_PX // self.patch_px) ** 2
-
     def pixels(self, images: NDArray[np.uint8]) -> Tensor:
         """Return the input of the vision tower, float32 (n, 3, px, px), of uint8 images."""
         tower = self.network.model.vision_tower
@@ -117,15 +112,8 @@ class ToyModel:
         return tokens
 
     def trained_parameters(self) -> dict[str, Tensor]:
-        """Return the weights by name, without those of a frozen tower."""
-        return {
-            name: value for name, value in self.network.state_dict().items()
-            if not (name.startswith("model.vision_tower.") and self._frozen_tower)
-        }  # fmt: skip
-
-    @property
-    def _frozen_tower(self) -> bool:
-        return isinstance(self.network.model.vision_tower, ZooTower)
+        """Return the weights by name, without those of a frozen tower, which has no state."""
+        return dict(self.network.state_dict())
 
 
 def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
@@ -205,14 +193,9 @@ def _look_back(language: Any, toy: Toy) -> None:
 
 
 def write(
-    trained: Trained,
-    config: Toy,
-    weights: Path | str,
-    manifest: Path | str,
-    *,
-    code: str,
+    trained: Trained, config: Toy, weights: Path | str, manifest: Path | str, *, code: str,
     spec: str = "",
-) -> None:
+) -> None:  # fmt: skip
     """Write the weights as float16 (safetensors), and last a manifest (JSON) beside them.
 
     The manifest holds `kind`, `objective`, `seed`, `input_px`, `recipe` (the configuration),

@@ -28,9 +28,9 @@ from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
     SlotProbes,
-    free_loss,
     interchange_loss,
     naming_loss,
+    task_loss,
 )
 from bindscope.studies.binding_id.toys.tasks import (
     KINDS,
@@ -69,9 +69,7 @@ class Trained:
 
 @denormals.flushed()
 def train(
-    config: Toy,
-    device: torch.device | str = "cpu",
-    checkpoint: Checkpoint | None = None,
+    config: Toy, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None
 ) -> Trained:
     """Train a toy; `checkpoint` is written at each evaluation, and read from at the start.
 
@@ -140,17 +138,18 @@ class _Task:
         if interchange and step >= training.copying_until:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
-            pictures = (images(pairs.base, stream), images(pairs.source, stream))
-            return interchange_loss(self.engine, self.toy, self.probes, pairs, pictures, roles)
+            drawn = [(scenes, images(scenes, stream)) for scenes in (pairs.base, pairs.source)]
+            base, source = (self.engine.read(*each) for each in drawn)
+            return interchange_loss(self.engine, self.toy, self.probes, base, source, roles)
         scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "color")
             if interchange:
                 named += ("slot",)
             return naming_loss(self.engine, self.toy, scenes, images(scenes, stream), named)
+        contexts = self.engine.read(scenes, images(scenes, stream))
         probes = self.probes if interchange else None
-        drawn = images(scenes, stream)
-        return free_loss(self.engine, self.toy, scenes, drawn, self._choose_kinds(step), probes)
+        return task_loss(self.engine, self.toy, contexts, self._choose_kinds(step), probes)
 
     def _choose_kinds(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""

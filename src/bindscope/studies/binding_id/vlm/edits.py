@@ -1,10 +1,9 @@
-"""Interventions resolved to tokens and layers of one batch: what the engine carries out."""
+"""Interventions of a condition, carried out layer by layer on a batch of contexts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,95 +14,83 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import (
     Add,
     Condition,
+    Intervention,
     Knockout,
-    Layers,
     Replace,
     Rotate,
 )
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group
+from bindscope.studies.binding_id.tasks.scenes import GROUPS
 from bindscope.studies.binding_id.vlm.state import Frozen, token_map
 
 ORTHONORMAL = 1e-3  # how far products of a basis' rows may be from 0 and 1
+Kind = TypeVar("Kind", Replace, Add, Rotate, Knockout)
 
 
 @dataclass(frozen=True, eq=False)
-class Overwrite:
-    """Tokens that are overwritten: where, at which layers, by which tokens of which contexts.
-
-    With `bases` (L, t, r, d) their part inside or outside of these subspaces alone.
-    """
-
-    index: Tensor
-    layers: frozenset[int]
-    source: Frozen
-    source_index: Tensor
-    rotate: bool
-    bases: Tensor | None = None
-    inside: bool = True
-
-    def new(self, layer: int, old: Tensor) -> Tensor:
-        """Return what takes the place of tokens (n, t, d)."""
-        there = self.source.residual_at(layer, self.source_index).to(old.dtype)
-        if self.bases is None:
-            return there
-        difference, basis = there - old, self.bases[layer].to(old.dtype)
-        along = torch.einsum("ntr,trd->ntd", torch.einsum("ntd,trd->ntr", difference, basis), basis)
-        return old + (along if self.inside else difference - along)
-
-
-@dataclass(frozen=True, eq=False)
-class Added:
-    """Vectors (L, n or 1, t, d), and where they are added."""
-
-    index: Tensor
-    layers: frozenset[int]
-    vectors: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Turned:
-    """Moves (parts, n, t) of tokens' keys."""
-
-    index: Tensor
-    layers: frozenset[int]
-    delta: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Hidden:
-    """Tokens that cannot be seen, by the question (None) or by tokens of the context (n, s).
-
-    `heads` says of each head whether it is blind to them, bool (H,); (1,) says it of all alike.
-    """
-
-    index: Tensor
-    layers: frozenset[int]
-    seen_by: Tensor | None
-    heads: Tensor
-
-
-@dataclass(frozen=True)
 class Edits:
-    """A condition in tokens and layers; each kind in the order given."""
+    """Interventions on the contexts `base`; replacements may come from `source`.
 
-    overwrites: tuple[Overwrite, ...] = ()
-    parts: tuple[Overwrite, ...] = ()
-    added: tuple[Added, ...] = ()
-    turned: tuple[Turned, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
+    Whole tokens are replaced first, then parts of them, then vectors are added, then keys turned.
+    `heads` are those of a layer, which knock-outs may number.
+    """
 
-    def positions(self, layer: int, positions: Tensor) -> Tensor:
+    base: Frozen
+    interventions: tuple[Intervention, ...] = ()
+    source: Frozen | None = None
+    heads: int = 1
+
+    def of_kind(self, layer: int, kind: type[Kind]) -> list[Kind]:
+        """Return the interventions of a kind that edit a layer."""
+        return [
+            edit for edit in self.interventions
+            if isinstance(edit, kind) and (edit.layers is None or layer in edit.layers)
+        ]  # fmt: skip
+
+    def replaced(self, layer: int) -> list[Replace]:
+        """Return the replacements of whole tokens."""
+        return [edit for edit in self.of_kind(layer, Replace) if edit.bases is None]
+
+    def parts(self, layer: int) -> list[Replace]:
+        """Return the replacements of parts of tokens."""
+        return [edit for edit in self.of_kind(layer, Replace) if edit.bases is not None]
+
+    def tokens(self, edit: Intervention) -> Tensor:
+        """Return the tokens that are edited, int64 (n, t)."""
+        return token_map(self.base, edit.group, edit.role, edit.tokens)
+
+    def origin(self, edit: Replace) -> tuple[Frozen, Tensor]:
+        """Return the contexts that tokens are taken from, and which tokens, int64 (n, t)."""
+        origin = self.base if edit.context == "base" else self.source
+        if origin is None:
+            raise InputError(
+                "a replacement", "it takes tokens from a source, and none was given",
+                "give source contexts",
+            )  # fmt: skip
+        role = edit.role if edit.by is None else edit.by
+        return origin, token_map(origin, edit.group, role, edit.tokens)
+
+    def positions(self, layer: int) -> Tensor:
         """Return the positions that a layer's keys are rotated to before they are moved."""
-        for edit in self.overwrites:
-            if layer in edit.layers and not edit.rotate:
-                there = moved(edit.source.positions, edit.source_index)
-                positions = positions.scatter(2, spread(edit.index, positions), there)
+        positions = self.base.positions
+        for edit in self.replaced(layer):
+            if not edit.rotate:
+                origin, index = self.origin(edit)
+                there = moved(origin.positions, index)
+                positions = positions.scatter(2, spread(self.tokens(edit), positions), there)
         return positions
+
+    def delta(self, edit: Rotate) -> Tensor:
+        """Return how far keys are moved, int64 (parts, n, t)."""
+        parts, n, _ = self.base.positions.shape
+        moves = torch.as_tensor(np.asarray(edit.delta, np.int64), device=self.base.positions.device)
+        if parts > 1 and moves.ndim:
+            moves = moves.expand(n, parts).T
+        return moves[..., None].expand(parts, n, self.tokens(edit).shape[1])
 
     def changed(self, layer: int) -> list[Tensor]:
         """Return the tokens whose residual is new, and nobody's else, at a layer: (n, t) each."""
-        parts = [edit.index for edit in self.parts if layer in edit.layers]
-        return parts + [edit.index for edit in self.added if layer in edit.layers]
+        edits: list[Intervention] = [*self.parts(layer), *self.of_kind(layer, Add)]
+        return [self.tokens(edit) for edit in edits]
 
     def residual(self, layer: int, stream: Tensor, places: Any = None) -> Tensor:
         """Return a residual stream (n, T or K, d): tokens replaced, in part too, then added to.
@@ -111,19 +98,58 @@ class Edits:
         `places` turns places in the context into places in `stream`, where they differ.
         """
         where = places or (lambda index: index)
-        for edit in (*self.overwrites, *self.parts):
-            if layer in edit.layers:
-                index = where(edit.index)[..., None].expand(-1, -1, stream.shape[-1])
-                stream = stream.scatter(1, index, edit.new(layer, stream.gather(1, index)))
-        for added in self.added:
-            if layer in added.layers:
-                index = where(added.index)[..., None]
-                more = added.vectors[layer].expand(len(stream), -1, -1).to(stream.dtype)
-                stream = stream.scatter_add(1, index.expand(more.shape), more)
+        for edit in (*self.replaced(layer), *self.parts(layer)):
+            index = where(self.tokens(edit))[..., None].expand(-1, -1, stream.shape[-1])
+            stream = stream.scatter(1, index, self._new(edit, layer, stream.gather(1, index)))
+        for added in self.of_kind(layer, Add):
+            vectors = added.vectors[layer] if added.vectors.ndim == 3 else added.vectors[:, layer]
+            more = _tensor(added.scale * vectors, stream).expand(len(stream), -1, -1)
+            index = where(self.tokens(added))[..., None].expand(more.shape)
+            stream = stream.scatter_add(1, index, more)
         return stream
 
+    def _new(self, edit: Replace, layer: int, old: Tensor) -> Tensor:
+        """Return what takes the place of tokens (n, t, d)."""
+        origin, index = self.origin(edit)
+        there = origin.residual_at(layer, index).to(old.dtype)
+        if edit.bases is None:
+            return there
+        difference, basis = there - old, _tensor(edit.bases[layer], old)
+        along = torch.einsum("ntr,trd->ntd", torch.einsum("ntd,trd->ntr", difference, basis), basis)
+        return old + (along if edit.part == "inside" else difference - along)
 
-NO_EDITS = Edits()
+    def hide_from_context(self, mask: Tensor, layer: int) -> Tensor:
+        """Return a mask (n, 1 or H, T, T) without hidden tokens; a token always sees itself."""
+        length = mask.shape[-1]
+        for edit in self.of_kind(layer, Knockout):
+            if edit.seen_by != "question":
+                roles = range(self.base.scenes.things)
+                seers = torch.cat([token_map(self.base, edit.seen_by, role) for role in roles], 1)
+                hidden = marked(self.tokens(edit), length)
+                pairs = hidden[:, None] & marked(seers, length)[..., None]
+                pairs &= ~torch.eye(length, dtype=torch.bool, device=mask.device)
+                mask = mask.expand(len(pairs), -1, -1, -1)
+                mask = blinded(mask, pairs[:, None] & self._blind(edit)[:, None, None])
+        return mask
+
+    def hidden_from_question(self, layer: int) -> Tensor:
+        """Return which tokens a question cannot see at a layer, bool (n, 1 or H, T)."""
+        n, length, device = len(self.base.scenes), self.base.length, self.base.positions.device
+        unseen = torch.zeros(n, 1, length, dtype=torch.bool, device=device)
+        for edit in self.of_kind(layer, Knockout):
+            if edit.seen_by == "question":
+                hidden = marked(self.tokens(edit), length)
+                unseen = unseen | hidden[:, None] & self._blind(edit)[:, None]
+        return unseen
+
+    def _blind(self, edit: Knockout) -> Tensor:
+        """Return which heads are blind, bool (H,); (1,) where all are."""
+        device = self.base.positions.device
+        if edit.heads is None:
+            return torch.ones(1, dtype=torch.bool, device=device)
+        return torch.isin(
+            torch.arange(self.heads, device=device), torch.tensor(edit.heads, device=device)
+        )
 
 
 def moved(positions: Tensor, index: Tensor) -> Tensor:
@@ -134,192 +160,6 @@ def moved(positions: Tensor, index: Tensor) -> Tensor:
 def spread(index: Tensor, positions: Tensor) -> Tensor:
     """Return an index (n, t) for every part of positions (parts, n, T)."""
     return index[None].expand(len(positions), -1, -1)
-
-
-def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: int) -> Edits:
-    """Find the tokens that a condition means, in a model of so many heads.
-
-    Raises
-    ------
-    InputError
-        If an intervention does not fit the scenes, the model, or the other interventions.
-    """
-    where = f"condition {condition.name!r}"
-    replaced: list[Overwrite] = []
-    parts: list[Overwrite] = []
-    added, turned, hidden = [], [], []
-    for edit in condition.interventions:
-        layers = _layers(edit.layers, base, where)
-        places = token_map(base, edit.group, edit.role, edit.tokens)
-        if not places.numel():
-            raise InputError(
-                where, f"it means image tokens of support `{edit.tokens.support}`, and this model "
-                "has none", "leave this intervention out",
-            )  # fmt: skip
-        if isinstance(edit, Replace):
-            origin, there = _origin(edit, base, source, places, where)
-            bases = None
-            if edit.bases is not None:
-                bases = _bases(edit.bases, base, places, layers, where)
-            overwrite = Overwrite(
-                places, layers, origin, there, edit.rotate, bases, edit.part == "inside"
-            )  # fmt: skip
-            (replaced if bases is None else parts).append(overwrite)
-        elif isinstance(edit, Add):
-            added.append(Added(places, layers, _vectors(edit, base, places, layers, where)))
-        elif isinstance(edit, Rotate):
-            if not condition.frozen:
-                raise InputError(
-                    where, "keys are rotated in a context that is computed anew",
-                    "rotate keys of a frozen context: rotated tokens would look elsewhere too",
-                )  # fmt: skip
-            delta = _delta(edit.delta, base, places, where)
-            turned.append(Turned(places, layers, delta))
-        else:
-            seen_by = _seen_by(edit, base, condition)
-            blind = _heads(edit, heads, where).to(places.device)
-            hidden.append(Hidden(places, layers, seen_by, blind))
-    return Edits(tuple(replaced), tuple(parts), tuple(added), tuple(turned), tuple(hidden))
-
-
-def _layers(layers: Layers, base: Frozen, where: str) -> frozenset[int]:
-    total = len(base.residual)
-    chosen = frozenset(range(total) if layers is None else layers)
-    if wrong := sorted(layer for layer in chosen if not 0 <= layer < total):
-        raise InputError(
-            where, f"it names layer {wrong[0]}, and the model has {total}",
-            f"layers are counted from 0 to {total - 1}",
-        )  # fmt: skip
-    return chosen
-
-
-def _origin(
-    edit: Replace, base: Frozen, source: Frozen | None, places: Tensor, where: str
-) -> tuple[Frozen, Tensor]:
-    """Return the contexts that tokens are taken from, and which tokens."""
-    origin = base if edit.context == "base" else source
-    if origin is None:
-        raise InputError(
-            where, "it takes tokens from a source, and none was given", "give source contexts"
-        )
-    role = edit.role if edit.by is None else edit.by
-    others = token_map(origin, edit.group, role, edit.tokens)
-    if len(origin.scenes) != len(base.scenes) or others.shape != places.shape:
-        raise InputError(
-            where,
-            f"{edit.group} {edit.role} has {places.shape[1]} tokens, and what would replace it "
-            f"{others.shape[1]}",
-            "replace by as many tokens: contexts row by row, regions of one size",
-        )
-    return origin, others
-
-
-def _vectors(
-    edit: Add, base: Frozen, places: Tensor, layers: frozenset[int], where: str
-) -> Tensor:  # fmt: skip
-    total, n, width = len(base.residual), len(base.scenes), base.residual[0].shape[-1]
-    vectors = np.asarray(edit.vectors, np.float32)
-    shape = (total, places.shape[1], width)
-    if vectors.shape not in (shape, (n, *shape)):
-        raise InputError(
-            where, f"it adds vectors of shape {vectors.shape} where {shape} (layers, tokens, "
-            f"width) or {(n, *shape)} fit", "estimate vectors with this model and these tokens",
-        )  # fmt: skip
-    scaled = torch.from_numpy(np.ascontiguousarray(edit.scale * vectors, np.float32))
-    scaled = scaled.movedim(0, 1) if vectors.ndim == 4 else scaled[:, None]
-    if not bool(torch.isfinite(scaled[sorted(layers)]).all()):
-        raise InputError(where, "it adds numbers that are not finite", "estimate them anew")
-    return scaled.to(base.positions.device)
-
-
-def _bases(
-    subspaces: NDArray[np.float32], base: Frozen, places: Tensor, layers: frozenset[int], where: str
-) -> Tensor:  # fmt: skip
-    """Check subspaces; a basis that is not orthonormal would be no projection."""
-    bases = torch.from_numpy(np.ascontiguousarray(subspaces, np.float32))
-    total, width = len(base.residual), base.residual[0].shape[-1]
-    shape = (total, places.shape[1])
-    if bases.ndim != 4 or bases.shape[:2] != shape or bases.shape[-1] != width:
-        raise InputError(
-            where, f"its subspaces are of shape {tuple(bases.shape)} where {(*shape, 'r', width)} "
-            "(layers, tokens, dimension, width) fits",
-            "estimate subspaces with this model and these tokens",
-        )  # fmt: skip
-    used = bases[sorted(layers)]
-    products = used @ used.mT
-    lengths = products.diagonal(dim1=-2, dim2=-1)
-    wrong = (products - torch.diag_embed((lengths > 0.5).float())).abs()
-    if not bool((wrong < ORTHONORMAL).all()):
-        raise InputError(
-            where, "the rows of a subspace's basis are not orthonormal",
-            "give rows of length 1 (or of zeros) at right angles, as of a singular value "
-            "decomposition",
-        )  # fmt: skip
-    return bases.to(base.positions.device)
-
-
-def _delta(delta: Any, base: Frozen, places: Tensor, where: str) -> Tensor:
-    parts, n, _ = base.positions.shape
-    moves = torch.as_tensor(np.asarray(delta, np.int64), device=base.positions.device)
-    t = places.shape[1]
-    if moves.ndim == 0:
-        return moves.expand(parts, n, t)
-    if parts == 1 and moves.shape == (n,):
-        return moves[None, :, None].expand(1, n, t)
-    if parts > 1 and moves.shape in ((parts,), (n, parts)):
-        return moves.expand(n, parts).T[..., None].expand(parts, n, t)
-    raise InputError(
-        where, f"it moves keys by an array of shape {tuple(moves.shape)}",
-        f"give a number or an array {(n,) if parts == 1 else (n, parts)}",
-    )  # fmt: skip
-
-
-def _heads(edit: Knockout, total: int, where: str) -> Tensor:
-    """Return which heads are blind, bool (H,); (1,) where all are."""
-    if edit.heads is None:
-        return torch.ones(1, dtype=torch.bool)
-    if wrong := [head for head in edit.heads if not 0 <= head < total]:
-        raise InputError(
-            where, f"it names head {wrong[0]}, and each layer of the model has {total}",
-            f"heads are counted from 0 to {total - 1}",
-        )  # fmt: skip
-    return torch.isin(torch.arange(total), torch.tensor(edit.heads, dtype=torch.int64))
-
-
-def _seen_by(edit: Knockout, base: Frozen, condition: Condition) -> Tensor | None:
-    """Return the tokens of the context that cannot see; None where it is the question."""
-    if edit.seen_by == "question":
-        return None
-    if condition.frozen or edit.seen_by not in GROUPS:
-        raise InputError(
-            f"condition {condition.name!r}",
-            f"`seen_by: {edit.seen_by}` in a frozen context has no effect",
-            "set `frozen` to false, so that the context is computed anew",
-        )
-    group: Group = edit.seen_by
-    seers = [token_map(base, group, role) for role in range(base.scenes.things)]
-    return torch.cat(seers, 1)
-
-
-def hide_from_context(mask: Tensor, edits: Sequence[Hidden], layer: int) -> Tensor:
-    """Return a mask (n, 1 or H, T, T) without hidden tokens; a token always sees itself."""
-    for edit in edits:
-        if layer in edit.layers and edit.seen_by is not None:
-            n, length = len(edit.index), mask.shape[-1]
-            pairs = marked(edit.index, length)[:, None] & marked(edit.seen_by, length)[..., None]
-            pairs &= ~torch.eye(length, dtype=torch.bool, device=mask.device)
-            mask = blinded(mask.expand(n, -1, -1, -1), pairs[:, None] & edit.heads[:, None, None])
-    return mask
-
-
-def hidden_from_question(edits: Sequence[Hidden], layer: int, n: int, length: int) -> Tensor:
-    """Return which tokens a question cannot see at a layer, bool (n, 1 or H, length)."""
-    mask = torch.zeros(n, 1, length, dtype=torch.bool)
-    for edit in edits:
-        if layer in edit.layers and edit.seen_by is None:
-            unseen = marked(edit.index, length)[:, None] & edit.heads[:, None]
-            mask = mask.to(edit.index.device) | unseen
-    return mask
 
 
 def blinded(mask: Tensor, unseen: Tensor) -> Tensor:
@@ -333,3 +173,96 @@ def marked(index: Tensor, length: int) -> Tensor:
     """Return which tokens of each context are among those of an index (n, t), bool (n, length)."""
     marks = torch.zeros(len(index), length, dtype=torch.bool, device=index.device)
     return marks.scatter(1, index, True)
+
+
+def _tensor(numbers: NDArray[np.floating], like: Tensor) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers, np.float32)).to(like.device, like.dtype)
+
+
+def resolve(base: Frozen, source: Frozen | None, condition: Condition, heads: int) -> Edits:
+    """Return the edits of a condition, in a model of so many heads.
+
+    Raises
+    ------
+    InputError
+        If an intervention does not fit the scenes, the model, or the other interventions.
+    """
+    edits = Edits(base, condition.interventions, source, heads)
+    for edit in condition.interventions:
+        for problem, remedy in (_misnumbered(edits, edit), _misfit(edits, edit, condition.frozen)):
+            if problem:
+                raise InputError(f"condition {condition.name!r}", problem, remedy)
+    return edits
+
+
+def _misnumbered(edits: Edits, edit: Intervention) -> tuple[str, str]:
+    """Say which layer or head of an intervention the model does not have, with the remedy."""
+    named = [("layer", edit.layers, "the model", len(edits.base.residual))]
+    if isinstance(edit, Knockout):
+        named.append(("head", edit.heads, "each layer of the model", edits.heads))
+    for what, numbers, owner, total in named:
+        if wrong := [number for number in numbers or () if not 0 <= number < total]:
+            return (
+                f"it names {what} {wrong[0]}, and {owner} has {total}",
+                f"{what}s are counted from 0 to {total - 1}",
+            )
+    return "", ""
+
+
+def _misfit(edits: Edits, edit: Intervention, frozen: bool) -> tuple[str, str]:
+    """Say why an intervention cannot be carried out, with the remedy; empty where it can."""
+    base, tokens = edits.base, edits.tokens(edit).shape[1]
+    parts, n, _ = base.positions.shape
+    layers, width = len(base.residual), base.residual[0].shape[-1]
+    if not tokens:
+        return (
+            f"it means image tokens of support `{edit.tokens.support}`, and this model has none",
+            "leave this intervention out",
+        )
+    if isinstance(edit, Replace):
+        origin, others = edits.origin(edit)
+        if len(origin.scenes) != n or others.shape[1] != tokens:
+            return (
+                f"{edit.group} {edit.role} has {tokens} tokens, and what would replace it "
+                f"{others.shape[1]}",
+                "replace by as many tokens: contexts row by row, regions of one size",
+            )
+        if edit.bases is not None and not _is_orthonormal(edit.bases, (layers, tokens, width)):
+            return (
+                f"its subspaces are no orthonormal rows of shape {(layers, tokens, 'r', width)}",
+                "estimate subspaces with this model and these tokens",
+            )
+    elif isinstance(edit, Add):
+        shape = (layers, tokens, width)
+        if edit.vectors.shape not in (shape, (n, *shape)):
+            return (
+                f"it adds vectors of shape {edit.vectors.shape} where {shape} (layers, tokens, "
+                f"width) or {(n, *shape)} fit",
+                "estimate vectors with this model and these tokens",
+            )
+        if not np.isfinite(edit.vectors).all():
+            return "it adds numbers that are not finite", "estimate them anew"
+    elif isinstance(edit, Rotate):
+        if not frozen:
+            return (
+                "keys are rotated in a context that is computed anew",
+                "rotate keys of a frozen context: rotated tokens would look elsewhere too",
+            )
+        if np.shape(edit.delta) not in ((), *(((n,),) if parts == 1 else ((parts,), (n, parts)))):
+            return f"it moves keys by an array of shape {np.shape(edit.delta)}", "give a number"
+    elif edit.seen_by != "question" and (frozen or edit.seen_by not in GROUPS):
+        return (
+            f"`seen_by: {edit.seen_by}` in a frozen context has no effect",
+            "set `frozen` to false, so that the context is computed anew",
+        )
+    return "", ""
+
+
+def _is_orthonormal(bases: NDArray[np.float32], shape: tuple[int, int, int]) -> bool:
+    """Tell whether rows have length 1, or are zeros, and stand at right angles."""
+    if bases.ndim != 4 or (*bases.shape[:2], bases.shape[3]) != shape:
+        return False
+    products = bases @ bases.swapaxes(-1, -2)
+    lengths = np.diagonal(products, axis1=-2, axis2=-1)
+    expected = (lengths > 0.5)[..., None] * np.eye(bases.shape[2])
+    return bool((np.abs(products - expected) < ORTHONORMAL).all())

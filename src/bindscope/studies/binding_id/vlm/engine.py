@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.models.attention import AttentionRecorder
 from bindscope.studies.binding_id.engine import Ability, Condition, Tokens
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Question, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
-from bindscope.studies.binding_id.vlm.edits import NO_EDITS, Edits, marked, resolve
+from bindscope.studies.binding_id.vlm.edits import Edits, moved, resolve
 from bindscope.studies.binding_id.vlm.image_tokens import Border
-from bindscope.studies.binding_id.vlm.passes import (
-    context_pass,
-    edited,
-    question_pass,
-)
+from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
 from bindscope.studies.binding_id.vlm.prompts import (
     Answer,
     Contexts,
@@ -35,55 +26,7 @@ from bindscope.studies.binding_id.vlm.prompts import (
     question_tokens,
     token_spans,
 )
-from bindscope.studies.binding_id.vlm.state import (
-    Frozen,
-    slots_of,
-    token_map,
-    tokens_to_store,
-)
-
-Watch = Callable[[int, Tensor], None]
-"""Is given a layer and the attention there, (n, H, queries, T)."""
-
-
-@contextmanager
-def watched(adapter: Decoder, watch: Watch) -> Iterator[None]:
-    """Let a function see where the tokens of a pass of the decoder look, one layer at a time.
-
-    Weights are those that an eager layer returns, or the softmax of queries and keys as they meet
-    in torch's product (`models.attention`), after norms, rotations and masks.
-    """
-    recorder = AttentionRecorder(adapter.where)
-
-    def opened(layer: int) -> Callable[..., None]:
-        return lambda *_: recorder.open.add(layer)
-
-    def closed(layer: int) -> Callable[..., None]:
-        def call(_: nn.Module, __: Any, output: tuple[Tensor, Tensor | None]) -> None:
-            recorder.open.discard(layer)
-            weights = output[1]
-            if weights is None:  # torch's product keeps them to itself
-                weights = recorder.take(layer).weights()
-            if weights.shape[1] < adapter.heads:
-                # Of a single query, heads that share keys stand where its tokens would.
-                weights = weights.reshape(len(weights), adapter.heads, 1, -1)
-            watch(layer, weights.float())
-
-        return call
-
-    modules: Sequence[Any] = [layer.self_attn for layer in adapter.layers]
-    handles = [module.register_forward_pre_hook(opened(i)) for i, module in enumerate(modules)]
-    handles += [module.register_forward_hook(closed(i)) for i, module in enumerate(modules)]
-    try:
-        with recorder:
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-log = logging.getLogger(__name__)
-_NO_ROOM = "no room on this GPU to check the answers in float32"
+from bindscope.studies.binding_id.vlm.state import Frozen, slots_of, token_map, tokens_to_store
 
 
 @dataclass(frozen=True)
@@ -139,12 +82,8 @@ class VisionLanguageEngine:
     def abilities(self) -> frozenset[Ability]:
         """What it can do; `views` where the model sees an image more than once."""
         abilities: set[Ability] = {"rotate", "knockout", "propagate"}
-        return frozenset(abilities | {"views"} if self.n_views > 1 else abilities)
-
-    @property
-    def n_views(self) -> int:
-        """How often the model sees an image."""
-        return self.adapter.n_views if self.options.images else 0
+        sees_twice = self.options.images and self.adapter.n_views > 1
+        return frozenset(abilities | {"views"} if sees_twice else abilities)
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read the contexts of a batch; InputError if images are missing or lengths differ."""
@@ -184,8 +123,7 @@ class VisionLanguageEngine:
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.int64]:
         """Return positions of tokens, int64 (n, t), or (n, t, 3) for M-RoPE."""
-        index = token_map(state, group, role, tokens)
-        gathered = state.positions.gather(2, index[None].expand(len(state.positions), -1, -1))
+        gathered = moved(state.positions, token_map(state, group, role, tokens))
         parts = gathered.movedim(0, -1).cpu().numpy()
         return np.asarray(parts[..., 0] if parts.shape[-1] == 1 else parts, np.int64)
 
@@ -209,9 +147,9 @@ class VisionLanguageEngine:
         with torch.inference_mode():
             for i in range(0, len(conditions), step):
                 some = conditions[i : i + step]
-                # Vectors of all conditions at once can be many times the model.
                 edits = [resolve(base, source, condition, self.heads) for condition in some]
-                logs.append(self._answer(base, some, edits, question, targets))
+                frozen = [condition.frozen for condition in some]
+                logs.append(self._answer(frozen, edits, question, targets))
         return torch.cat(logs, 1).cpu().numpy()
 
     def conditions_at_once(self, base: Frozen) -> int:
@@ -232,49 +170,18 @@ class VisionLanguageEngine:
         return tokenized, targets
 
     def _answer(
-        self, base: Frozen, conditions: Sequence[Condition], edits: Sequence[Edits],
-        questions: Sequence[Tensor], candidates: Tensor,
+        self, frozen: Sequence[bool], edits: Sequence[Edits], questions: Sequence[Tensor],
+        candidates: Tensor,
     ) -> Tensor:  # fmt: skip
         """Return log-probabilities, float64 (n, conditions, questions, c)."""
         caches = [
-            edited(self.adapter, base, edit) if condition.frozen
-            else context_pass(self.adapter, base.embedded, edit)[0]
-            for condition, edit in zip(conditions, edits, strict=True)
+            edited(self.adapter, edit) if is_frozen
+            else context_pass(self.adapter, edit.base.embedded, edit)[0]
+            for is_frozen, edit in zip(frozen, edits, strict=True)
         ]  # fmt: skip
-        last = question_pass(self.adapter, base, caches, edits, questions)
-        return self.log_probabilities(last, candidates)
-
-    def attention(self, state: Frozen, questions: Sequence[Question]) -> NDArray[np.float64]:
-        """Return where questions look (`engine.Engine.attention`)."""
-        k, length = state.scenes.things, state.length
-        question = question_tokens(
-            self.adapter, state.read, self.template(state.scenes, questions),
-            state.inputs.ids.device,
-        )  # fmt: skip
-        tokens = [token_map(state, group, role) for group in GROUPS for role in range(k)]
-        marks = torch.stack([marked(index, length) for index in tokens], -1)
-        by_layer: list[list[Tensor]] = [[] for _ in range(self.layers)]
-
-        def watch(layer: int, weights: Tensor) -> None:
-            by_layer[layer].append(weights[..., :length] @ marks[:, None].to(weights.dtype))
-
-        with torch.inference_mode():
-            self._watched(state, question, watch)
-            looks = torch.stack([torch.cat(parts, 2) for parts in by_layer], 1)
-            ends = np.cumsum([tokens.shape[1] for tokens in question]).tolist()
-            pieces = [looks[:, :, :, a:b] for a, b in pairwise([0, *ends])]
-            last, mean = (
-                [piece[:, :, :, -1] for piece in pieces],
-                [piece.mean(3) for piece in pieces],
-            )
-            looks = torch.stack([torch.stack(last, 3), torch.stack(mean, 3)], 1)
-        shape = (*looks.shape[:-1], len(GROUPS), k)
-        return np.asarray(looks.view(shape).double().cpu().numpy(), np.float64)
-
-    def _watched(self, base: Frozen, questions: Sequence[Tensor], watch: Watch) -> None:
-        """Ask questions behind contexts; `watch` sees the attention of their tokens, in order."""
-        with watched(self.adapter, watch):
-            question_pass(self.adapter, base, [base.cache], [NO_EDITS], questions)
+        return self.log_probabilities(
+            question_pass(self.adapter, caches, edits, questions), candidates
+        )
 
     def log_probabilities(self, last: Tensor, candidates: Tensor) -> Tensor:
         """Return log-probabilities of tokens (n, c) after hidden states (n, ..., d), float64."""
@@ -282,33 +189,6 @@ class VisionLanguageEngine:
         shape = (len(candidates), *[1] * (logits.ndim - 2), candidates.shape[1])
         index = candidates.view(shape).expand(*logits.shape[:-1], candidates.shape[1])
         return logits.gather(-1, index)
-
-    @contextmanager
-    def in_float32(self) -> Iterator[bool]:
-        """Let the model compute in float32, and then as before; yield whether it does.
-
-        It does not where it did before. Where there is no room on the GPU, what is done ends early.
-        """
-        before = {weight: weight.dtype for weight in self.adapter.parameters()}
-        wider = any(kind != torch.float32 for kind in before.values())
-        try:
-            yield wider and _widened(before)
-        except torch.cuda.OutOfMemoryError:
-            log.warning(_NO_ROOM)
-        finally:
-            for weight, kind in before.items():
-                weight.data = weight.data.to(kind)
-
-
-def _widened(weights: Iterable[torch.nn.Parameter]) -> bool:
-    """Turn weights into float32; tell whether there was room for all."""
-    try:
-        for weight in weights:
-            weight.data = weight.data.float()
-    except torch.cuda.OutOfMemoryError:
-        log.warning(_NO_ROOM)
-        return False
-    return True
 
 
 def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint8]:

@@ -17,20 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bindscope.studies.binding_id.vlm.adapters import (
-    Decoder,
-    Embedded,
-    before_layers,
-    rotate_keys,
-)
-from bindscope.studies.binding_id.vlm.edits import (
-    Edits,
-    blinded,
-    hidden_from_question,
-    hide_from_context,
-    moved,
-)
-from bindscope.studies.binding_id.vlm.state import Frozen
+from bindscope.studies.binding_id.engine import Knockout, Rotate
+from bindscope.studies.binding_id.vlm.adapters import Decoder, Embedded, before_layers, rotate_keys
+from bindscope.studies.binding_id.vlm.edits import Edits, blinded, moved
 
 Cache = Sequence[tuple[Tensor, Tensor]]
 """Keys and values of each layer, (n, heads, T, d_head) each."""
@@ -50,8 +39,7 @@ def context_pass(
     def hook(layer: int, hidden: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
         if edits is not None:
             hidden = edits.residual(layer, hidden)
-            mask = hide_from_context(embedded.mask, edits.hidden, layer)
-            options = options | {"attention_mask": mask}
+            options = options | {"attention_mask": edits.hide_from_context(embedded.mask, layer)}
         if stored is not None:
             residual.append(hidden.gather(1, stored[..., None].expand(-1, -1, hidden.shape[-1])))
         return hidden, options
@@ -61,52 +49,51 @@ def context_pass(
     return [(layer.keys, layer.values) for layer in cache.layers], residual
 
 
-def edited(decoder: Decoder, base: Frozen, edits: Edits) -> Cache:
+def edited(decoder: Decoder, edits: Edits) -> Cache:
     """Return the keys and values of frozen contexts after interventions."""
-    return [_edited(decoder, base, edits, layer) for layer in range(len(base.cache))]
+    return [_edited(decoder, edits, layer) for layer in range(len(edits.base.cache))]
 
 
-def _edited(decoder: Decoder, base: Frozen, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
+def _edited(decoder: Decoder, edits: Edits, layer: int) -> tuple[Tensor, Tensor]:
+    base = edits.base
     keys, values = base.cache[layer]
-    replacements = [edit for edit in edits.overwrites if layer in edit.layers]
     changed = edits.changed(layer)
-    turned = [edit for edit in edits.turned if layer in edit.layers]
-    if not (replacements or changed or turned):
+    if not any((edits.replaced(layer), changed, edits.of_kind(layer, Rotate))):
         return keys, values
     keys, values, rotary = keys.clone(), values.clone(), decoder.rotary(layer)
-    for edit in replacements:
-        new, new_values = (_take(part, edit.source_index) for part in edit.source.cache[layer])
+    for edit in edits.replaced(layer):
+        index, (source, source_index) = edits.tokens(edit), edits.origin(edit)
+        new, new_values = (_take(part, source_index) for part in source.cache[layer])
         if edit.rotate:
-            there = moved(edit.source.positions, edit.source_index)
-            delta = moved(base.positions, edit.index) - there
+            delta = moved(base.positions, index) - moved(source.positions, source_index)
             new = rotate_keys(new, delta, rotary) if bool(delta.any()) else new
-        _put(keys, edit.index, new)
-        _put(values, edit.index, new_values)
+        _put(keys, index, new)
+        _put(values, index, new_values)
     if changed:  # neither is linear in keys and values: a norm is in between
         index = torch.cat(changed, 1)
         stream = edits.residual(layer, base.residual[layer], base.slots_at)
         rows = torch.arange(len(index), device=index.device)[:, None]
-        positions = moved(edits.positions(layer, base.positions), index)
-        keys_and_values = decoder.kv_from_residual(
-            layer, stream[rows, base.slots_at(index)], positions
+        new, new_values = decoder.kv_from_residual(
+            layer, stream[rows, base.slots_at(index)], moved(edits.positions(layer), index)
         )
-        _put(keys, index, keys_and_values[0])
-        _put(values, index, keys_and_values[1])
-    for turn in turned:
-        _put(keys, turn.index, rotate_keys(_take(keys, turn.index), turn.delta, rotary))
+        _put(keys, index, new)
+        _put(values, index, new_values)
+    for turn in edits.of_kind(layer, Rotate):
+        index = edits.tokens(turn)
+        _put(keys, index, rotate_keys(_take(keys, index), edits.delta(turn), rotary))
     return keys, values
 
 
 def question_pass(
-    decoder: Decoder, base: Frozen, caches: Sequence[Cache], edits: Sequence[Edits],
-    questions: Sequence[Tensor],
-) -> Tensor:  # fmt: skip
+    decoder: Decoder, caches: Sequence[Cache], edits: Sequence[Edits], questions: Sequence[Tensor]
+) -> Tensor:
     """Run the decoder over questions, tokens (n, S) each, behind edited contexts.
 
     Caches and edits are those of the conditions. The final norm's output at each question's last
     token is (n, conditions, questions, d).
     """
-    n, length, m = len(base.scenes), base.length, len(caches)
+    base, m = edits[0].base, len(caches)
+    n, length = len(base.scenes), base.length
     cache = _library_cache()
     for layer in range(len(caches[0])):
         keys, values = (torch.cat([cached[layer][part] for cached in caches]) for part in (0, 1))
@@ -119,7 +106,7 @@ def question_pass(
 
     def hook(layer: int, stream: Tensor, options: dict[str, Any]) -> tuple[Tensor, Any]:
         # Made where it is needed: with an axis of heads it is large, and few layers have one.
-        return stream, options | {"attention_mask": _hiding(base, edits, mask, layer)}
+        return stream, options | {"attention_mask": _hiding(edits, mask, layer)}
 
     parts = positions.expand(len(base.positions), -1, -1)
     with before_layers(decoder, hook):
@@ -132,17 +119,14 @@ def last_tokens(questions: Sequence[Tensor]) -> Tensor:
     return torch.tensor([tokens.shape[1] for tokens in questions]).cumsum(0) - 1
 
 
-def _hiding(base: Frozen, edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:
+def _hiding(edits: Sequence[Edits], mask: Tensor, layer: int) -> Tensor:
     """Return the mask of questions without what conditions hide from them at a layer."""
-    if not any(layer in hide.layers for edit in edits for hide in edit.hidden):
+    if not any(edit.of_kind(layer, Knockout) for edit in edits):
         return mask
-    n, more = len(base.scenes), mask.shape[-1] - base.length
-    parts = [
-        hidden_from_question(edit.hidden, layer, n, base.length).to(mask.device) for edit in edits
-    ]
+    parts = [edit.hidden_from_question(layer) for edit in edits]
     heads = max(part.shape[1] for part in parts)
     unseen = torch.cat([part.expand(-1, heads, -1) for part in parts])
-    unseen = torch.nn.functional.pad(unseen, (0, more))[:, :, None]
+    unseen = torch.nn.functional.pad(unseen, (0, mask.shape[-1] - unseen.shape[-1]))[:, :, None]
     return blinded(mask.expand(len(unseen), -1, -1, -1), unseen)
 
 

@@ -105,7 +105,8 @@ def places(
                 f"{group} of role {role}", "the prompt's template does not say where it stands",
                 "give its characters in `Prompt.spans`",
             )  # fmt: skip
-        return text[group, role]
+        words = text[group, role]
+        return words if tokens.cells is None else words[:, list(tokens.cells)]
     if scenes.boxes is None:
         raise InputError(
             "the scenes", "they have no boxes, which say where a thing's image tokens are",

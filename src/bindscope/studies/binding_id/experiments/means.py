@@ -1,0 +1,174 @@
+"""The experiments that add mean differences, and vectors that must not do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindscope.fitting.generators import rng
+from bindscope.studies.binding_id.engine import Add
+from bindscope.studies.binding_id.experiments.estimates import LEVELS, Levels, Vectors
+from bindscope.studies.binding_id.experiments.plans import EXCHANGED, SHORT
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.tasks.scenes import Group
+
+Floats = NDArray[np.floating]
+# As in the paper, and beside it colors and items together.
+COMBINATIONS: tuple[tuple[Group, ...], ...] = (
+    ("object",), ("item",), ("color",), ("object", "item"), ("color", "item"),
+    ("object", "item", "color"),
+)  # fmt: skip
+SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences, in `doses`
+TRANSFERS: tuple[tuple[Group, Group], ...] = (
+    ("item", "object"), ("object", "item"), ("object", "color"), ("color", "object"),
+)  # fmt: skip
+
+
+def differences(batch: Batch, group: Group, levels: Levels = "slot") -> list[Vectors]:
+    """Return what makes each role's tokens look like the next role's; of roles or of slots.
+
+    Of colors always of roles: they are read in another sentence and in the same slot.
+    """
+    effects = batch.estimated.effects[group, "role" if group == "color" else levels]
+    k = batch.things
+    return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
+
+
+def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
+    """Add mean differences to all roles of some groups (Table 1), and random vectors as long.
+
+    Every condition has its null, of the same level and length. Where slots follow from roles their
+    differences are those of roles, and are added once.
+    """
+    trials = []
+    alike = batch.reading.rule.slot_of_role
+    for level in levels[:1] if alike else levels:
+        by = "" if level == "role" or alike else " by slot"
+        used = [names for names in COMBINATIONS if level == "role" or "color" not in names]
+        every = dict.fromkeys(group for groups in used for group in groups)
+        # The vectors of a group are the same in all combinations, and large.
+        added = {group: _added(batch, group, level) for group in every}
+        noise = {group: _added(batch, group, level, _random) for group in every}
+        for groups in used:
+            name = "+".join(SHORT[group] for group in groups) + by
+            vectors, null = (
+                [edit for g in groups for edit in edits[g]] for edits in (added, noise)
+            )
+            trials.append(trial(name, vectors, batch.looking_on(groups)))
+            trials.append(trial(f"{name} random", null, batch.shifted(0)))
+    plan = _plan(batch, trials)
+    return replace(plan, queries={**plan.queries, **batch.calibrating_query()})
+
+
+def stronger_nulls(batch: Batch) -> Plan:
+    """Add vectors that are as long as mean differences, and no binding IDs."""
+    trials = [
+        trial(f"{SHORT[group]} {name}", _added(batch, group, null=null), batch.shifted(0))
+        for group in EXCHANGED for name, null in NULLS.items()
+        if name != "content" or group == "object"
+    ]  # fmt: skip
+    return _plan(batch, trials)
+
+
+def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
+    """Add multiples of mean differences."""
+    trials = []
+    for group in EXCHANGED:
+        additions = _added(batch, group)
+        for scale in scales:
+            added = [replace(each, scale=scale) for each in additions]  # of the same vectors
+            trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
+    return _plan(batch, trials)
+
+
+def transfer(batch: Batch) -> Plan:
+    """Add the difference of one group to another, to see whether IDs have one space."""
+    trials = []
+    for source, target in TRANSFERS:
+        tokens = batch.engine.positions(batch.base, target, 0).shape[1]
+        added = [
+            Add(target, role, vectors.mean(axis=-2, keepdims=True).repeat(tokens, axis=-2))
+            for role, vectors in enumerate(differences(batch, source))
+        ]
+        name = f"{SHORT[source]} on {SHORT[target]}"
+        trials.append(trial(name, added, batch.looking_on((target,))))
+    return _plan(batch, trials)
+
+
+def _plan(batch: Batch, trials: Sequence[Trial]) -> Plan:
+    return Plan([(None, [batch.control(), *trials])], batch.queries(), batch.answers())
+
+
+Null = Callable[[Batch, Group, int, Vectors], Floats]
+
+
+def _added(
+    batch: Batch, group: Group, level: Levels = "slot", null: Null | None = None
+) -> list[Add]:
+    """Return the addition to every role of a group: of differences, or of a null's vectors."""
+    edits: list[Add] = []
+    for role, vectors in enumerate(differences(batch, group, level)):
+        if null:
+            vectors = as_long_as(vectors, null(batch, group, role, vectors))
+        edits.append(Add(group, role, vectors))
+    return edits
+
+
+def as_long_as(vectors: Vectors, direction: Floats) -> Vectors:
+    """Give vectors of one array the lengths of another's, at every layer and token."""
+    lengths = np.linalg.norm(direction, axis=-1, keepdims=True)
+    scale = np.linalg.norm(vectors, axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(direction * scale, np.float32)
+
+
+def _random(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Draw a direction for each layer and token, and add it or take it off (the paper's null)."""
+    return np.asarray(_draw(batch, group).standard_normal(vectors.shape[-3:]) * (-1) ** role)
+
+
+def _shared(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Draw one direction for all layers and tokens: independent ones average out over tokens."""
+    drawn = _draw(batch, group).standard_normal(vectors.shape[-1])
+    return np.broadcast_to(drawn * (-1) ** role, vectors.shape[-3:])
+
+
+def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Shuffle the coordinates, in the same way everywhere."""
+    return np.asarray(vectors[..., _draw(batch, group).permutation(vectors.shape[-1])])
+
+
+def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Take the difference's own direction out of what tells the group's tokens of rows apart."""
+    tokens = _other_row(batch, group, role, vectors)
+    lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
+    along = (tokens * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(tokens - along * vectors)
+
+
+def _other_row(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Return the difference to the same role of another row: noise with the data's covariance."""
+    tokens = batch.engine.residual(batch.base, group, role)
+    return np.asarray(np.roll(tokens, 1, axis=0) - tokens)
+
+
+def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Return a difference of colors."""
+    return np.asarray(batch.estimated.content * (-1) ** role)
+
+
+def _other_layer(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Return the difference of a layer half the network away."""
+    return np.roll(vectors, vectors.shape[-3] // 2, axis=-3)
+
+
+def _draw(batch: Batch, group: Group) -> np.random.Generator:
+    return rng(batch.seed, list(SHORT).index(group), 0)
+
+
+NULLS: dict[str, Null] = {
+    "shared direction": _shared, "permuted": _permuted, "without delta": _without,
+    "other thing": _other_row, "content": _content, "other layer": _other_layer,
+}  # fmt: skip
