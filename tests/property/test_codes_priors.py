@@ -10,10 +10,10 @@ from bindscope.codes.ranks import unrank
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code, n_outcomes
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import Dataset
 from bindscope.core.splits import SPLITS
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import dataset
 
 quick = settings(
     max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -37,18 +37,10 @@ def spaces(draw):
     return {"groups": groups, **extra}
 
 
-def build(space, split=None, seed=0):
-    single = {"train": 1, "val": 1, "test": 1}
-    return Dataset(
-        name="any", space=space, split=split or {"rule": "random"}, n_scenes=single,
-        shard_size=single, seed=seed,
-    )  # fmt: skip
-
-
 @st.composite
 def datasets(draw):
     space, seed = draw(spaces()), draw(st.integers(0, 2**70))
-    n = len(feature_codes(build(space), "train"))
+    n = len(feature_codes(dataset(space), "train"))
     if n >= 3 and draw(st.booleans()):
         train = draw(st.integers(1, n - 2))
         val = draw(st.integers(1, n - train - 1))
@@ -58,8 +50,8 @@ def datasets(draw):
             "rule": "ranked_feature_codes", "salt": draw(st.text(max_size=3)),
             "n_feature_codes": numbers,
         }  # fmt: skip
-        return build(space, split, seed)
-    return build(space, seed=seed)
+        return dataset(space, split, seed=seed)
+    return dataset(space, seed=seed)
 
 
 @quick
@@ -84,7 +76,7 @@ def test_entropies_do_not_depend_on_the_order_of_groups(data, order):
     space["groups"] = [space["groups"][i] for i in order]
     if "chosen" in space:
         space["chosen"] = [space["chosen"][i] for i in order]
-    for a, b in zip(entropies(data), entropies(build(space)), strict=True):
+    for a, b in zip(entropies(data), entropies(dataset(space)), strict=True):
         for key, value in a.items():
             assert value == b[key] or abs(value - b[key]) < 1e-12
 
@@ -114,7 +106,7 @@ def test_splits_by_feature_code_share_none(data):
 @quick
 @given(spaces(), st.randoms(use_true_random=False))
 def test_relabelling_values_leaves_each_scenes_information_alone(config, random):
-    data = build(config)
+    data = dataset(config)
     space = build_space(data.space)
     objects = sample_codes(data, "train", 0, 20)
     grid = objects.reshape(-1, *space.sizes)
@@ -139,7 +131,7 @@ def test_relabelling_values_leaves_each_scenes_information_alone(config, random)
 @quick
 @given(spaces(), st.integers(0, 10**9))
 def test_unranking_gives_the_feature_code_that_was_asked_for(config, number):
-    data = build(config)
+    data = dataset(config)
     space = build_space(data.space)
     features = feature_codes(data, "train")
     table = space.covers()

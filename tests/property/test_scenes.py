@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bindscope.config.codes import Dataset
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import stamps
-
-ONES = {"train": 1, "val": 1, "test": 1}
+from datasets_by_hand import dataset, uniform
 
 
 @st.composite
@@ -24,29 +23,17 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     side = isqrt(most - 1) + 1
     least = margin + side * (box + margin)
     size = least + draw(st.integers(0, 20)) + (2 * least if placement == "uniform" else 0)
-    dataset = Dataset.model_validate(
-        {
-            "name": "any",
-            "seed": draw(st.integers(0, 2**32)),
-            "space": {
-                "kind": "uniform",
-                "groups": [{"name": "a", "size": groups[0]}, {"name": "b", "size": groups[1]}],
-                "max_objects": most,
-            },
-            "split": {"rule": "random"},
-            "n_scenes": ONES,
-            "shard_size": ONES,
-            "render": {
-                "kind": "shapes", "size_px": size, "object_px": box, "margin_px": margin,
-                "placement": placement, "antialias": draw(st.integers(1, 3)),
-            },
-        }
-    )  # fmt: skip
+    render = {
+        "kind": "shapes", "size_px": size, "object_px": box, "margin_px": margin,
+        "placement": placement, "antialias": draw(st.integers(1, 3)),
+    }  # fmt: skip
+    space = uniform(most, a=groups[0], b=groups[1])
+    drawn = dataset(space, seed=draw(st.integers(0, 2**32)), render=render)
     n = draw(st.integers(1, 6))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rank = rng.random((n, groups[0] * groups[1])).argsort(1).argsort(1)
     objects = (rank < rng.integers(0, most + 1, n)[:, None]).astype(np.uint8)
-    return dataset, objects, draw(st.integers(0, 10**9)), draw(st.integers(0, n))
+    return drawn, objects, draw(st.integers(0, 10**9)), draw(st.integers(0, n))
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,9 +7,7 @@ from math import log2, prod
 
 import numpy as np
 
-from bindscope.config.codes import BalancedSpace, Dataset, UniformSpace
-
-RANDOM = {"rule": "random"}
+from bindscope.config.codes import BalancedSpace, UniformSpace
 
 UNIFORM = [  # sizes, min_objects, max_objects
     ((1,), 1, 1),
@@ -52,18 +50,6 @@ def uniform(sizes, smallest, largest):
 
 def balanced(sizes, chosen, n_objects):
     return BalancedSpace(kind="balanced", groups=groups(sizes), chosen=chosen, n_objects=n_objects)
-
-
-def dataset(space, split=None, seed=0):
-    single = {"train": 1, "val": 1, "test": 1}
-    return Dataset(
-        name="toy",
-        space=space,
-        split=split or RANDOM,
-        n_scenes=single,
-        shard_size=single,
-        seed=seed,
-    )
 
 
 def ranked(train, val, test, salt="bindscope"):

@@ -6,12 +6,11 @@ from itertools import product
 
 import numpy as np
 
+import datasets_by_hand
 from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
-from bindscope.config.codes import Dataset
 from bindscope.config.models import KnownAnswer
 
-RANDOM = {"rule": "random"}
 HASHED = {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1]}
 
 
@@ -23,14 +22,7 @@ def dataset(sizes, n_objects=None, *, chosen=None, split=None, scenes=(4000, 100
     else:
         space = {"kind": "uniform", "min_objects": n_objects[0], "max_objects": n_objects[1]}
     counts = dict(zip(("train", "val", "test"), scenes, strict=True))
-    return Dataset(
-        name="small",
-        space={**space, "groups": groups},
-        split=split or RANDOM,
-        n_scenes=counts,
-        shard_size=counts,
-        seed=seed,
-    )
+    return datasets_by_hand.dataset({**space, "groups": groups}, split, counts, seed=seed)
 
 
 def model(encoder, **options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import datasets_by_hand
 from bindscope.config.codes import Dataset
 
 
@@ -15,20 +16,10 @@ def ordered(
     **more: Any,
 ) -> Dataset:
     """Return a dataset with `slots`; enumerated where `sizes` of the splits are given."""
-    names = ("color", "shape")
-    full = {
-        **space, "groups": [{"name": n, "size": s} for n, s in zip(names, groups, strict=True)],
-    }  # fmt: skip
+    full = {**space, "groups": datasets_by_hand.groups(color=groups[0], shape=groups[1])}
     counts = dict(zip(("train", "val", "test"), sizes or (64, 16, 16), strict=True))
-    split: dict[str, Any] = {"rule": "random"}
-    if sizes:
-        split = {"rule": "enumerated", "sizes": counts}
-    return Dataset.model_validate(
-        {
-            "name": "ordered", "space": full, "split": split, "slots": slots, "n_scenes": counts,
-            "shard_size": counts, **more,
-        }
-    )  # fmt: skip
+    split = {"rule": "enumerated", "sizes": counts} if sizes else None
+    return datasets_by_hand.dataset(full, split, counts, slots=slots, **more)
 
 
 def clevr_2d(size_px: int = 224) -> Dataset:

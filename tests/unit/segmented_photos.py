@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets_by_hand
 from bindscope.config.codes import Dataset
 from bindscope.config.observed import PhotosRenderer
 from bindscope.core.store.reader import open_store
@@ -42,15 +43,11 @@ COCO = [
 def dataset(kind: str, path: Path, size: int, **changes: Any) -> Dataset:
     """A dataset of all photos in one split each; keys of the source by `source`."""
     counts = {"train": 2, "val": 1, "test": 1}
+    source = {"kind": kind, "path": str(path), **changes.pop("source", {})}
     render = {"kind": "photos", "size_px": 48, **changes.pop("render", {})}
-    content = {
-        "name": "photos",
-        "space": {"kind": "counted", "groups": [{"name": "class", "size": size}], "max_objects": 9},
-        "split": {"rule": "index", "sizes": counts},
-        "source": {"kind": kind, "path": str(path), **changes.pop("source", {})},
-        "n_scenes": counts, "shard_size": counts, "render": render, **changes,
-    }  # fmt: skip
-    return Dataset.model_validate(content)
+    keys = {"split": {"rule": "index", "sizes": counts}, "source": source, "render": render}
+    space = datasets_by_hand.counted(9, **{"class": size})
+    return datasets_by_hand.dataset(space, n=counts, **keys | changes)
 
 
 def ade(path: Path, size: int = 151, **changes: Any) -> Dataset:

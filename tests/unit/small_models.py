@@ -7,6 +7,7 @@ from typing import Any
 
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
+from bindscope.core.files import canonical_json
 from bindscope.models.training import Trained, train, write_training
 from bindscope.models.training_scenes import FreshScenes
 
@@ -47,9 +48,16 @@ def trained(config: Controlled) -> Trained:
     return train(config, EASY, FreshScenes(EASY, config.training.batch_size, config.seed))
 
 
-def write(trained: Trained, folder: Path) -> Path:
-    """Write the products of a training; return the manifest's path."""
-    manifest = folder / "vit.json"
-    weights, history = folder / "vit.safetensors", folder / "vit.history.json"
-    write_training(trained, weights, history, manifest, spec="{}", code="c")
-    return manifest
+def write(trained: Trained, folder: Path, config: Controlled | None = None) -> Path:
+    """Write a training as the pipeline does, its recipe in the manifest, whose path returns."""
+    recipe = (config or configured()).model_dump(
+        mode="json", exclude={"name", "extraction", "input_px"}
+    )
+    spec = {
+        "model": recipe, "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1,
+        "device": "cpu",
+    }  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"vit{end}" for end in (".safetensors", ".history.json", ".json")]
+    write_training(trained, *paths, spec=canonical_json(spec), code="own:chained")
+    return paths[-1]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import datasets_by_hand
 from bindscope.config.codes import Dataset
 from bindscope.scenes.solids.camera import Camera
 from bindscope.scenes.solids.description import Scene, Solid
 from bindscope.scenes.solids.world import LAMPS
 
-COUNTS = {"train": 8, "val": 8, "test": 8}
 FOUR = ["red", "green", "blue", "yellow"]
 OCCLUSION = {
     "kind": "uniform",
@@ -30,17 +30,8 @@ NATURAL = {
 
 def dataset(space: dict[str, object] = OCCLUSION, seed: int = 0, **render: object) -> Dataset:
     """A dataset of 8 scenes per split, small images."""
-    return Dataset.model_validate(
-        {
-            "name": "solids",
-            "seed": seed,
-            "space": space,
-            "split": {"rule": "random"},
-            "n_scenes": COUNTS,
-            "shard_size": COUNTS,
-            "render": {"kind": "solids", "size_px": 48, **render},
-        }
-    )
+    solids = {"kind": "solids", "size_px": 48, **render}
+    return datasets_by_hand.dataset(space, n=8, seed=seed, render=solids)
 
 
 def solid(shape: str = "sphere", x: float = 0, y: float = 0, **fields: object) -> Solid:

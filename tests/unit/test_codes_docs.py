@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from codes_by_hand import PAPER, PAPER_SPLIT, dataset
+from codes_by_hand import PAPER, PAPER_SPLIT
 
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import dataset
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from codes_by_hand import RANDOM, as_array, dataset, entropy, feature_of, groups, losses
+from codes_by_hand import as_array, entropy, feature_of, groups, losses
 
 from bindscope.codes.counting import covers, n_feature_codes
 from bindscope.codes.draws import surjections
@@ -23,6 +23,7 @@ from bindscope.config.observed import DrawsSpace
 from bindscope.models.known_answer_truth import UNKNOWN, truth
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import RANDOM, dataset
 
 GRIDS = [((1,), 3), ((4,), 1), ((3,), 4), ((2, 2), 2), ((2, 2), 6), ((3, 2), 4), ((2, 1, 3), 4),
          ((2, 2, 2), 3), ((3, 3), 5)]  # fmt: skip

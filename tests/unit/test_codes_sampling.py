@@ -12,7 +12,6 @@ from codes_by_hand import (
     all_codes,
     as_array,
     balanced,
-    dataset,
     name_of,
     ranked,
     uniform,
@@ -24,6 +23,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.core.errors import ConfigError
+from datasets_by_hand import dataset
 
 HASHED = {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1]}
 

@@ -4,13 +4,14 @@ from hashlib import sha1
 
 import numpy as np
 import pytest
-from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, dataset, name_of, ranked, uniform
+from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, name_of, ranked, uniform
 from pydantic import ValidationError
 
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import HashedSplit
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
+from datasets_by_hand import dataset
 
 
 def texts(codes):

@@ -46,32 +46,17 @@ from bindscope.studies.binding_information.figures.curves import (
 )
 from bindscope.studies.binding_information.figures.structure import paper_cost, structure
 from bindscope.studies.binding_information.figures.truth import calibration
-from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published, slug
+from bindscope.studies.binding_information.published import slug
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, CURVE_SCHEMA
 from bindscope.studies.binding_information.sharing_cost import SceneLosses, sharing_costs
 from bindscope.studies.datasets.tables import PRIORS, SCENE_STATISTICS
 from bindscope.tables.write import write_table
 
+pytestmark = pytest.mark.usefixtures("few_pixels")
 ROOT = Path(__file__).parents[2]
 ORDER = ("vit-objects", "vit-features", "vit-random")
 FROM_TABLE = (tokens, layers, structure, calibration)
 ENTRIES = {entry.name: entry for study in studies().values() for entry in study.figures}
-
-
-@pytest.fixture(scope="module")
-def published():
-    return read_published(ROOT / "resources" / "published" / "binding_information.csv")
-
-
-@pytest.fixture(scope="module")
-def trends():
-    return read_published(ROOT / "resources" / "published" / "trends.csv", TREND_COLUMNS)
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    """Few pixels: what is tested does not depend on how many there are."""
-    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
 
 
 def points(figure):
@@ -200,14 +185,13 @@ def test_complexity_leaves_the_share_out_where_there_is_nothing_to_bind(trends):
     assert "monotonically" in " ".join(words(figure))
 
 
-def test_occlusion_is_drawn_against_height_and_against_what_is_hidden():
+def test_occlusion_is_drawn_against_height_and_against_what_is_hidden(trends):
     rows = [
         make_row(dataset="low", h=(12.0, 7.0), loss_object=9.0, loss_feature=5.0, loss_given=4.0),
         make_row(dataset="high", h=(12.0, 7.0), loss_object=9.0, loss_feature=6.0, loss_given=3.0),
         make_row(dataset="flat"),
     ]
     statistics = statistics_table((("low", 0.6, 0.4), ("high", 3.2, 0.1)))
-    trends = read_published(ROOT / "resources/published/trends.csv", TREND_COLUMNS)
     cells = {"low": 12, "high": 12}
     figure = occlusion.draw(make_table(rows), statistics, cells, trends=trends)
     height, hidden = figure.axes

@@ -1,7 +1,5 @@
 """F5, and the marks of an estimated prior in every figure that can show one."""
 
-from pathlib import Path
-
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -9,7 +7,6 @@ import pytest
 from drawing import reason
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
-from bindscope.figures import style
 from bindscope.studies.binding_information.figures.bars import natural, tokens
 from bindscope.studies.binding_information.figures.curves import (
     complexity,
@@ -19,7 +16,6 @@ from bindscope.studies.binding_information.figures.curves import (
 )
 from bindscope.studies.binding_information.figures.shared import DAGGER
 from bindscope.studies.binding_information.figures.structure import structure
-from bindscope.studies.binding_information.published import TREND_COLUMNS, read_published
 from bindscope.studies.binding_information.views import (
     assumed_prior,
     last_layers,
@@ -27,7 +23,7 @@ from bindscope.studies.binding_information.views import (
     over_seeds,
 )
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("few_pixels")
 MODELS = ("vit-objects", "vit-features")
 CELLS = {"photos": 36, "others": 4}
 # Which figures draw a difference from an entropy; the others draw losses, weights, or encoders
@@ -35,16 +31,6 @@ CELLS = {"photos": 36, "others": 4}
 MARKED = {
     "tokens", "layers", "structure", "complexity", "resolution", "occlusion", "natural",
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
-
-
-@pytest.fixture(scope="module")
-def trends():
-    return read_published(ROOT / "resources" / "published" / "trends.csv", TREND_COLUMNS)
 
 
 def rows_of(flags):

@@ -20,7 +20,6 @@ from zoo_tables import (
 
 from bindscope.config.loading import load_file
 from bindscope.core.interfaces import Inputs
-from bindscope.figures import style
 from bindscope.priors.entropies import entropies
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.figures.bars import tokens
@@ -39,6 +38,7 @@ from bindscope.studies.binding_information.quotes import quotes
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.groups import group_names, with_groups
 
+pytestmark = pytest.mark.usefixtures("few_pixels")
 ROOT = Path(__file__).parents[2]
 NAMES = group_names(MODELS, GROUPS)
 DATASETS = ["matching", "counting"]
@@ -48,11 +48,6 @@ RESOURCES = Inputs(
         for name in ("binding_information", "trends", "histograms")
     }
 )
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
-from small_models import EASY, configured, trained
-from test_pretraining_loss import written
+from small_models import EASY, configured, trained, write
 
 from bindscope.activations.texts import write_joint, write_text_embeddings
 from bindscope.config.models import AnyModel
@@ -164,7 +163,7 @@ def tower_of_ours(
 ) -> OwnTexts:
     """The text tower of a model that was trained for a few steps."""
     config = configured(request.param)
-    manifest = written(trained(config), request.param, tmp_path_factory.mktemp("own"))
+    manifest = write(trained(config), tmp_path_factory.mktemp("own"), config)
     tower = load_texts(config, manifest, "cpu")
     assert isinstance(tower, OwnTexts)
     return tower

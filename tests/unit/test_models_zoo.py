@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
-from small_models import EASY, configured, trained
+from small_models import EASY, configured, trained, write
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.config import zoo as files
 from bindscope.config.loading import load_file
 from bindscope.config.models import AnyModel, Zoo
 from bindscope.core.errors import BindscopeError
-from bindscope.core.files import canonical_json, sha256
+from bindscope.core.files import sha256
 from bindscope.core.graph import Graph
 from bindscope.core.keys import CLONE
 from bindscope.models.controlled import load as load_training
 from bindscope.models.loading import load_model
 from bindscope.models.stream import FrozenViT
-from bindscope.models.training import write_training
-from bindscope.models.zoo import described, write
+from bindscope.models.zoo import described
+from bindscope.models.zoo import write as write_to_zoo
 from bindscope.scenes.render import render_scenes
 from bindscope.studies.build import all_steps, build
 
@@ -41,14 +41,8 @@ def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "zoo"
     folder.mkdir()
     monkeypatch.setattr(files, "ZOO", folder)
-    config, training = configured(seed=3), tmp_path / "training.json"
-    spec = {
-        "model": config.model_dump(mode="json", exclude={"name", "extraction", "input_px"}),
-        "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1, "device": "cpu",
-    }  # fmt: skip
-    paths = tmp_path / "training.safetensors", tmp_path / "training.history.json", training
-    write_training(trained(config), *paths, spec=canonical_json(spec), code="own:chained")
-    write(folder, "small", training, described(training), lock="1" * 64, cpu_seconds=2.5)
+    training = write(trained(configured(seed=3)), tmp_path, configured(seed=3))
+    write_to_zoo(folder, "small", training, described(training), lock="1" * 64, cpu_seconds=2.5)
     files._read.cache_clear()
     return folder
 
@@ -63,7 +57,7 @@ def model(**fields: Any) -> Zoo:
 def test_a_model_is_what_was_trained_up_to_float16(zoo: Path) -> None:
     images = render_scenes(EASY, "test", 0, sample_codes(EASY, "test", 0, 16))["images"]
     zoo_model = load_model(model(), None, "cpu")
-    usual = load_training(configured(seed=3), zoo.parent / "training.json", CPU)
+    usual = load_training(configured(seed=3), zoo.parent / "vit.json", CPU)
     assert isinstance(zoo_model, FrozenViT)
     for ours, theirs in zip(
         zoo_model.forward.parameters(), usual.forward.parameters(), strict=True

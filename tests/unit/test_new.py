@@ -21,11 +21,19 @@ from bindscope.graph.towers import settings
 from bindscope.sources.survey import with_counts
 from bindscope.studies.binding_id.vlm.loading import FAMILIES
 from bindscope.studies.build import build, read_graph
+from packages import install
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "rehearsals"))
 from hub import Hub, save  # noqa: E402
 
+TOWER = """
+from bindscope.config.models import Zoo
+from bindscope.models.loading import load_model
+
+def load():
+    return load_model(Zoo(name='z', source='zoo:matching-none-0'), None, 'cpu', 96)
+"""
 COMMIT = "f9e44c814b77203eaa57a6bdbbd535f21ede1415"
 
 
@@ -209,12 +217,7 @@ def test_a_model_of_the_working_directory_is_checked(
     tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Snakemake finds it: the command adds the folder to the search path."""
-    (tmp_path / "own_tower.py").write_text(
-        "from bindscope.config.models import Zoo\n"
-        "from bindscope.models.loading import load_model\n\n"
-        "def load():\n"
-        "    return load_model(Zoo(name='z', source='zoo:matching-none-0'), None, 'cpu', 96)\n"
-    )
+    (tmp_path / "own_tower.py").write_text(TOWER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(sys.path))
     assert main(["new", "my-run.yaml", "--model", "python:own_tower:load"]) == 0
@@ -230,17 +233,8 @@ def test_a_model_of_another_package_is_used_by_its_name(
     request: pytest.FixtureRequest,
 ) -> None:
     """One file and an entry point, as pip installs them."""
-    (tmp_path / "tower_package.py").write_text(
-        "from bindscope.config.models import Zoo\n"
-        "from bindscope.models.loading import load_model\n\n"
-        "def load():\n"
-        "    return load_model(Zoo(name='z', source='zoo:matching-none-0'), None, 'cpu', 96)\n"
-    )
-    metadata = tmp_path / "tower_package-0.1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tower\nVersion: 0.1\n")
-    points = "[bindscope.models]\ntower = tower_package:load\n"
-    (metadata / "entry_points.txt").write_text(points)
+    (tmp_path / "tower_package.py").write_text(TOWER)
+    install(tmp_path, "tower", "bindscope.models", {"tower": "tower_package:load"})
     monkeypatch.syspath_prepend(str(tmp_path))
     plugged_in.cache_clear()
     request.addfinalizer(plugged_in.cache_clear)

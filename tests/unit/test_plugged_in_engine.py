@@ -14,6 +14,7 @@ from bindscope.core.graph import Product
 from bindscope.core.keys import closure
 from bindscope.core.registries import plugged_in
 from bindscope.studies.build import build
+from packages import install
 
 ENGINE = '''
 """Read the slot, or whatever the configuration names."""
@@ -31,11 +32,8 @@ def load(model, reading, weights, device):
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A package as pip puts it into a folder."""
     (tmp_path / "slot_engine.py").write_text(ENGINE)
-    metadata = tmp_path / "slot_engine-0.1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: slot-engine\nVersion: 0.1\n")
-    points = "[bindscope.engines]\nslots = slot_engine:load\ntoy = slot_engine:load\n"
-    (metadata / "entry_points.txt").write_text(points)
+    points = {"slots": "slot_engine:load", "toy": "slot_engine:load"}
+    install(tmp_path, "slot-engine", "bindscope.engines", points)
     monkeypatch.syspath_prepend(str(tmp_path))
     plugged_in.cache_clear()
     yield tmp_path

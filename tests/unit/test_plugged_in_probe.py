@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from packages import install
+
 ROOT = Path(__file__).parents[2]
 FAMILY = '''
     """Cubic family: logit_k = sum_r <a_kr, x> <b_kr, x> <c_kr, x> / sqrt(dim x) + b_k."""
@@ -103,17 +105,13 @@ USE = """
 """
 
 
-def install(folder: Path, entry_point: str = "cubic_probe.family:CubicProbe") -> None:
-    """Put the package into a folder as pip does."""
-    package, metadata = folder / "cubic_probe", folder / "cubic_probe-0.1.dist-info"
-    for path in (package, metadata):
-        path.mkdir(parents=True)
+def install_family(folder: Path, entry_point: str = "cubic_probe.family:CubicProbe") -> None:
+    package = folder / "cubic_probe"
+    package.mkdir()
     (package / "__init__.py").touch()
     (package / "defaults.py").write_text("RANK = 4\n")
     (package / "family.py").write_text(dedent(FAMILY))
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: cubic-probe\nVersion: 0.1\n")
-    points = f"[bindscope.probes]\ncubic = {entry_point}\n"
-    (metadata / "entry_points.txt").write_text(points)
+    install(folder, "cubic-probe", "bindscope.probes", {"cubic": entry_point})
 
 
 def ask(folder: Path, how: str = "plan") -> dict[str, Any]:
@@ -130,7 +128,7 @@ def ask(folder: Path, how: str = "plan") -> dict[str, Any]:
 
 
 def test_a_family_of_another_package_is_checked_fitted_and_planned(tmp_path: Path) -> None:
-    install(tmp_path)
+    install_family(tmp_path)
     answers = ask(tmp_path, "use")
     assert "error" not in answers
     assert answers["bits"] > 1
@@ -150,7 +148,7 @@ def test_a_family_of_another_package_is_checked_fitted_and_planned(tmp_path: Pat
     ],
 )
 def test_a_wrong_plug_in_is_one_message(tmp_path: Path, entry_point: str, message: str) -> None:
-    install(tmp_path, entry_point)
+    install_family(tmp_path, entry_point)
     error = ask(tmp_path)["error"]
     assert "studies.binding_information.probes" in error
     assert message in error

@@ -13,14 +13,14 @@ import torch
 from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from small_models import EASY, configured, trained
+from small_models import EASY, configured, trained, write
 from torch import Tensor
 from torch.nn import functional
 
 from bindscope.config import zoo as files
 from bindscope.config.models import AnyModel, Zoo
 from bindscope.core.errors import ModelError
-from bindscope.core.files import canonical_json, sha256
+from bindscope.core.files import sha256
 from bindscope.core.interfaces import Edit
 from bindscope.core.registries import OBJECTIVES
 from bindscope.models.controlled import load as load_frozen
@@ -28,9 +28,10 @@ from bindscope.models.objectives import self_distillation
 from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
-from bindscope.models.training import VAL_SCENES, Trained, untrained, write_training
+from bindscope.models.training import VAL_SCENES, Trained, untrained
 from bindscope.models.training_scenes import FreshScenes
-from bindscope.models.zoo import described, write
+from bindscope.models.zoo import described
+from bindscope.models.zoo import write as write_to_zoo
 
 torch.set_num_threads(1)
 
@@ -41,28 +42,15 @@ COMMITTED = [  # toys are of another kind, and have no loss of their own here
 ]
 
 
-def written(training: Trained, objective: str, folder: Path) -> Path:
-    """Write a training as the pipeline does, its recipe in the manifest."""
-    spec = {
-        "model": configured(objective).model_dump(
-            mode="json", exclude={"name", "extraction", "input_px"}
-        ),
-        "dataset": EASY.model_dump(mode="json", exclude={"name"}), "threads": 1, "device": "cpu",
-    }  # fmt: skip
-    paths = [folder / f"{objective}{end}" for end in (".safetensors", ".history.json", ".json")]
-    write_training(training, *paths, spec=canonical_json(spec), code="own:chained")
-    return paths[-1]
-
-
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Trained, Path]]:
     """Return a short training for every objective, and its manifest."""
     folder = tmp_path_factory.mktemp("trainings")
-    trained_models = {objective: trained(configured(objective)) for objective in OBJECTIVES}
-    return {
-        name: (training, written(training, name, folder))
-        for name, training in trained_models.items()
-    }
+    pairs = {}
+    for name in OBJECTIVES:
+        training = trained(configured(name))
+        pairs[name] = training, write(training, folder / name, configured(name))
+    return pairs
 
 
 @pytest.fixture(params=OBJECTIVES)
@@ -241,7 +229,7 @@ def of_zoo(name: str) -> Zoo:
 def test_a_model_of_the_zoo_has_its_loss(trainings: Any, objective: str, zoo: Path) -> None:
     """As float16, so nearly that of its history."""
     training, manifest = trainings[objective]
-    write(zoo, "small", manifest, described(manifest), lock="1" * 64, cpu_seconds=None)
+    write_to_zoo(zoo, "small", manifest, described(manifest), lock="1" * 64, cpu_seconds=None)
     losses = load(of_zoo("small"), None, "cpu").bits(IMAGES, CODES)
     assert losses.mean() == pytest.approx(training.history[-1]["loss_bits"], rel=2e-3)
 
@@ -262,19 +250,19 @@ def test_what_is_committed_has_its_loss_or_says_what_it_lacks(path: Path) -> Non
 def test_a_file_without_heads_names_the_remedy(trainings: Any, zoo: Path) -> None:
     training, _ = trainings["masked"]
     alone = {n: v for n, v in training.weights.items() if not n.startswith("objective.")}
-    manifest = written(Trained(alone, training.history, 32), "masked", zoo)
+    manifest = write(Trained(alone, training.history, 32), zoo, configured("masked"))
     with pytest.raises(ModelError, match=r"the transformer alone(.|\n)*make zoo"):
         load(configured("masked"), manifest, "cpu")
 
 
 def test_weights_of_another_objective_are_refused(trainings: Any, zoo: Path) -> None:
-    manifest = written(trainings["captions"][0], "masked", zoo)
+    manifest = write(trainings["captions"][0], zoo, configured("masked"))
     with pytest.raises(ModelError, match=r"not those of its recipe(.|\n)*decoder(.|\n)*again"):
         load(configured("masked"), manifest, "cpu")
 
 
 def test_what_has_no_loss(zoo: Path) -> None:
-    manifest = written(untrained(configured("none"), EASY), "none", zoo)
+    manifest = write(untrained(configured("none"), EASY), zoo, configured("none"))
     with pytest.raises(ModelError, match=r"trained for 'none', which has no loss"):
         load(configured("none"), manifest, "cpu")
     with pytest.raises(ModelError, match=r"its weights are not there(.|\n)*run snakemake"):
@@ -282,12 +270,12 @@ def test_what_has_no_loss(zoo: Path) -> None:
 
 
 def test_damaged_weights_are_named(trainings: Any, zoo: Path) -> None:
-    manifest = written(trainings["objects"][0], "objects", zoo)
+    manifest = write(trainings["objects"][0], zoo, configured("objects"))
     weights = manifest.with_suffix(".safetensors")
     tensors = load_file(weights)
     tensors["objective.head.bias"] += 1
     save_file(tensors, weights)
-    with pytest.raises(ModelError, match=r"objects.safetensors: is missing or not what"):
+    with pytest.raises(ModelError, match=r"vit.safetensors: is missing or not what"):
         load(configured(), manifest, "cpu")
     content = json.loads(manifest.read_text()) | {"sha256": sha256(weights.read_bytes())}
     manifest.write_text(json.dumps(content))

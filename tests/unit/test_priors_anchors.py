@@ -10,7 +10,6 @@ from codes_by_hand import (
     all_codes,
     as_array,
     balanced,
-    dataset,
     losses,
     name_of,
     uniform,
@@ -20,6 +19,7 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.priors.anchors import anchors, log_odds
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import dataset
 
 
 def conditionals(sequences):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from codes_by_hand import groups
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code, feature_counts
-from bindscope.config.codes import Dataset
 from bindscope.config.observed import CountedSpace
 from bindscope.priors.anchors import log_odds
 from bindscope.priors.approximate_odds import approximate_odds
@@ -21,13 +21,11 @@ from bindscope.priors.counted import (
     counted_entropies,
 )
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import dataset
 
 
 def counted(sizes: tuple[int, ...], max_objects: int) -> CountedSpace:
-    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
-    return CountedSpace.model_validate(
-        {"kind": "counted", "groups": groups, "max_objects": max_objects}
-    )
+    return CountedSpace(kind="counted", groups=groups(sizes), max_objects=max_objects)
 
 
 def every_code(n_cells: int, max_objects: int) -> np.ndarray:
@@ -86,12 +84,8 @@ SPACES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
 @pytest.mark.parametrize("name", SPACES)
 def test_where_the_truth_is_known_the_estimate_is_near_it(name: str) -> None:
     space, sizes = SPACES[name]
-    groups = [{"name": f"g{i}", "size": size} for i, size in enumerate(sizes)]
     counts = {"train": 3000, "val": 500, "test": 3000}
-    known = Dataset.model_validate(
-        {"name": "x", "space": {**space, "groups": groups}, "split": {"rule": "random"},
-         "n_scenes": counts, "shard_size": counts}
-    )  # fmt: skip
+    known = dataset({**space, "groups": groups(sizes)}, n=counts)
     codes = {s: sample_codes(known, s, 0, counts[s]) for s in counts}
     config = counted(sizes, max_objects=space.get("max_objects", 4) + 1)
     row, exact = counted_entropies(codes, config)[2], entropies(known)[2]

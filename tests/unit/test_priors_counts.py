@@ -11,7 +11,6 @@ from codes_by_hand import (
     all_codes,
     as_array,
     balanced,
-    dataset,
     losses,
     name_of,
     uniform,
@@ -31,6 +30,7 @@ from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.families import LinearProbe
 from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.binding_information.probes.fitting import fit
+from datasets_by_hand import dataset
 
 TWO_GROUPS = [space for space in SPACES if len(space.groups) == 2] + [
     uniform((3, 3), 7, 8),  # rows are never empty, and have at least one object

@@ -7,22 +7,13 @@ from itertools import product
 from math import log2
 
 import pytest
-from codes_by_hand import (
-    PAPER,
-    PAPER_SPLIT,
-    SPACES,
-    all_codes,
-    dataset,
-    entropy,
-    name_of,
-    ranked,
-    uniform,
-)
+from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, entropy, name_of, ranked, uniform
 
 from bindscope.codes.splits import feature_codes
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 from bindscope.priors.entropies import entropies
+from datasets_by_hand import dataset
 
 HASHED = {"rule": "hashed_feature_codes", "buckets": 2, "test": [0], "val": [1]}
 KEYS = [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.ndimage import binary_dilation, label
 
+import datasets_by_hand
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import ConfigError
@@ -38,13 +39,7 @@ Scenes = dict[str, np.ndarray]
 
 
 def dataset(space: dict[str, Any] | None = None, **render: Any) -> Dataset:
-    ones = {"train": 1, "val": 1, "test": 1}
-    return Dataset.model_validate(
-        {
-            "name": "clutter", "space": space or SPACE, "split": {"rule": "random"},
-            "n_scenes": ones, "shard_size": ones, "render": {"kind": "clutter", **render},
-        }
-    )  # fmt: skip
+    return datasets_by_hand.dataset(space or SPACE, render={"kind": "clutter", **render})
 
 
 def drawn(of: Dataset, n: int, start: int = 0) -> tuple[np.ndarray, Scenes]:

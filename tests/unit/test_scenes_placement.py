@@ -13,27 +13,14 @@ from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
 from bindscope.scenes.placement import ATTEMPTS, BLOCKS, Canvas, RandomWords, place
 from bindscope.scenes.render import BLOCK, render_scenes, write_scenes
+from datasets_by_hand import dataset, uniform
 
-ONES = {"train": 1, "val": 1, "test": 1}
 DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then
 
 
 def _dataset(seed: int = 0, side: int = 6, **render: object) -> Dataset:
-    return Dataset.model_validate(
-        {
-            "name": "scenes",
-            "seed": seed,
-            "space": {
-                "kind": "uniform",
-                "groups": [{"name": "color", "size": side}, {"name": "shape", "size": side}],
-                "max_objects": 9,
-            },
-            "split": {"rule": "random"},
-            "n_scenes": ONES,
-            "shard_size": ONES,
-            "render": {"kind": "shapes", "size_px": 96, "object_px": 12, "margin_px": 2} | render,
-        }
-    )
+    shapes = {"kind": "shapes", "size_px": 96, "object_px": 12, "margin_px": 2, **render}
+    return dataset(uniform(9, color=side, shape=side), seed=seed, render=shapes)
 
 
 def _codes(n: int, counts: int | np.ndarray, side: int = 6, seed: int = 0) -> np.ndarray:
@@ -64,9 +51,9 @@ def test_seed_split_and_index_change_places() -> None:
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])
 def test_places_do_not_depend_on_which_objects_there_are(placement: str) -> None:
-    dataset = _dataset(placement=placement)
-    first = render_scenes(dataset, "train", 0, _codes(50, 7, seed=1))
-    second = render_scenes(dataset, "train", 0, _codes(50, 7, seed=2))
+    drawn = _dataset(placement=placement)
+    first = render_scenes(drawn, "train", 0, _codes(50, 7, seed=1))
+    second = render_scenes(drawn, "train", 0, _codes(50, 7, seed=2))
     assert (first["cells"] != second["cells"]).any(axis=1).all()
     np.testing.assert_array_equal(first["boxes"], second["boxes"])
 
@@ -121,18 +108,18 @@ def test_placement_equals_its_slow_twin_where_scenes_jam() -> None:
 
 
 def test_a_scene_without_room_is_named() -> None:
-    dataset = _dataset(size_px=64, object_px=18, margin_px=2)  # 9 fit as a grid, never at random
-    with pytest.raises(ConfigError, match=r"'scenes', val, scene 41: found no room(.|\n)*grid"):
-        render_scenes(dataset, "val", 40, _codes(2, np.array([1, 9])))
-    render_scenes(dataset.model_copy(update={"render": dataset.render.model_copy(
+    drawn = _dataset(size_px=64, object_px=18, margin_px=2)  # 9 fit as a grid, never at random
+    with pytest.raises(ConfigError, match=r"'toy', val, scene 41: found no room(.|\n)*grid"):
+        render_scenes(drawn, "val", 40, _codes(2, np.array([1, 9])))
+    render_scenes(drawn.model_copy(update={"render": drawn.render.model_copy(
         update={"placement": "grid"})}), "val", 40, _codes(2, 9))  # fmt: skip
 
 
 @pytest.mark.parametrize("placement", ["uniform", "grid"])
 def test_a_canvas_too_small_for_any_arrangement_is_refused(placement: str) -> None:
-    dataset = _dataset(size_px=61, object_px=18, margin_px=2, placement=placement)
+    drawn = _dataset(size_px=61, object_px=18, margin_px=2, placement=placement)
     with pytest.raises(ConfigError, match="set size_px to at least 62"):
-        render_scenes(dataset, "train", 0, np.zeros((0, 36), np.uint8))
+        render_scenes(drawn, "train", 0, np.zeros((0, 36), np.uint8))
 
 
 def test_codes_and_datasets_that_cannot_be_drawn_are_refused() -> None:

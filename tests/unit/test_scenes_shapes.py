@@ -12,6 +12,7 @@ from bindscope.core.errors import ConfigError
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.shapes import coverage, stamps
+from datasets_by_hand import dataset, uniform
 
 SIZES = (6, 7, 11, 12, 15, 16, 24, 33)
 
@@ -105,18 +106,8 @@ def test_antialiasing_blends_edges_and_keeps_masks_where_half_is_covered() -> No
 
 
 def _dataset(n_colors: int, n_shapes: int, object_px: int) -> Dataset:
-    ones = {"train": 1, "val": 1, "test": 1}
-    groups = [{"name": "color", "size": n_colors}, {"name": "shape", "size": n_shapes}]
-    return Dataset.model_validate(
-        {
-            "name": "palette",
-            "space": {"kind": "uniform", "groups": groups, "max_objects": 2},
-            "split": {"rule": "random"},
-            "n_scenes": ones,
-            "shard_size": ones,
-            "render": {"kind": "shapes", "object_px": object_px},
-        }
-    )
+    space = uniform(2, color=n_colors, shape=n_shapes)
+    return dataset(space, render={"kind": "shapes", "object_px": object_px})
 
 
 @pytest.mark.parametrize(("groups", "culprit"), [((9, 8), "color"), ((8, 9), "shape")])

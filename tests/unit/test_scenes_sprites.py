@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+import datasets_by_hand
 from bindscope.config.codes import Dataset
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
@@ -21,14 +22,8 @@ COLORS, SHAPES = 6, 4
 
 
 def dataset(**changes: Any) -> Dataset:
-    counts = {"train": 32, "val": 32, "test": 32}
-    groups = [{"name": "color", "size": COLORS}, {"name": "shape", "size": SHAPES}]
-    space = {"kind": "uniform", "groups": groups, "max_objects": 3}
-    content = {
-        "name": "s", "space": space, "split": {"rule": "random"}, "n_scenes": counts,
-        "shard_size": counts, "render": {"kind": "sprites"},
-    }  # fmt: skip
-    return Dataset.model_validate({**content, **changes})
+    space = datasets_by_hand.uniform(3, color=COLORS, shape=SHAPES)
+    return datasets_by_hand.dataset(**{"space": space, "render": {"kind": "sprites"}, **changes})
 
 
 def codes(n: int, k: int) -> NDArray[np.uint8]:

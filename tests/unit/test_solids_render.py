@@ -85,7 +85,7 @@ def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_pa
     with StoreWriter(*good, spec="{}", code="a:b") as writer:
         write_scenes(config, "test", 0, objects[:1], writer)
     with (
-        pytest.raises(ConfigError, match=r"dataset 'solids', test, scene 1: its 12 objects"),
+        pytest.raises(ConfigError, match=r"dataset 'toy', test, scene 1: its 12 objects"),
         StoreWriter(*bad, spec="{}", code="a:b") as writer,
     ):
         write_scenes(config, "test", 1, objects[1:], writer)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+import datasets_by_hand
 from bindscope.codes.space import feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import Dataset
@@ -25,6 +26,7 @@ from bindscope.sources.photos import load_image, write_photos
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import Record, objects_of, read_records, write_records
 from bindscope.sources.splits import assign
+from datasets_by_hand import counted
 
 HEADER = "image,color,shape,x0,y0,x1,y1,split"
 ROWS = [
@@ -45,22 +47,8 @@ def dataset(folder: Path, **changes: Any) -> Dataset:
         "values": {"color": ["red", "blue"], "shape": ["circle", "square"]},
     }  # fmt: skip
     source |= {k.removeprefix("source__"): changes.pop(k) for k in list(changes) if "__" in k}
-    counts = {"train": 1, "val": 1, "test": 1}
-    return Dataset.model_validate(
-        {
-            "name": "own",
-            "space": {
-                "kind": "counted",
-                "groups": [{"name": "color", "size": 2}, {"name": "shape", "size": 2}],
-                "max_objects": 2,
-            },
-            "split": {"rule": "column"},
-            "source": source,
-            "n_scenes": counts,
-            "shard_size": counts,
-            **changes,
-        }
-    )
+    keys = {"space": counted(2, color=2, shape=2), "split": {"rule": "column"}, "source": source}
+    return datasets_by_hand.dataset(**keys | changes)
 
 
 def photos(size_px: int) -> PhotosRenderer:
@@ -252,11 +240,7 @@ def test_hashed_feature_codes_are_those_of_drawn_scenes(folder: Path) -> None:
     rule = {"rule": "hashed_feature_codes", "buckets": 3, "test": [0], "val": [1], "salt": "b"}
     scenes, bits = many(200)
     assigned = assign(dataset(folder, split=rule), scenes, bits)
-    groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
-    drawn = Dataset.model_validate(
-        dataset(folder, split=rule).model_dump(exclude={"source"})
-        | {"space": {"kind": "uniform", "groups": groups, "max_objects": 4}}
-    )
+    drawn = datasets_by_hand.dataset(datasets_by_hand.uniform(4, color=2, shape=2), rule)
     for split, mine in assigned.items():
         allowed = {"".join(map(str, row)) for row in feature_codes(drawn, split).tolist()}
         assert {bits[i] for i in mine} == allowed

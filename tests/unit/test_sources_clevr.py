@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from jobs_by_hand import job_by_hand, linear_fit_graph, script
 
+import datasets_by_hand
 from bindscope.config.codes import Dataset
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.graph import Graph
@@ -33,16 +34,11 @@ FEWER = COUNTS | {"test": 1}
 
 
 def dataset(path: Path | None, counts: dict[str, int] = COUNTS, **changes: Any) -> Dataset:
-    return Dataset.model_validate(
-        {
-            "name": "clevr",
-            "space": {"kind": "draws", "groups": GROUPS, "n_objects": 6},
-            "split": {"rule": "index", "sizes": counts},
-            "source": {"kind": "clevr", **({"path": str(path)} if path else {}), **changes},
-            "n_scenes": counts,
-            "shard_size": counts,
-            "render": {"kind": "photos", "size_px": 16},
-        }
+    source = {"kind": "clevr", **({"path": str(path)} if path else {}), **changes}
+    space = {"kind": "draws", "groups": GROUPS, "n_objects": 6}
+    split, render = {"rule": "index", "sizes": counts}, {"kind": "photos", "size_px": 16}
+    return datasets_by_hand.dataset(
+        space, split, counts, name="clevr", source=source, render=render
     )
 
 

@@ -20,6 +20,7 @@ from bindscope.scenes.pug_spare_values import VALUES
 from bindscope.scenes.value_names import value_names
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import objects_of, read_records, slots_in, write_records
+from datasets_by_hand import counted, dataset
 
 HALF = {"train": 2, "val": 1, "test": 1}
 COLUMNS = [{"color": "c1", "shape": "s1"}, {"color": "c2", "shape": "s2"}]
@@ -41,19 +42,13 @@ def table(folder: Path, rows: list[str], **source: Any) -> Dataset:
         "kind": "table", "path": str(folder / "scenes.csv"), "slots": COLUMNS, "repeats": True,
         "values": {"color": ["red", "blue"], "shape": ["cube", "cone"]}, **source,
     }  # fmt: skip
-    groups = [{"name": name, "size": 2} for name in ("color", "shape")]
-    return Dataset.model_validate(
-        {
-            "name": "own", "space": {"kind": "counted", "groups": groups, "max_objects": 2},
-            "split": {"rule": "index", "sizes": HALF}, "slots": 2, "source": content,
-            "n_scenes": HALF, "shard_size": HALF,
-        }
-    )  # fmt: skip
+    split = {"rule": "index", "sizes": HALF}
+    return dataset(counted(2, color=2, shape=2), split, HALF, slots=2, source=content)
 
 
 def test_columns_of_slots_say_what_stands_where(tmp_path: Path) -> None:
-    dataset = table(tmp_path, ROWS)
-    images, splits, values, _ = read_source(dataset)
+    config = table(tmp_path, ROWS)
+    images, splits, values, _ = read_source(config)
     path = tmp_path / "records.parquet"
     write_records(path, images, splits, values, {})
     slots = [slots_in(read_records(path, s).scenes, 2).tolist() for s in ("train", "val", "test")]
@@ -69,8 +64,8 @@ def test_rows_of_objects_stand_in_their_order(tmp_path: Path) -> None:
     )
     for name in "abcd":
         picture(tmp_path / f"{name}.png")
-    dataset = table(tmp_path, ROWS, slots=None, path=str(tmp_path / "objects.csv"))
-    _, splits, _, _ = read_source(dataset)
+    config = table(tmp_path, ROWS, slots=None, path=str(tmp_path / "objects.csv"))
+    _, splits, _, _ = read_source(config)
     assert slots_in(splits["train"], 2).tolist() == [[3, 0], [1, -1]]
 
 
@@ -118,14 +113,9 @@ def write_spare(folder: Path, scenes: list[tuple[str, ...]]) -> None:
 
 def spare(folder: Path, sizes: dict[str, int], **source: Any) -> Dataset:
     groups = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
-    return Dataset.model_validate(
-        {
-            "name": "spare", "slots": 2, "n_scenes": sizes, "shard_size": sizes,
-            "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2},
-            "split": {"rule": "index", "sizes": sizes},
-            "source": {"kind": "pug_spare", "path": str(folder), "terms_accepted": True, **source},
-        }
-    )  # fmt: skip
+    space = {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2}
+    content = {"kind": "pug_spare", "path": str(folder), "terms_accepted": True, **source}
+    return dataset(space, {"rule": "index", "sizes": sizes}, sizes, slots=2, source=content)
 
 
 def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
@@ -139,8 +129,8 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
         ("Desert", names[0], "blank", textures[0], "", "", ""),
     ]
     write_spare(tmp_path, [*arena, *scenes])
-    dataset = spare(tmp_path, HALF)
-    images, splits, values, skipped = read_source(dataset)
+    config = spare(tmp_path, HALF)
+    images, splits, values, skipped = read_source(config)
     assert [(s.image, s.reason) for s in skipped] == [
         ("Desert/0000001.png", "a character's place is varied"),
         ("Desert/0000002.png", "a slot is empty"),
@@ -155,7 +145,7 @@ def test_pug_spare_is_read_from_files_that_we_write(tmp_path: Path) -> None:
     ]  # fmt: skip
     np.testing.assert_array_equal(slots, expected)
     assert values == VALUES
-    groups = [(g["name"], g["values"]) for g in value_names(dataset)]
+    groups = [(g["name"], g["values"]) for g in value_names(config)]
     assert [name for name, _ in groups] == ["character", "texture"]
     template = CaptionTemplate(object="a {texture} {character}")
     (first,) = scene_captions("train", slots[:1], groups, [template])

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from bindscope.config.models import Pretrained
 from bindscope.core.errors import ModelError
-from bindscope.models import hf_adapter, hf_texts, remote_code, weights
+from bindscope.models import hf_adapter, hf_texts, remote_code
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.vlm import loading
 
@@ -60,16 +60,6 @@ def test_python_of_a_checkpoint_is_not_run(load: Callable[[Path], None], folder:
     with pytest.raises(ModelError, match="brings Python of its own"):
         load(folder)
     assert not (folder / "ran").exists()
-
-
-def test_an_error_of_the_hub_without_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(*_: object, **__: object) -> None:
-        raise TimeoutError
-
-    monkeypatch.setattr(weights.huggingface_hub.HfApi, "model_info", silent)
-    monkeypatch.setattr(weights.huggingface_hub, "snapshot_download", silent)
-    with pytest.raises(ModelError, match=r"download failed \(TimeoutError: TimeoutError\)"):
-        weights.fetch("hf:some/vit@" + "0" * 40)
 
 
 def test_remote_code_needs_a_word_and_a_commit(

@@ -29,32 +29,10 @@ MISTAKES = {
         "studies.binding_information.probes.1.rankk: unknown key; did you mean 'rank'?",
         "config/README.md lists every key",
     ),
-    "unknown model": (
-        {"models.0.source": "controled:objects"},
-        "models.0.source: unknown source 'controled:objects'; did you mean 'controlled:objects'?",
-        "config/README.md lists every key",
-    ),
-    "unknown model name in a fit": (
-        {"studies.binding_information.fits.0.models": ["vitt"]},
-        "studies.binding_information.fits.0.models: 'vitt' is not defined; did you mean 'vit'?",
-        "config/README.md lists every key",
-    ),
     "no weights in a folder": (
         {"models.1": {"name": "identity", "source": "hf:path:/no/such", "n_layers": 2}},
         "/no/such: there is no such file or folder",
         "correct the `path:` of the source",
-    ),
-    "wrong image size": (
-        {"datasets.0.render.size_px": 36},
-        "models.0.architecture.patch_px: 8 px patches do not divide the 36 px images of 'tiny'",
-        "config/README.md lists every key",
-    ),
-    "a probe that needs patches": (
-        {"studies.binding_information.fits.0.probes": ["attention"]},
-        "studies.binding_information.fits.0.tokens: probe 'attention' (attention_quadratic) needs "
-        "patch tokens, but tokens "
-        "lists 'cls'; put it in a block with tokens: [patches]",
-        "config/README.md lists every key",
     ),
     "more objects than cells": (
         {"datasets.0.space": {"kind": "uniform", "groups": GROUPS, "min_objects": 7,

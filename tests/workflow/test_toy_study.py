@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from harness import ROOT, Clone
 
+from packages import install
+
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 TOY = ROOT / "tests" / "toy"
 REGISTRY = "src/bindscope/core/registries.py"
@@ -70,10 +72,7 @@ def install_toy(site: Path) -> None:
     shutil.copytree(TOY / "workflow", package / "workflow")
     for file in package.rglob("*.py"):
         file.write_text(file.read_text().replace("bindscope.studies.toy", "toy_study"))
-    metadata = site / "toy_study-0.1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-study\nVersion: 0.1\n")
-    (metadata / "entry_points.txt").write_text("[bindscope.studies]\ntoy = toy_study.study:STUDY\n")
+    install(site, "toy-study", "bindscope.studies", {"toy": "toy_study.study:STUDY"})
 
 
 def test_the_study_of_another_package_touches_no_file(
