@@ -214,8 +214,7 @@ NOT_READ = {
 
 # None where nobody gave them, and then in no spec: what had none of them keeps its key.
 LEFT_OUT = {
-    "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.training.same_object",
-    "model.seeds",
+    "dataset.captions", "dataset.slots", "dataset.render.hidden", "model.seeds",
 }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from bindscope.core.devices import hold_device
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.models.training import train, untrained, write_training
-from bindscope.models.training_scenes import FreshScenes, Masks, Scenes, StoredScenes
+from bindscope.models.training_scenes import FreshScenes, Scenes, StoredScenes
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -43,22 +43,13 @@ def scenes(job: "Job") -> Scenes:
     size, seed = config.training.batch_size, config.seed
     if not job.input.get("scenes"):
         return FreshScenes(dataset, size, seed)
-    images, objects, masks = {}, {}, {}
+    images, objects = {}, {}
     for manifest in job.input.codes:
         split = manifest.rpartition("/")[2].partition("-")[0]
         shards = [path for path in job.input.scenes if f"/{split}-" in path]
         images[split] = np.concatenate([open_store(path).read("images") for path in shards])
         objects[split] = open_store(manifest).read("objects")
-        if config.training.same_object:
-            masks[split] = Masks.from_arrays(mask_arrays(shards))
-    return StoredScenes(images, objects, size, seed, masks)
-
-
-def mask_arrays(shards: list[str]) -> dict[str, np.ndarray]:
-    """Read what says which object each pixel shows."""
-    stores = [open_store(path) for path in shards]
-    names = [name for name in ("masks", "cells", "stuff") if name in stores[0].names]
-    return {name: np.concatenate([store.read(name) for store in stores]) for name in names}
+    return StoredScenes(images, objects, size, seed)
 
 
 if "snakemake" in globals():

@@ -182,18 +182,6 @@ class Controlled(ModelEntry):
         """Seed of its training."""
         return self.seed
 
-    @model_validator(mode="after")
-    def _has_the_layer_of_its_loss(self) -> Self:
-        loss = self.training.same_object
-        if loss is not None and self.source == "controlled:none":
-            raise ValueError("training.same_object: `none` is not trained; leave it out")
-        if loss is not None and loss.layer > self.architecture.n_layers:
-            raise ValueError(
-                f"training.same_object.layer: there is no layer {loss.layer}; choose 0 to "
-                f"{self.architecture.n_layers}"
-            )
-        return self
-
 
 class Zoo(ModelEntry):
     """A trained model that is committed in resources/zoo: what a run starts from.

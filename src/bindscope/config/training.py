@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from bindscope.config.base import DatasetName, Model, NonNegativeInt, PositiveInt
+from bindscope.config.base import DatasetName, Model, PositiveInt
 
 
 class Architecture(Model):
@@ -22,25 +22,6 @@ class Architecture(Model):
         if self.width % self.n_heads:
             raise ValueError(f"n_heads ({self.n_heads}) does not divide width ({self.width})")
         return self
-
-
-class SameObjectLoss(Model):
-    """A loss beside the objective: to tell which patches of an image show the same object.
-
-    A quadratic head reads one layer's patch tokens and always learns to tell. The transformer is
-    given `weight` (lambda) times the gradient of the head's loss: above 0 it writes what the head
-    reads, below 0 it hides it.
-    """
-
-    weight: float = Field(
-        description="Lambda: bits of the objective that count as much as one bit of a pair of "
-        "patches; below 0 the transformer is trained against the head (reversed gradient), and 0 "
-        "is the same as no such loss.",
-        allow_inf_nan=False,
-    )
-    layer: NonNegativeInt = Field(
-        description="Layer that the head reads: 0 is what enters block 1, l what block l gives."
-    )
 
 
 class Training(Model):
@@ -67,9 +48,3 @@ class Training(Model):
     weight_decay: float = Field(0.05, ge=0, description="AdamW's weight decay.")
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-    same_object: SameObjectLoss | None = Field(
-        None,
-        exclude_if=lambda loss: loss is None or loss.weight == 0,  # it enters no key then
-        description="A loss on pairs of patches beside the objective; left out: the objective "
-        "alone.",
-    )

@@ -74,9 +74,6 @@ OBJECTIVES = {
     "self_distillation": "bindscope.models.objectives.self_distillation:SelfDistillation",
 }
 
-# What a controlled model can be trained for beside its objective.
-ADDED_LOSSES = {"same_object": "bindscope.models.objectives.same_object:SameObject"}
-
 # Studies in the order of the report's chapters; `together` reads the tables of those before it,
 # `datasets` looks at what the others drew.
 STUDIES = {

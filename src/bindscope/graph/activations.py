@@ -10,7 +10,7 @@ from bindscope.config.codes import Dataset, endless
 from bindscope.config.models import AnyModel, Controlled, KnownAnswer, PythonModel
 from bindscope.core.contents import content_key
 from bindscope.core.graph import Graph, Product, once
-from bindscope.core.registries import ADAPTERS, ADDED_LOSSES, OBJECTIVES
+from bindscope.core.registries import ADAPTERS, OBJECTIVES
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import (
     add_codes,
@@ -80,9 +80,6 @@ def _add_training(
     code = [*space_code(dataset), *model_code(model)]
     if objective in OBJECTIVES:
         code.append(OBJECTIVES[objective])
-        code += [
-            ADDED_LOSSES[loss] for loss in ADDED_LOSSES if loss in trained_as(model)["training"]
-        ]
         if _draws_afresh(model, dataset):
             code += renderer_code(dataset)
         else:

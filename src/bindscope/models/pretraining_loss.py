@@ -64,8 +64,6 @@ def restore(
 ) -> Restored:
     """Load a model with what its objective added to it, frozen.
 
-    What a loss beside the objective (`training.same_object`) added is left out.
-
     Parameters
     ----------
     weights

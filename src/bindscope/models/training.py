@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save
@@ -22,18 +21,15 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled
 from bindscope.core.errors import ModelError
 from bindscope.core.files import sha256, write_atomic, write_json
-from bindscope.core.registries import ADDED_LOSSES, OBJECTIVES, resolve
+from bindscope.core.registries import OBJECTIVES, resolve
 from bindscope.fitting import denormals
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.plans import training_plan
 from bindscope.models.objectives.base import Objective, Setting, UInt8
-from bindscope.models.objectives.evaluation import Edits, Evaluation, random_stream
-from bindscope.models.training_scenes import Batch, Masks, Scenes
+from bindscope.models.objectives.evaluation import Evaluation, random_stream
+from bindscope.models.training_scenes import Batch, Scenes
 from bindscope.models.vit import ViT, build, transform
-
-if TYPE_CHECKING:
-    from bindscope.models.objectives.same_object import SameObject
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +46,7 @@ class Trained:
     Weights are the transformer's, and what the objective has beside it (heads, decoder, teacher),
     named ``objective.*``, on the CPU, contiguous. `history` has an entry per evaluation and split:
     `step`, `split` (train, val), `loss_bits` of the objective (train: mean over the steps since the
-    entry before). With a loss beside it (`training.same_object`) also those of split `same_object`:
-    its loss on the same scenes as `val`, in bits of a pair.
+    entry before).
     """
 
     weights: dict[str, Tensor]
@@ -101,14 +96,12 @@ def train(
             generator=random_stream(config.seed, HEADS),
         ),
     )
-    added = _added(config, objective)
     device = torch.device(device or config.training.device)
     run = Run(f"model {config.name}", objective.to(device), keeps_best=False)
     evaluation = Evaluation(
         run.name, objective, transform(input_px), device, config.training.batch_size
     )
-    masks = scenes.validation_masks(VAL_SCENES) if added else None
-    task = _Task(evaluation, config, scenes, scenes.validation(VAL_SCENES), masks, added)
+    task = _Task(evaluation, config, scenes, scenes.validation(VAL_SCENES))
     Descent([run], task, _plan(config), checkpoint).fit()
     weights = {
         name: value.detach().cpu().contiguous() for name, value in objective.saved_tensors().items()
@@ -145,16 +138,6 @@ def write_training(
     )  # fmt: skip
 
 
-def _added(config: Controlled, objective: Objective) -> SameObject | None:
-    """Add the head of a loss beside the objective to its module, if there is to be one."""
-    loss = config.training.same_object
-    if loss is None or not loss.weight:
-        return None
-    head: SameObject = resolve(ADDED_LOSSES["same_object"])(objective.vit.width, loss)
-    objective.add_module("added", head)
-    return head
-
-
 def _input_px(config: Controlled, dataset: SceneDistribution) -> int:
     assert dataset.render is not None  # `config.references` has looked
     return config.training.input_px or dataset.render.size_px
@@ -189,8 +172,6 @@ class _Task:
     config: Controlled
     scenes: Scenes
     validation: tuple[UInt8, UInt8]
-    validation_masks: Masks | None
-    added: SameObject | None
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Yield the scenes of one step after the other, from step `first` on."""
@@ -202,10 +183,8 @@ class _Task:
         evaluation.objective.before_step()
         generator = random_stream(self.config.seed, STEPS, batch.step)
         pixels, codes = evaluation.batch(batch.images, batch.objects)
-        with self._listening(pixels, generator, batch.masks):
-            loss = evaluation.objective.loss_bits(pixels, codes, generator)
-        joint = loss + self.added.take() if self.added else loss
-        (joint * share).backward()  # type: ignore[no-untyped-call]
+        loss = evaluation.objective.loss_bits(pixels, codes, generator)
+        (loss * share).backward()  # type: ignore[no-untyped-call]
         loss_bits = float(loss.detach())
         if not isfinite(loss_bits):
             raise ModelError(
@@ -216,23 +195,8 @@ class _Task:
 
     def validate(self, runs: Sequence[Run]) -> list[float]:
         """Return the loss on validation scenes: the same masks and views at each evaluation."""
-        edits = self._listener(self.validation_masks) if self.added else None
-        losses = self.evaluation.bits(*self.validation, edits).tolist()
+        losses = self.evaluation.bits(*self.validation).tolist()
         loss = sum(losses) / len(losses)
         for run in runs:
             logger.info("%s: %.4f bits on validation after %d steps", run.name, loss, run.steps)
-            if self.added:
-                run.record(run.steps, "same_object", float(self.added.take()))
         return [loss for _ in runs]
-
-    def _listening(
-        self, pixels: Tensor, generator: torch.Generator, masks: Masks | None
-    ) -> AbstractContextManager[None]:
-        """Let the loss beside the objective, if there is one, see the tokens of a batch."""
-        if self.added is None:
-            return nullcontext()
-        return self.evaluation.edited(pixels, generator, self._listener(masks))
-
-    def _listener(self, masks: Masks | None) -> Edits:
-        assert self.added is not None
-        return self.added.listener(masks, self.evaluation.objective.vit.rows, self.evaluation.where)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,32 +22,12 @@ FIRST = 2**40
 ORDER = 1  # the stream of a seed that shuffles a fixed set
 
 
-class Masks(NamedTuple):
-    """Which object each pixel of some scenes shows, (B, H, W), 0 = none.
-
-    `stuff`, uint8 (B, M), says whether the object with id j is stuff, in column j - 1.
-    """
-
-    ids: NDArray[Any]
-    stuff: NDArray[Any]
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Masks:
-        """Return those of drawn or stored scenes; without `stuff`, all objects are things."""
-        return cls(arrays["masks"], arrays.get("stuff", np.zeros_like(arrays["cells"], np.uint8)))
-
-    def take(self, which: slice | NDArray[np.intp]) -> Masks:
-        """Return those of some of the scenes."""
-        return Masks(self.ids[which], self.stuff[which])
-
-
 class Batch(NamedTuple):
-    """Scenes of one step: images uint8 (B, px, px, 3), object codes uint8 (B, K), masks or None."""
+    """Scenes of one step: images uint8 (B, px, px, 3), object codes uint8 (B, K)."""
 
     step: int
     images: UInt8
     objects: UInt8
-    masks: Masks | None = None
 
 
 class Scenes(Protocol):
@@ -61,9 +41,6 @@ class Scenes(Protocol):
 
     def validation(self, n: int) -> tuple[UInt8, UInt8]:
         """Return images and object codes of at most `n` validation scenes."""
-
-    def validation_masks(self, n: int) -> Masks | None:
-        """Return the masks of these scenes; None where there are none."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +61,11 @@ class FreshScenes:
         block = first // steps
         while True:
             n = steps * self.batch_size
-            images, objects, masks = self._draw("train", block * n, n)
+            images, objects = self._draw("train", block * n, n)
             for step in range(max(first, block * steps), (block + 1) * steps):
                 start = step % steps * self.batch_size
                 part = slice(start, start + self.batch_size)
-                yield Batch(step, images[part], objects[part], masks.take(part))
+                yield Batch(step, images[part], objects[part])
             block += 1
 
     def sample(self) -> UInt8:
@@ -100,42 +77,33 @@ class FreshScenes:
         objects = sample_codes(self.dataset, "val", FIRST, FIRST + n)
         return render_scenes(self.dataset, "val", FIRST, objects)["images"], objects
 
-    def validation_masks(self, n: int) -> Masks:
-        """Return the masks of these scenes, which are drawn once more."""
-        objects = sample_codes(self.dataset, "val", FIRST, FIRST + n)
-        return Masks.from_arrays(render_scenes(self.dataset, "val", FIRST, objects))
-
     def _codes(self, split: SplitName, start: int, n: int) -> UInt8:
         start += FIRST * (1 + self.seed)
         return sample_codes(self.dataset, split, start, start + n)
 
-    def _draw(self, split: SplitName, start: int, n: int) -> tuple[UInt8, UInt8, Masks]:
+    def _draw(self, split: SplitName, start: int, n: int) -> tuple[UInt8, UInt8]:
         objects = self._codes(split, start, n)
         start += FIRST * (1 + self.seed)
-        scenes = render_scenes(self.dataset, split, start, objects)
-        return scenes["images"], objects, Masks.from_arrays(scenes)
+        return render_scenes(self.dataset, split, start, objects)["images"], objects
 
 
 @dataclass(frozen=True)
 class StoredScenes:
     """A fixed set of scenes, passed over again and again in shuffled order.
 
-    Images are uint8 (N, px, px, 3) of `train` and `val`, objects uint8 (N, K), masks where a loss
-    asks for them.
+    Images are uint8 (N, px, px, 3) of `train` and `val`, objects uint8 (N, K).
     """
 
     images: Mapping[str, UInt8]
     objects: Mapping[str, UInt8]
     batch_size: int
     seed: int
-    masks: Mapping[str, Masks] = field(default_factory=dict)
 
     def batches(self, first: int) -> Iterator[Batch]:
         """Yield the scenes of one step after the other; see `Scenes`."""
         for step, which in enumerate(self._order()):
             if step >= first:
-                masks = self.masks["train"].take(which) if self.masks else None
-                yield Batch(step, self.images["train"][which], self.objects["train"][which], masks)
+                yield Batch(step, self.images["train"][which], self.objects["train"][which])
 
     def sample(self) -> UInt8:
         """Return the object codes of all training scenes."""
@@ -144,10 +112,6 @@ class StoredScenes:
     def validation(self, n: int) -> tuple[UInt8, UInt8]:
         """Return the first `n` validation scenes."""
         return self.images["val"][:n], self.objects["val"][:n]
-
-    def validation_masks(self, n: int) -> Masks | None:
-        """Return their masks."""
-        return self.masks["val"].take(slice(n)) if self.masks else None
 
     def _order(self) -> Iterator[NDArray[np.intp]]:
         rng = np.random.default_rng(np.random.SeedSequence([self.seed, ORDER]))
