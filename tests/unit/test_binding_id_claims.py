@@ -38,7 +38,7 @@ def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
 def verdicts(table: pd.DataFrame) -> dict[str, str]:
     return {
         judgment.claim.name: judgment.verdict
-        for judgment in judge(CLAIMS, claim_effects({"binding_id": table}))
+        for judgment in judge(CLAIMS, claim_effects(table))
     }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     table = table_of(Oracle("slot", noise=0.0), "mean", "transfer")
     assert row_of(table, "C")["length"] == 0.0
     assert row_of(table, "C on O")["length"] == 0.0
-    effects = {effect.claim: effect for effect in claim_effects({"binding_id": table})}
+    effects = {effect.claim: effect for effect in claim_effects(table)}
     assert effects["mean-colors"].reason == EMPTY
     assert verdicts(table)["mean-colors"] == "not testable"
     noisy = table_of(Oracle("slot"), "transfer")
@@ -175,10 +175,10 @@ def test_normalized_effects_by_hand() -> None:
 def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() -> None:
     single_toy = table_of(Oracle("slot"), "signatures").assign(origin="toy", model="free-0")
     second_toy = single_toy.assign(model="free-1")
-    (single,) = {(e.n, e.resampled) for e in claim_effects({"binding_id": single_toy})
+    (single,) = {(e.n, e.resampled) for e in claim_effects(single_toy)
                  if e.claim == "answered"}  # fmt: skip
     assert single == (120, "scenes")
-    (both,) = (e for e in claim_effects({"binding_id": pd.concat([single_toy, second_toy])})
+    (both,) = (e for e in claim_effects(pd.concat([single_toy, second_toy]))
                if e.claim == "answered")  # fmt: skip
     assert (both.n, both.resampled) == (2, "training seeds")
     assert both.where == "free, 2 training seeds (toy)"

@@ -254,26 +254,6 @@ def test_single_views_and_cells_add_up():
     )
 
 
-def test_the_text_only_twin_has_things_in_words():
-    (engine, _), _, _ = setting("qwen")
-    form = Form("short", image=False)
-    scenes, _ = tiny_vlms.scenes(N, 0, SIDE)
-    scenes = replace(scenes, words=replace(scenes.words, places=("left", "right", "in", "one")))
-    options = Options(images=False)
-    fast, slow = (
-        kind(engine.adapter, partial(prompts, form=form), options)
-        for kind in (VisionLanguageEngine, ReferenceEngine)
-    )
-    assert not fast.needs_images
-    todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
-    answers = [
-        e.answers(e.contexts(scenes, None), None, todo, [question(scenes, 0)], ITEMS)
-        for e in (fast, slow)
-    ]
-    np.testing.assert_allclose(*answers, atol=TOLERANCE)
-    assert fast.positions(fast.contexts(scenes, None), "object", 0).shape == (N, 2)
-
-
 def test_toys_have_the_same_engines():
     """A toy's words are parted by spaces, and its image is one view without ends of rows."""
     network, _ = tiny_vlms.llava()

@@ -11,18 +11,20 @@ import pytest
 import tiny_vlms
 
 from bindscope.core.errors import InputError
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.claims import carriers
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.figures import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracles.oracle import Oracle
-from bindscope.studies.binding_id.schemas import HEADS_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
+RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 NAMES = {"suite": "s", "task": "t", "origin": "oracle", "named_by": "shape",
          "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
 
@@ -85,22 +87,23 @@ def table() -> pd.DataFrame:
                       resamples=50, head_layers=layers)  # fmt: skip
         spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
         results = run(Oracle(mechanism), None, spec)  # type: ignore[arg-type]
-        rows += [{**NAMES, "model": mechanism, **row} for row in results.heads]
+        heads = [row for row in results.rows if row["experiment"] == "heads"]
+        rows += [{**NAMES, "model": mechanism, **row} for row in heads]
         # All heads of all layers are experiment `knockout`.
-        whole = {row["condition"]: row["change"] for row in results.rows[1:]}
-        for row in results.heads[:3]:
-            assert (row["layer"], row["head"]) == ("all", "all")
-            letter = row["group"][0].upper()
-            assert row["change"] == whole[f"question without {letter}"]
-    return table_of(rows, HEADS_SCHEMA)
+        whole = {row["condition"]: row.get("change") for row in results.rows
+                 if row["experiment"] == "knockout"}  # fmt: skip
+        for row in heads[:3]:
+            assert (row["layers"], row["head"]) == ("all", "all")
+            assert row["change"] == whole[row["condition"]]
+    return table_of(rows, BINDING_ID_SCHEMA)
 
 
 def find_row(table: pd.DataFrame, model: str, layer: str, head: str, group: str) -> pd.Series:
-    key = (model, layer, head, group)
+    key = (model, layer, head, f"question without {group[0].upper()}")
     (row,) = (
         line
         for _, line in table.iterrows()
-        if (line["model"], line["layer"], line["head"], line["group"]) == key
+        if (line["model"], line["layers"], line["head"], line["condition"]) == key
     )
     return row
 
@@ -118,7 +121,7 @@ def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) ->
 
 def test_heads_of_layers_that_are_left_out_have_no_row(table: pd.DataFrame) -> None:
     gather = table[table["model"] == "gather"]
-    assert {*zip(gather["layer"], gather["head"], strict=True)} == {
+    assert {*zip(gather["layers"], gather["head"], strict=True)} == {
         ("all", "all"), ("3", "all"), ("3", "0")
     }  # fmt: skip
 
@@ -126,16 +129,16 @@ def test_heads_of_layers_that_are_left_out_have_no_row(table: pd.DataFrame) -> N
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
     carrying = carriers(table)
     heads = {
-        key: [*zip(rows["layer"], rows["head"], strict=True)][1:]
-        for key, rows in carrying.groupby(["model", "group"])
+        (model, condition[-1]): [*zip(rows["layers"], rows["head"], strict=True)][1:]
+        for (model, condition), rows in carrying.groupby(["model", "condition"])
     }
-    assert heads["slot", "item"] == [("3", "0")]
-    assert heads["slot", "object"] == [("2", "0")]
+    assert heads["slot", "I"] == [("3", "0")]
+    assert heads["slot", "O"] == [("2", "0")]
     # Content that items carry makes the image needless; nothing at all is lost without answers.
-    for key in (("gather", "object"), ("none", "item"), ("slot", "color")):
+    for key in (("gather", "O"), ("none", "I"), ("slot", "C")):
         assert heads[key] == []
-    page = chapter({"binding_id_heads": table}, None)  # type: ignore[arg-type]
-    words = dict(page.findings[0].points)
+    page = chapter({"binding_id": table}, RATES)
+    words = dict(page.findings[-1].points)
     for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colors changes no answers."):
         assert part in words["slot (oracle)"]
     assert words["none (oracle)"].count("changes no answers") == 3

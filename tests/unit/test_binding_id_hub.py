@@ -86,9 +86,9 @@ def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def loaded(folder: Path, rule: Rule | None = None, text_only: bool = False, **model: Any) -> Any:
+def loaded(folder: Path, rule: Rule | None = None, **model: Any) -> Any:
     config = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
-    reading = Reading(rule or Rule(), text_only=text_only)
+    reading = Reading(rule or Rule())
     return load(config.model_dump(mode="json"), reading, None)
 
 
@@ -97,18 +97,6 @@ def test_every_experiment_of_two_things_ends_where_words_split_unequally(
 ) -> None:
     results = run_all(graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2), tmp_path)
     assert set(results) == set(TWO_THINGS)
-    assert all(results.values())
-    whole = [row for row in results["mean"] if row["candidate"] == "expected"]
-    assert all(0 <= row["share_null"] <= 1 for row in whole)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("size", [1, 2])
-def test_the_text_only_twin_ends_in_batches_of_any_size(
-    hub: dict[str, Path], tmp_path: Path, family: str, size: int
-) -> None:
-    fields: dict[str, Any] = {"experiments": ["factorizability", "mean", "signatures"]}
-    results = run_all(graph_of(hub[family], **fields, text_only=True, batch_size=size), tmp_path)
     assert all(results.values())
 
 
@@ -129,13 +117,10 @@ def test_padded_regions_of_nine_slots_stay_in_their_view(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("text_only", [False, True])
-def test_words_of_a_kind_take_equally_many_tokens(
-    hub: dict[str, Path], family: str, text_only: bool
-) -> None:
+def test_words_of_a_kind_take_equally_many_tokens(hub: dict[str, Path], family: str) -> None:
     """Counted in whole prompts of scenes in which all words of both splits occur."""
     rule = Rule()
-    engine, _ = loaded(hub[family], rule, text_only)
+    engine, _ = loaded(hub[family], rule)
     tokenizer = engine.adapter.tokenize
     lengths: dict[str, set[int]] = {"context": set(), "test": set(), "estimation": set()}
     for split in ("test", "estimation"):
@@ -150,7 +135,7 @@ def test_words_of_a_kind_take_equally_many_tokens(
             lengths[split].add(present)
             lengths["estimation"].add(null)
     assert {name: len(values) for name, values in lengths.items()} == dict.fromkeys(lengths, 1)
-    uneven = partial(prompts, form=Form(image=not text_only))(scenes, [foreign])
+    uneven = partial(prompts, form=Form())(scenes, [foreign])
     assert len({len(tokenizer([each.context])[0][0]) for each in uneven}) > 1
 
 
@@ -200,9 +185,6 @@ def test_prompts_are_in_the_models_own_chat_template(hub: dict[str, Path]) -> No
     assert texts["qwen2_vl"][0].startswith(f"{before}Answer the question")
     assert "?<|im_end|>\n<|im_start|>assistant\nAnswer: The " in texts["qwen2_vl"][1]
     assert texts["llava_onevision"][0].startswith("<|im_start|>user <image>\nAnswer the question")
-    (twin,) = loaded(hub["qwen2_vl"], text_only=True)[0].template(scenes, [])
-    assert "<image>" not in twin.context
-    assert twin.context.startswith("<|im_start|>system\n")
 
 
 def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
@@ -215,7 +197,7 @@ def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
-    ({"compat": "paper"}, {"text_only": True}, "give it `template: paper` and images"),
+    ({"compat": "paper"}, {"template": "short"}, "give it `template: paper`"),
     ({"compat": "paper", "pad": 1}, {}, "leave `pad` out"),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,12 @@ from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import MIXED
 from bindscope.studies.binding_id.oracles.oracle import Mechanism, Oracle
 from bindscope.studies.binding_id.oracles.variants import MixedOracle
-from bindscope.studies.binding_id.schemas import BINDING_ID_MIXTURE
+from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA
+from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.build import build
+from bindscope.tables.schema import table_of
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
 
@@ -99,7 +102,7 @@ def test_an_item_that_is_always_answered_is_no_account_of_any_place() -> None:
     logs[..., 2] = 0.0
     names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
     for row in mixture_rows(Answers(logs, names[:3], names[3:], []), 20, 0):
-        if row["account"] in MIXED:
+        if row["candidate"] in MIXED:
             assert row["share"] < 0.02, row
 
 
@@ -158,24 +161,21 @@ def section(**suite: Any) -> dict[str, Any]:
         ],
         "oracles": [
             *({"name": f"by-{name}", "mechanism": name} for name in ("slot", "gather", "none")),
-            {"name": "by-turns", "mechanism": "mixed", "shares": SHARES},
         ],
         "suites": [{
             "name": "mixtures", "tasks": ["three"], "experiments": ["mixture"], "resamples": 100,
-            "oracles": ["by-slot", "by-gather", "by-none", "by-turns"], **suite,
+            "oracles": ["by-slot", "by-gather", "by-none"], **suite,
         }],
     }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The table that the job and the study make of four oracles."""
+    """The table that the job and the study make of three oracles, and of one that takes turns."""
     folder = tmp_path_factory.mktemp("mixture")
     config = Config.model_validate({"datasets": [], "studies": {"binding_id": section()}})
     graph = build(config)
-    assert [product.wildcards["table"] for product in graph.select("table")] == [
-        "binding_id_mixture"
-    ]
+    assert [product.wildcards["table"] for product in graph.select("table")] == ["binding_id"]
     assert [product.wildcards["figure"] for product in graph.select("figure")] == [
         "binding_id_mixture"
     ]
@@ -183,11 +183,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     script(job.rule).main(job_by_hand(job, folder))
     files = {name: str(folder / job.path(name)) for name in job.step.outputs}
     rows_file = ProductFiles({**job.wildcards, "spec_key": job.key, "code_key": job.code}, files)
-    return BINDING_ID_MIXTURE.build(Inputs({"rows": [rows_file]}))
+    table = BINDING_ID.build(Inputs({"rows": [rows_file]}))
+    turns = run(MixedOracle(SHARES), None, json.loads(job.spec) | {"experiments": ["mixture"]})  # type: ignore[arg-type]
+    first = table.iloc[0].to_dict()
+    names = {name: first[name] for name in ("suite", "task", "origin", "named_by", "spec_key",
+                                            "code_key")}  # fmt: skip
+    rows = [{**names, "model": "by-turns", **row} for row in turns.rows]
+    return pd.concat([table, table_of(rows, BINDING_ID_SCHEMA)], ignore_index=True)
 
 
 def fitted(table: pd.DataFrame, model: str) -> pd.DataFrame:
-    return table[table["model"].eq(model)].set_index("account")
+    return table[table["model"].eq(model)].set_index("candidate")
 
 
 def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
@@ -195,7 +201,6 @@ def test_planted_shares_are_inside_the_intervals(table: pd.DataFrame) -> None:
     for account, share in zip((*MIXED, "guess"), (0.2, 0.3, 0.4, 0.1), strict=True):
         row = shares.loc[account]
         assert row["share_low"] - 0.02 <= share <= row["share_high"] + 0.02, account
-    assert shares["ended"].all()
 
 
 def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFrame) -> None:
@@ -210,7 +215,7 @@ def test_pure_oracles_have_one_share_and_guesses_are_no_account(table: pd.DataFr
 
 
 def test_the_report_shows_the_shares(table: pd.DataFrame) -> None:
-    part, claims = chapter({"binding_id_mixture": table}, RATES).sections
+    part, claims = chapter({"binding_id": table}, RATES).sections
     assert part.figures == ("binding_id_mixture",)
     assert claims.title == "Claims and their verdicts"
     (shares,) = part.tables
@@ -229,7 +234,7 @@ def test_rows_that_tie_are_shared_and_a_row_is_what_is_drawn_anew() -> None:
     names = [f"{letter}{role}" for letter in "OI" for role in range(3)]
     answers = Answers(np.zeros((5, 9, 3, 3)), names[:3], names[3:], [])
     assert (chosen(answers.logs) == 1 / 3).all()
-    rows = {row["account"]: row for row in mixture_rows(answers, 20, 0)}
+    rows = {row["candidate"]: row for row in mixture_rows(answers, 20, 0)}
     assert rows["guess"]["share"] == pytest.approx(1, abs=1e-3)
     assert rows["mixture"]["bits"] == pytest.approx(0, abs=1e-3)
 
@@ -246,19 +251,5 @@ def test_tasks_on_which_accounts_cannot_differ_are_refused(
     fields: dict[str, Any], words: str
 ) -> None:
     content = {"datasets": [], "studies": {"binding_id": section(**fields)}}
-    with pytest.raises(ConfigError, match=words):
-        load_config(content, "c.yaml")
-
-
-@pytest.mark.parametrize(
-    ("oracle", "words"),
-    [
-        ({"mechanism": "mixed"}, "give them with"),
-        ({"mechanism": "slot", "shares": SHARES}, "with no other"),
-        ({"mechanism": "mixed", "shares": {"slot": 0.8, "color": 0.3}}, "at most 1"),
-    ],
-)
-def test_shares_that_cannot_be_are_refused(oracle: dict[str, Any], words: str) -> None:
-    content = {"datasets": [], "studies": {"binding_id": {"oracles": [{"name": "o", **oracle}]}}}
     with pytest.raises(ConfigError, match=words):
         load_config(content, "c.yaml")

@@ -64,8 +64,8 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
     changes = {"pad": 1, "batch_size": 3}
-    reloaded = load_engine(plain.model_copy(update=changes), Form("short", image=False))
-    assert reloaded.options == Options(**changes, images=False)
+    reloaded = load_engine(plain.model_copy(update=changes), Form("short"))
+    assert reloaded.options == Options(**changes)
     assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
     paper = load_engine(plain.model_copy(update={"compat": "paper"}), Form("paper")).options
     assert (paper.pad, paper.border, paper.answer) == (3, "official", "bare")

@@ -64,16 +64,6 @@ def test_the_short_form() -> None:
     assert parts(prompt)["color", 1] == "red has"
 
 
-def test_the_twin_tells_the_image_by_slots() -> None:
-    """The thing on the left is told first, also where it is mentioned second."""
-    prompt = build_prompt(scene(slot=[1, 0], color=[2, 4]), Form(image=False))
-    assert "Context:There is a red cube and a green sphere. The green object con" in prompt.context
-    assert parts(prompt)["object", 0] == "green sphere"
-    assert "<image>" not in prompt.context
-    twin = build_prompt(scene(material=[0, 1]), Form("short", image=False))
-    assert twin.context.startswith("rubber green sphere . metal red cube . green has J .")
-
-
 def test_spans_move_with_a_models_own_image_token() -> None:
     prompt = build_prompt(scene(), Form("short"))
     assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)

@@ -100,7 +100,7 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
 
 def judged(tables_: dict[str, pd.DataFrame], model: str) -> dict[str, Judgment]:
     """The judgments about one oracle, by claim."""
-    of_model = {name: table[table["model"].eq(f"by-{model}")] for name, table in tables_.items()}
+    of_model = tables_["binding_id"][tables_["binding_id"]["model"].eq(f"by-{model}")]
     return {judgment.claim.name: judgment for judgment in judge(CLAIMS, claim_effects(of_model))}
 
 

@@ -149,9 +149,7 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
     assert (whole["share"] >= 0.95).all()  # what the part outside does not do
     verdicts = {
         judgment.effect.where.partition(" (weakest")[0]: judgment.verdict
-        for judgment in judge(
-            CLAIMS, claim_effects({"binding_id": table[table["dose"].isin([2, 8])]})
-        )
+        for judgment in judge(CLAIMS, claim_effects(table[table["dose"].isin([2, 8])]))
     }
     assert verdicts == {
         "slot (oracle), 2 dimensions": "does not hold", "slot (oracle), 8 dimensions": "holds",

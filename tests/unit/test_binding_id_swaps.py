@@ -15,7 +15,6 @@ from bindscope.core.errors import ConfigError
 from bindscope.studies.binding_id.answers.metrics import Answers, sign_test, swaps
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"text_only": True}, "oracles have tokens of objects"),
     ({"tasks": []}, "nothing to ask about"),
 ]
 

@@ -349,10 +349,7 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     np.testing.assert_allclose(answers[:, 0, 0], logs.gather(1, items), atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "reading", [Reading(Rule(), "short"), Reading(Rule("sprites")),
-                Reading(Rule("sprites"), "short", text_only=True)],
-)  # fmt: skip
+@pytest.mark.parametrize("reading", [Reading(Rule(), "short"), Reading(Rule("sprites"))])
 def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
     with pytest.raises(ConfigError, match="layout: sprites"):
         adapter.load({"name": "t"}, reading, None)

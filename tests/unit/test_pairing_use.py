@@ -43,7 +43,6 @@ SPEC: dict[str, Any] = {
     "head_layers": [],
     "dimensions": [1], "coefficients": [], "subspaces_by": ["means"],
     "null_query": False, "resamples": 50, "batch_size": 100, "seed": 0, "template": "paper",
-    "text_only": False,
 }  # fmt: skip
 
 RATES = {"claims": str(Path(__file__).parents[2] / "resources/reference/claims.csv")}

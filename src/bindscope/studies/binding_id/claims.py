@@ -140,18 +140,14 @@ CLAIMS: tuple[Claim, ...] = (
 )  # fmt: skip
 
 
-def claim_effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
-    """Return what the study's tables, by name, measured of its claims.
+def claim_effects(table: pd.DataFrame) -> list[Effect]:
+    """Return what the table measured of the study's claims.
 
     Toys that differ in the training seed only are one place, and seeds are resampled; of a single
     network scenes are (of records: photos).
     """
-    effects: list[Effect] = []
-    if (table := tables.get("binding_id")) is not None:
-        effects += _of_conditions(table)
-    if (table := tables.get("binding_id_mixture")) is not None:
-        effects += _of_mixtures(table)
-    return effects
+    mixed = table["experiment"].eq("mixture")
+    return [*_of_conditions(table[~mixed]), *_of_mixtures(table[mixed])]
 
 
 def _of_conditions(table: pd.DataFrame) -> Iterator[Effect]:
@@ -228,7 +224,7 @@ def _of_keys(where: str, seeds: Sequence[pd.DataFrame]) -> Iterator[Effect]:
 
 def _of_mixtures(table: pd.DataFrame) -> Iterator[Effect]:
     for where, seeds in _places(table):
-        by_account = [seed.set_index("account").to_dict("index") for seed in seeds]
+        by_account = [seed.set_index("candidate").to_dict("index") for seed in seeds]
         for name, claim in _MIXTURES.items():
             rows = [seed[name] for seed in by_account]
             yield _weakest({column: _effect(claim, where, rows, column)
@@ -242,7 +238,7 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
     groups whose hiding costs no answers there are none.
     """
     listed = []
-    for _, group_rows in named(table).groupby([*MODEL, "group"], sort=False):
+    for _, group_rows in named(table).groupby([*MODEL, "condition"], sort=False):
         single = group_rows[
             group_rows["head"].ne(ALL) & group_rows["effect"].notna() & costly(group_rows)
         ]
@@ -253,7 +249,7 @@ def carriers(table: pd.DataFrame) -> pd.DataFrame:
             for row in single.to_dict("records")
         ]  # fmt: skip
         holds = [judgment.verdict == "holds" for judgment in judge([HEAD], effects)]
-        listed += [rows_with(group_rows, layer=ALL, head=ALL), single[np.array(holds, bool)]]
+        listed += [rows_with(group_rows, layers=ALL, head=ALL), single[np.array(holds, bool)]]
     return pd.concat(listed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -217,41 +218,18 @@ class ShapesTask(Model):
     seed: NonNegativeInt = Field(0, description="Of the scenes.")
 
 
-class Shares(Model):
-    """Which share of its questions an oracle of several mechanisms answers by which."""
-
-    slot: float = Field(0.0, ge=0, le=1, description="By the slot's ID.")
-    color: float = Field(0.0, ge=0, le=1, description="By the color.")
-    gather: float = Field(0.0, ge=0, le=1, description="By all that is seen of the object.")
-
-    @model_validator(mode="after")
-    def _sum(self) -> Self:
-        if (total := self.slot + self.color + self.gather) > 1 + 1e-9:
-            raise ValueError(f"they are {total:g} together; give at most 1, the rest is by nothing")
-        return self
-
-
 class Oracle(Model):
     """A model of known mechanism, which says whether the experiments can tell it."""
 
     name: Slug = Field(description="Stands in results where a model's name does.")
-    mechanism: Literal["slot", "color", "gather", "order", "none", "mixed"] = Field(
+    mechanism: Literal["slot", "color", "gather", "order", "none"] = Field(
         description="What ties an item to its object: the slot's ID, the color, all that is seen, "
-        "position alone, nothing, or by turns several (`shares`)."
-    )
-    shares: Shares | None = Field(
-        None, description="Of `mechanism: mixed`: by what it answers how many questions."
+        "position alone, or nothing."
     )
     noise: float = Field(
         0.05, ge=0, description="Standard deviation in each coordinate; words have length 1."
     )
     seed: NonNegativeInt = Field(0, description="Of noise, and of the mixing of coordinates.")
-
-    @model_validator(mode="after")
-    def _mixed(self) -> Self:
-        if (self.mechanism == "mixed") != (self.shares is not None):
-            raise ValueError("shares: give them with `mechanism: mixed`, and with no other")
-        return self
 
 
 class Records(Model):
@@ -290,11 +268,6 @@ class Suite(Model):
     )
     template: Literal["paper", "short"] = Field(
         "paper", description='"The green object contains item J." or "green has J ."'
-    )
-    text_only: bool = Field(
-        False,
-        description="Whether models read what the image would show as text, and no image; of "
-        "`models` only: oracles read neither, toys images.",
     )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
@@ -345,119 +318,101 @@ def section_problems(section: BindingIdSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of it."""
     tasks = {task.name: task for task in section.tasks}
     for i, task in enumerate(section.tasks):
-        yield from _task_problems(f"tasks.{i}", task)
-    records = {record.name: record for record in section.records}
-    if both := sorted(set(records) & set(tasks)):
+        yield from (f"tasks.{i}.{problem}" for problem in _task_problems(task))
+    if both := sorted({record.name for record in section.records} & set(tasks)):
         yield f"records: {both[0]!r} is the name of a task, too; rename one"
-    engines = {model.name for model in section.models if model.engine}
     models = {model.name: model for model in section.models}
     names = [
-        record.name for kind in (section.oracles, section.models, section.toys) for record in kind
+        entry.name for kind in (section.oracles, section.models, section.toys) for entry in kind
     ]
     if len(set(names)) < len(names):
         yield "models: an oracle or a toy has the name of a model, or of each other; rename one"
     for i, suite in enumerate(section.suites):
-        where = f"suites.{i}"
-        if suite.toys:
-            yield from _unreadable_to_toys(where, suite, tasks)
-        if "pairing" in suite.experiments:
-            yield from _without_pairs(where, suite, tasks)
-        if "mixture" in suite.experiments:
-            yield from _undecidable(where, suite, tasks)
-        yield from _unanswerable(where, suite, engines)
-        yield from _unreleased(where, suite, tasks, models)
-        yield from repeated(f"{where}.experiments", list(suite.experiments))
-        if not (suite.oracles or suite.models or suite.toys):
-            yield f"{where}: there is no model: give `oracles`, `models` or `toys`"
+        checks = (
+            _unanswerable(suite, models), _unreleased(suite, tasks, models),
+            (each for name in suite.tasks for each in _unfit(suite, tasks[name])),
+        )  # fmt: skip
+        for problem in chain(*checks):
+            yield f"suites.{i}{problem}"
+        yield from repeated(f"suites.{i}.experiments", list(suite.experiments))
 
 
-def _unanswerable(where: str, suite: Suite, engines: set[str]) -> Iterator[str]:
+def _unanswerable(suite: Suite, models: dict[str, VisionLanguageModel]) -> Iterator[str]:
     """Yield what has nothing to be asked about, or nobody who could answer."""
+    if not (suite.oracles or suite.models or suite.toys):
+        yield ": there is no model: give `oracles`, `models` or `toys`"
     if not (suite.tasks or suite.records):
-        yield f"{where}: there is nothing to ask about: give `tasks` or `records`"
-    if suite.records and (not suite.models or engines & set(suite.models)):
-        yield f"{where}.records: only models of transformers read photos; give `models` with `hf:`"
+        yield ": there is nothing to ask about: give `tasks` or `records`"
+    if suite.records and (not suite.models or any(models[name].engine for name in suite.models)):
+        yield ".records: only models of transformers read photos; give `models` with `hf:`"
     if not suite.tasks and (suite.oracles or suite.toys):
-        yield f"{where}: oracles and toys read no records; give `tasks`, or `models` alone"
-    if suite.text_only and suite.oracles:
-        yield (
-            f"{where}.oracles: oracles have tokens of objects, be they image or words, so with "
-            "`text_only` their answers would be the same; give `models` alone"
-        )
+        yield ": oracles and toys read no records; give `tasks`, or `models` alone"
+    if suite.toys and suite.template != "short":
+        yield ": toys read `template: short` only"
 
 
 def _unreleased(
-    where: str, suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
+    suite: Suite, tasks: dict[str, ShapesTask], models: dict[str, VisionLanguageModel]
 ) -> Iterator[str]:
     """Yield what the released code, which a model is to be read as, does not have."""
-    paper = [unreadable for unreadable in suite.models if models[unreadable].compat == "paper"]
+    paper = [name for name in suite.models if models[name].compat == "paper"]
     if not paper:
         return
-    if suite.template != "paper" or suite.text_only:
+    if suite.template != "paper":
         yield (
-            f"{where}.models: {paper[0]!r} has `compat: paper`, so give it `template: paper` and "
-            "images, or a suite of its own"
+            f".models: {paper[0]!r} has `compat: paper`, so give it `template: paper`, or a suite "
+            "of its own"
         )
     for name in suite.tasks:
-        task = tasks[name]
-        if (task.layout, task.order, task.things) != ("pair", "left_first", 2):
+        if (tasks[name].layout, tasks[name].order, tasks[name].things) != ("pair", "left_first", 2):
             yield (
-                f"{where}.tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
+                f".tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "
                 f"pair` and `order: left_first`, unlike {name!r}; give it a suite of its own"
             )
 
 
-def _unreadable_to_toys(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
-    if suite.template != "short" or suite.text_only:
-        yield f"{where}: toys read images and `template: short` only"
-    for name in suite.tasks:
-        if tasks[name].layout != "sprites":
-            yield f"{where}.tasks: toys read `layout: sprites` only, and {name!r} has another"
+def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
+    """Yield what a task does not have that toys or experiments of a suite need."""
+    if suite.toys and task.layout != "sprites":
+        yield f".tasks: toys read `layout: sprites` only, and {task.name!r} has another"
+    if "pairing" in suite.experiments and _mentions_slots(task):
+        yield (
+            ".experiments: `pairing` exchanges what the text names objects by, and "
+            f"{task.name!r} names them by their slot; leave one of the two out"
+        )
+    if "mixture" in suite.experiments and task.shared != "none":
+        yield (
+            ".experiments: `mixture` needs objects that differ in shape and color, and "
+            f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
+        )
+    elif "mixture" in suite.experiments and task.things not in (3, 4):
+        why = (
+            "three accounts cannot predict three items" if task.things == 2
+            else "more than four are not supported, drawn ones are asked for by place"
+        )  # fmt: skip
+        yield (
+            f".experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
+            f"{task.name!r} {why}; give another task"
+        )
 
 
-def _without_pairs(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
+def _mentions_slots(task: ShapesTask) -> bool:
     from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
 
-    for task in (tasks[name] for name in suite.tasks):
-        rule = Rule(things=task.things, shared=task.shared, distinguished_by=task.distinguished_by)
-        if rule.mention == "slot":
-            yield (
-                f"{where}.experiments: `pairing` exchanges what the text names objects by, and "
-                f"{task.name!r} names them by their slot; leave one of the two out"
-            )
+    return Rule.from_task(task.model_dump()).mention == "slot"
 
 
-def _undecidable(where: str, suite: Suite, tasks: dict[str, ShapesTask]) -> Iterator[str]:
-    """Yield tasks in which accounts of binding do not predict different items."""
-    for task in (tasks[name] for name in suite.tasks):
-        if task.shared != "none":
-            yield (
-                f"{where}.experiments: `mixture` needs objects that differ in shape and color, and "
-                f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
-            )
-        elif task.things not in (3, 4):
-            why = (
-                "three accounts cannot predict three items" if task.things == 2
-                else "more than four are not supported, drawn ones are asked for by place"
-            )  # fmt: skip
-            yield (
-                f"{where}.experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
-                f"{task.name!r} {why}; give another task"
-            )
-
-
-def _task_problems(where: str, task: ShapesTask) -> Iterator[str]:
+def _task_problems(task: ShapesTask) -> Iterator[str]:
     """Yield more objects than slots, or than materials or sizes can distinguish."""
     slots = 2 if task.layout in ("pair", "level") else 9
     if task.things > slots:
         remedy = f"give at most {slots}" + (", or `layout: grid`" if slots == 2 else "")
         yield (
-            f"{where}.things: {task.things} do not fit into the {slots} slots of {task.layout!r}; "
-            f"{remedy}"
+            f"things: {task.things} do not fit into the {slots} slots of {task.layout!r}; {remedy}"
         )
     if task.shared != "none" and task.distinguished_by != "slot" and task.things != 2:
         by = task.distinguished_by
         yield (
-            f"{where}.distinguished_by: two {by}s do not tell {task.things} objects apart; set "
+            f"distinguished_by: two {by}s do not tell {task.things} objects apart; set "
             "`distinguished_by: slot`, or `things: 2`"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -27,7 +27,6 @@ _SIZES = {
 _TEXT = 50  # tokens of a context besides those of its image (stand-ins with released templates)
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
-_DESCRIBED = 9  # tokens of an object in words, of a suite without images
 _ORACLE_WIDTH = 152  # `oracles.oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
@@ -119,10 +118,10 @@ def _engine(model: Content, product: Product) -> _Engine:
         )
     if str(model["source"]).startswith("engine:"):  # whose size nobody here knows
         return _Engine(4, _ORACLE_WIDTH, 12, 0, kind=model["source"])
-    return _published(model, product)
+    return _published(model)
 
 
-def _published(model: Content, product: Product) -> _Engine:
+def _published(model: Content) -> _Engine:
     """Return a released model, as its configuration and its name say it."""
     known = settings(str(model["source"]))
     text = {**known, **known.get("text_config", {})}
@@ -136,7 +135,7 @@ def _published(model: Content, product: Product) -> _Engine:
     vocabulary = int(text.get("vocab_size", 152_000))
     vision = known.get("vision_config", {})
     views, cells = _views(model, vision)
-    engine = _Engine(
+    return _Engine(
         layers,
         width,
         _TEXT + cells**2 + (views > 1) * cells * (cells + 1),  # of a crop rows have an end
@@ -151,10 +150,6 @@ def _published(model: Content, product: Product) -> _Engine:
         pixels=2 * 3 * _IMAGE_PX**2,  # of two views, or of an image that is read as two frames
         vision=views * _tower(vision),
     )
-    if not product.content.get("text_only"):
-        return engine
-    described = product.content["task"]["things"] * _DESCRIBED
-    return replace(engine, tokens=_TEXT + described, object_tokens=_DESCRIBED, pixels=0, vision=0.0)
 
 
 def _tower(vision: Content) -> float:
@@ -195,7 +190,7 @@ def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
         "mixture": 9, "subspaces": 3 + 7 * sizes,
     }[experiment]  # fmt: skip
     every = experiment in ("factorizability", "signatures", "layers", "tokens")
-    return trials, things * (1 + every) + (experiment == "mean")
+    return trials, things * (1 + every)
 
 
 def _to_queries(

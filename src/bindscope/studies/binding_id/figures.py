@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, INK
 from bindscope.figures.facets import Look, crossed, facets, handles, heat_map, lines, wrapped
-from bindscope.figures.figure import NothingToDrawError, figure, some, table_of
+from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import (
     handle,
     legend_below,
@@ -23,9 +23,8 @@ from bindscope.figures.style import (
     values_along_x,
 )
 from bindscope.studies.binding_id.names import ALL, LETTERS
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, HEADS_SCHEMA, MIXTURE_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
-    GROUPS,
     cells,
     costly,
     in_order,
@@ -154,45 +153,43 @@ def _numbers(axes: Axes, title: str, frame: pd.DataFrame) -> None:
 MOST_NUMBERS = 24  # heads of a model whose maps have room for numbers
 
 
-@figure(table_of(HEADS_SCHEMA))
+@figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_heads(table: pd.DataFrame) -> Figure:
     """Which heads carry things, items and colors to the question.
 
     A row per model; for each group what hiding it from single heads loses. Groups are those whose
     hiding costs some model answers; else those of both routes.
     """
-    if not len(table):
-        raise NothingToDrawError("No head was blinded.")
-    drawn = most_measured(table, MOST_MODELS)
-    rows = named(drawn)
-    groups = [
-        group for group in GROUPS
-        if any(costly(head_rows) for _, head_rows in
-               rows_with(drawn, group=group).groupby(["suite", "task", "model"]))
-    ]  # fmt: skip
+    blinded = some(rows_with(table, experiment="heads"), "No head was blinded.")
+    drawn = most_measured(blinded, MOST_MODELS)
+    rows = named(drawn).assign(group=drawn["condition"].str[-1])
+    costs = {
+        str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "group"])
+        if costly(of_model)
+    }  # fmt: skip
+    groups = [group for group in LETTERS if group in costs or (not costs and group != "C")]
     names = in_order(rows["name"])[:MOST_MODELS]
     heights = [
-        float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["layer"].nunique(), 0.7, 2.0))
+        float(np.clip(0.3 + 0.1 * rows_with(rows, name=name)["layers"].nunique(), 0.7, 2.0))
         for name in names
     ]
-    columns = groups or ["object", "item"]
-    grid = crossed(names, columns, (0.7 + sum(heights), 0), height_ratios=heights)
+    grid = crossed(names, groups, (0.7 + sum(heights), 0), height_ratios=heights)
     for (name, group), axes in grid.panels.items():
         _head_map(axes, rows_with(rows, name=name, group=group))
         if name == names[0]:
-            axes.set_title(f"{GROUPS[group]} hidden: lead lost", fontsize=7)
+            axes.set_title(f"{LETTERS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
-    if note := left_out(drawn, table):
+    if note := left_out(drawn, blinded):
         note_above(grid.figure, note)
     return grid.figure
 
 
 def _head_map(axes: Axes, rows: pd.DataFrame) -> None:
     """Draw a map of layers, from below, and heads; grey: not blinded, or costs nothing."""
-    single = rows[rows["head"] != ALL].astype({"layer": int, "head": int})
-    wide = single.pivot(index="layer", columns="head", values="effect")
-    heads, (whole,) = wide.to_numpy(float), rows_with(rows, layer=ALL, head=ALL)["change"]
+    single = rows[rows["head"] != ALL].astype({"layers": int, "head": int})
+    wide = single.pivot(index="layers", columns="head", values="effect")
+    heads, (whole,) = wide.to_numpy(float), rows_with(rows, layers=ALL, head=ALL)["change"]
     if not costly(rows):
         heads = np.full_like(heads, np.nan)
     few = heads.size <= MOST_NUMBERS
@@ -356,12 +353,12 @@ ACCOUNTS = {"slot": (BLUE, "slot"), "color": (AMBER, "color"), "content": (GREEN
 _LEAST, _ROOM = 0.005, 0.12  # shares that have an interval, and that a number fits into
 
 
-@figure(table_of(MIXTURE_SCHEMA))
+@figure(table_of(BINDING_ID_SCHEMA))
 def binding_id_mixture(table: pd.DataFrame) -> Figure:
     """Which share of the answers goes by which account of binding: a bar per model."""
-    some(table, "No mixtures of accounts were fitted.")
-    rows = named(table)
-    names = in_order(rows.loc[rows["account"].isin(ACCOUNTS), "name"])
+    mixtures = rows_with(table, experiment="mixture")
+    rows = named(some(mixtures, "No mixtures of accounts were fitted."))
+    names = in_order(rows.loc[rows["candidate"].isin(ACCOUNTS), "name"])
     n_lines = sum(name.count("\n") + 1 for name in names)
     canvas = new_figure(0.95 + 0.12 * len(names) + 0.12 * n_lines)
     axes = canvas.subplots()
@@ -379,7 +376,7 @@ def binding_id_mixture(table: pd.DataFrame) -> Figure:
 
 def _shares(axes: Axes, at: int, rows: pd.DataFrame) -> None:
     """Draw a model's shares side by side, each with its interval at its right end."""
-    by_account = {row["account"]: row for row in rows.to_dict("records")}
+    by_account = {row["candidate"]: row for row in rows.to_dict("records")}
     start = 0.0
     for place, (part, (color, _)) in enumerate(ACCOUNTS.items()):
         if part not in by_account:

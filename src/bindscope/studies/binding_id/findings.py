@@ -28,7 +28,8 @@ from bindscope.studies.binding_id.claims import (
     carriers,
     claim_effects,
 )
-from bindscope.studies.binding_id.views import GROUPS, costly, named, summaries
+from bindscope.studies.binding_id.names import LETTERS
+from bindscope.studies.binding_id.views import costly, named, rows_with, summaries
 
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
@@ -77,9 +78,8 @@ _COLUMNS = {
         Column("condition", "condition", "label", "what is edited, or hidden from the question: O "
                "objects, I items, C colors; `random`: plus and minus one random vector, as long; "
                "`by slot`: estimated slot by slot"),
-        Column("mechanism", "account", "label"),
-        Column("hidden", "group", "label", "from the head, in all tokens of the question"),
-        Column("layer", "layer", "label"),
+        Column("mechanism", "candidate", "label"),
+        Column("layer", "layers", "label"),
         Column("head", "head", "label"),
         Column("as before", "own", "number", "answers with the object's own item", ".2f", True),
         Column("as expected", "share", "number", "answers that binding by slot predicts; of "
@@ -88,9 +88,6 @@ _COLUMNS = {
                "control's lead with own items (1); of heads lead lost (1: as without all heads), "
                "of a mechanism its weight in the log-probabilities", ".2f", True),
         Column("length", "length", "number", "of the vectors that are added", ".2f"),
-        Column("median", "share_median", "number", "as expected, calibrated by medians", ".2f"),
-        Column("null query", "share_null", "number", "as expected, calibrated by a question about "
-               "what is not there", ".2f"),
         Column("swapped", "swap", "number", "answers with another object's item", ".2f", True),
         Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of "
                "the others alike", ".2f"),
@@ -103,12 +100,12 @@ _COLUMNS = {
         Column("rows", "n_rows", "number", "", "d"),
     )
 }  # fmt: skip
-MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "share_median",
-         "share_null", "change", "p_adjusted", "n_rows")  # fmt: skip
+MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "change",
+              "p_adjusted", "n_rows")  # fmt: skip
 SWAP_TABLE = ("name", "task", "condition", "share", "swap", "swap_chance", "n_rows")
 RECORD_TABLE = ("name", "task", "condition", "share", "change", "p_adjusted", "n_rows")
-HEAD_TABLE = ("name", "group", "layer", "head", "change", "effect")
-MIXTURE_TABLE = ("name", "account", "share", "effect", "bits", "n_rows")
+HEAD_TABLE = ("name", "condition", "layers", "head", "change", "effect")
+MIXTURE_TABLE = ("name", "candidate", "share", "effect", "bits", "n_rows")
 _MIXTURE = (
     "Objects are replaced by those of the same scene with shapes and colors recombined. Asked for "
     "a shape, a model that binds by slot answers with the item at the shape's new position, one "
@@ -130,38 +127,28 @@ _PHOTOS = (
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
-    """Say what was found; see `core.interfaces.Findings`."""
+    """Say what was found; see `core.interfaces.Findings`.
+
+    Oracles are controls: they do not count among the claims that Holm's correction is over.
+    """
     table = tables.get("binding_id")
-    heads, mixture = tables.get("binding_id_heads"), tables.get("binding_id_mixture")
-    frames = [candidate for candidate in (table, heads, mixture) if candidate is not None]
-    if not frames:
+    if table is None:
         return Chapter()
-    models, controls = _judged(tables, "!="), _judged(tables, "==")
+    models, controls = (
+        judge(CLAIMS, claim_effects(rows)) if len(rows) else []
+        for rows in (table.query("origin != 'oracle'"), table.query("origin == 'oracle'"))
+    )
     return Chapter(
-        lead=(_origins(pd.concat([candidate["origin"] for candidate in frames])),
+        lead=(_origins(table["origin"]),
               *(_opening(models, "") or _opening(controls, "Controls: "))),
         headline=("binding_id", "binding_id_mean"),
         findings=(
             *_findings(models, ""),
             *_findings(controls, "Controls (oracles with a known mechanism). "),
-            *_head_findings(heads),
+            *_head_findings(rows_with(table, experiment="heads")),
         ),
-        sections=(
-            *_sections(table, heads, mixture), *_claims(models or controls, inputs),
-        ),
+        sections=(*_sections(table), *_claims(models or controls, inputs)),
     )  # fmt: skip
-
-
-def _judged(tables: Mapping[str, pd.DataFrame], comparison: str) -> list[Judgment]:
-    """Judge the claims about oracles, or about all other models.
-
-    Oracles are controls: they do not count among the claims that Holm's correction is over.
-    """
-    by_name = {
-        name: table.query(f"origin {comparison} 'oracle'")
-        for name, table in tables.items() if name.startswith("binding_id")
-    }  # fmt: skip
-    return judge(CLAIMS, claim_effects({name: rows for name, rows in by_name.items() if len(rows)}))
 
 
 def _claims(judgments: Sequence[Judgment], inputs: Inputs) -> Iterator[Section]:
@@ -230,8 +217,8 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
     yield from claims_findings(judgments, lead)
 
 
-def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
-    if heads is None:
+def _head_findings(heads: pd.DataFrame) -> Iterator[Finding]:
+    if heads.empty:
         return
     lead = (
         "Heads that carry a group of tokens to the question (layer.head): more than "
@@ -242,7 +229,8 @@ def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
     points = []
     for name, model_rows in carriers(heads).groupby("name", sort=False):
         sentences = [
-            _carried(rows) for _, rows in model_rows.groupby(["suite", "task", "group"], sort=False)
+            _carried(rows)
+            for _, rows in model_rows.groupby(["suite", "task", "condition"], sort=False)
         ]
         points.append((str(name).replace("\n", ", "), " ".join(sentences)))
     yield Finding(lead, tuple(points))
@@ -250,10 +238,10 @@ def _head_findings(heads: pd.DataFrame | None) -> Iterator[Finding]:
 
 def _carried(rows: pd.DataFrame) -> str:
     """Say which heads carry a group to the question, the row of all heads being the first."""
-    what, single = GROUPS[rows["group"].iloc[0]], rows.iloc[1:]
+    what, single = LETTERS[rows["condition"].iloc[0][-1]], rows.iloc[1:]
     if not costly(rows):
         return f"Hiding {what} changes no answers."
-    listed = [f"{head['layer']}.{head['head']}" for head in single.to_dict("records")]
+    listed = [f"{head['layers']}.{head['head']}" for head in single.to_dict("records")]
     words = ", ".join(listed[:_LISTED]) + " and more" * (len(listed) > _LISTED)
     return f"{what.capitalize()}: {words or 'no single head'}."
 
@@ -299,11 +287,9 @@ def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], .
     return tuple(points)
 
 
-def _sections(
-    table: pd.DataFrame | None, heads: pd.DataFrame | None, mixture: pd.DataFrame | None
-) -> Iterator[Section]:
-    kinds = set() if table is None else set(table["experiment"])
-    if table is not None and kinds - {"records", "positions"}:
+def _sections(table: pd.DataFrame) -> Iterator[Section]:
+    kinds = set(table["experiment"])
+    if kinds - {"records", "positions", "heads", "mixture"}:
         paragraphs, tables = (_ABOUT, _NO_PAPER), tuple(_tables(table))
         title = "Replaced and added activations"
         yield Section("interventions", title, paragraphs, tables=tables)
@@ -312,18 +298,19 @@ def _sections(
     if "subspaces" in kinds:
         figures = ("binding_id_subspaces",)
         yield Section("subspaces", "Dimensions", (_SUBSPACES,), figures=figures)
-    if table is not None and "records" in kinds:
+    if "records" in kinds:
         rows = _table("Hidden objects", RECORD_TABLE, named(summaries(table, "records")))
         yield Section("photos", "Own photos", (_PHOTOS,), tables=(rows,))
     if "positions" in kinds:
         figures = ("binding_id_positions",)
         yield Section("positions", "Positions", (_POSITIONS,), figures=figures)
-    if heads is not None:
-        rows = _table("Heads that carry a group", HEAD_TABLE, carriers(heads), folded=True)
-        figures = ("binding_id_heads",)
-        yield Section("heads", "Heads", (_HEADS,), figures=figures, tables=(rows,))
-    if mixture is not None:
-        rows = _table("Fractions of mechanisms", MIXTURE_TABLE, named(mixture), folded=True)
+    if "heads" in kinds:
+        carrying = carriers(rows_with(table, experiment="heads"))
+        rows = _table("Heads that carry a group", HEAD_TABLE, carrying, folded=True)
+        yield Section("heads", "Heads", (_HEADS,), figures=("binding_id_heads",), tables=(rows,))
+    if "mixture" in kinds:
+        shares = named(rows_with(table, experiment="mixture"))
+        rows = _table("Fractions of mechanisms", MIXTURE_TABLE, shares, folded=True)
         title, figures = "Mixture of mechanisms", ("binding_id_mixture",)
         yield Section("mixture", title, (_MIXTURE,), figures=figures, tables=(rows,))
 

@@ -35,11 +35,6 @@ ESTIMATION_SCENES: Final = 2  # for each tested one: mean differences are of the
 _VIEW: Final = "bindscope.studies.binding_id.result_view:VIEW"
 _NAME: Final = "call"
 _FIXED: Final = ("name", "rows", "estimation_rows", "seed")  # of a task, given by other arguments
-# The pipeline's table -> its rows in `suite.Results`.
-_TABLES: Final = {
-    "binding_id": "rows", "binding_id_vectors": "vectors", "binding_id_heads": "heads",
-    "binding_id_mixture": "mixture",
-}  # fmt: skip
 Scenes = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path | None
 
 
@@ -119,11 +114,9 @@ def _measure_drawn(
     engine = _engine(model, processor, reading, batch_size, device)
     with _evaluating(model):
         results = run(engine, Images(reading.rule.layout), spec, check=_refuse_nonsense)
-    rows = {
-        table: tuple({"named_by": reading.by, **row} if table != "binding_id_vectors" else row
-                     for row in getattr(results, name))
-        for table, name in _TABLES.items() if getattr(results, name)
-    }  # fmt: skip
+    rows = {"binding_id": tuple({"named_by": reading.by, **row} for row in results.rows)}
+    if results.vectors:
+        rows["binding_id_vectors"] = tuple(results.vectors)
     return Result(rows, _VIEW, _notes(engine))
 
 
@@ -271,7 +264,9 @@ def _notes(engine: Any) -> tuple[str, ...]:
             f"The model is an oracle that binds by {engine.mechanism!r}: its numbers say nothing "
             "about a trained model.",
         )
-    types = {str(weight.dtype).removeprefix("torch.") for weight in engine.adapter.parameters()}
+    types = {
+        str(weight.dtype).removeprefix("torch.") for weight in engine.adapter.model.parameters()
+    }
     if types == {"float32"}:
         return ()
     return (

@@ -19,13 +19,12 @@ from bindscope.studies.binding_id.claims import TIES, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.oracles.oracle import Oracle
 from bindscope.studies.binding_id.oracles.variants import Fragile, MixedOracle, ThroughColors
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, MIXTURE_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of
 from bindscope.studies.binding_id.tasks.prompts import Reading
 
 Engines = Callable[[int], Sequence[Any]]
-_SCHEMAS = {"rows": BINDING_ID_SCHEMA, "mixture": MIXTURE_SCHEMA}
 _ACCOUNTS = tuple(f"account-{name}" for name in TIES)
 _KEYS = ("keys-objects", "keys-items", "keys-colors")
 _MIXTURES = ("mixture-slot", "mixture-color", "mixture-content")
@@ -44,25 +43,15 @@ def _effects(
     )  # fmt: skip
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
     models = engines(seed)
-    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in _SCHEMAS}
+    table: list[dict[str, Any]] = []
     for i, engine in enumerate(models):
         names = {
             "suite": "planted", "task": "planted", "model": f"planted-{i}",
             "origin": "oracle" if len(models) == 1 else "toy",
             "named_by": Reading.from_spec(spec).by,
         }  # fmt: skip
-        results = run(engine, None, spec)
-        for name, table in tables.items():
-            table.extend({**names, **row} for row in getattr(results, name))
-    return claim_effects(
-        {
-            _SCHEMAS[name].name: pd.DataFrame(
-                table, columns=[column.name for column in _SCHEMAS[name].columns]
-            )
-            for name, table in tables.items()
-            if table
-        }
-    )
+        table.extend({**names, **row} for row in run(engine, None, spec).rows)
+    return claim_effects(pd.DataFrame(table, columns=BINDING_ID_SCHEMA.names))
 
 
 def _case(
@@ -91,8 +80,7 @@ def _photos(cost: float, seed: int) -> list[Effect]:
     names = {"suite": "planted", "task": "photos", "model": "planted", "origin": "local",
              "named_by": "words"}  # fmt: skip
     rows = [{**names, **row} for row in rows_of(answered, 100, seed)]
-    columns = [column.name for column in BINDING_ID_SCHEMA.columns]
-    return claim_effects({"binding_id": pd.DataFrame(rows, columns=columns)})
+    return claim_effects(pd.DataFrame(rows, columns=BINDING_ID_SCHEMA.names))
 
 
 def _binds(

@@ -53,8 +53,5 @@ ACCOUNTED = ("signatures", "factorizability", "mean")
 """Experiments in which accounts of binding disagree; each is told about with all of them at hand
 (`answers.accounts.DECIDING`).
 """
-TABLES = {"heads": "heads", "mixture": "mixture"}
-"""Experiments with a table of their own; all others are in that of the study's name."""
-
-# ``rows(answers, samples, seed)``: of the table that experiment `mixture` has.
+# ``rows(answers, samples, seed)``: of experiment `mixture`.
 MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"

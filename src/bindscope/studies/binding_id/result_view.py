@@ -16,23 +16,10 @@ from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.schemas import (
-    BINDING_ID_SCHEMA,
-    HEADS_SCHEMA,
-    MIXTURE_SCHEMA,
-    VECTORS_SCHEMA,
-)
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, VECTORS_SCHEMA
 from bindscope.studies.binding_id.views import in_order, rows_with, summaries
 from bindscope.tables.schema import count, frame_of, label
 
-_SCHEMAS: Final = {
-    schema.name: schema
-    for schema in (BINDING_ID_SCHEMA, HEADS_SCHEMA, MIXTURE_SCHEMA, VECTORS_SCHEMA)
-}
-# Experiments of the tables that do not say their own.
-_EXPERIMENT: Final = {
-    "binding_id_heads": "heads", "binding_id_mixture": "mixture", "binding_id_vectors": "vectors",
-}  # fmt: skip
 # Columns that only a run of the workflow can fill, in which models differ.
 _OF_A_RUN: Final = ("suite", "task", "model", "origin", "spec_key", "code_key")
 # Experiment and condition -> what was done, in words; in the order of a printed result.
@@ -59,33 +46,29 @@ _MOST_IN_PANEL: Final = 40  # conditions of an experiment
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
-    """Return the rows of all experiments; columns that one of them does not have are empty."""
-    frames = []
-    for name, schema in _SCHEMAS.items():
-        if not rows.get(name):
-            continue
-        columns = [column for column in schema.columns if column.name not in _OF_A_RUN]
-        if name in _EXPERIMENT:
-            columns.insert(0, label("experiment", "", ""))
-            rows = {**rows, name: [{"experiment": _EXPERIMENT[name], **row} for row in rows[name]]}
-        # Numbers of other experiments that are missing leave counts whole; heads have layer "all".
-        columns = [
-            label("layer", "", "") if column.name == "layer"
-            else count(column.name, "", "", "", null="allowed") if column.kind == "int64"
-            else column
-            for column in columns
-        ]  # fmt: skip
-        with_layer = [
-            {**row, "layer": str(row["layer"])} if "layer" in row else row for row in rows[name]
-        ]
-        frames.append(frame_of(with_layer, replace(schema, columns=tuple(columns))))
+    """Return the rows of all experiments; columns that one of them does not have are empty.
+
+    What mean differences are like are rows of an experiment `vectors`.
+    """
+    vectors = [{"experiment": "vectors", **row} for row in rows.get(VECTORS_SCHEMA.name, ())]
+    named_vectors = (label("experiment", "", ""), *VECTORS_SCHEMA.columns)
+    frames = [
+        frame_of(of_table, replace(schema, columns=tuple(
+            # Numbers of other experiments that are missing leave counts whole.
+            count(column.name, "", "", "", null="allowed") if column.kind == "int64" else column
+            for column in schema.columns if column.name not in _OF_A_RUN
+        )))
+        for of_table, schema in (
+            (rows.get(BINDING_ID_SCHEMA.name, ()), BINDING_ID_SCHEMA),
+            (vectors, replace(VECTORS_SCHEMA, columns=named_vectors)),
+        )
+        if of_table
+    ]  # fmt: skip
     return pd.concat(frames, ignore_index=True)
 
 
 def quotable(table: pd.DataFrame) -> pd.DataFrame:
     """Return the conditions of a printed result, in its order; keys that swap have dose 1."""
-    if "query" not in table:
-        return table.iloc[:0]
     rows = summaries(table)
     rows = rows[rows["dose"].isna() | (rows["experiment"].eq("positions") & rows["dose"].eq(1.0))]
     keys = [*zip(rows["experiment"], rows["condition"], strict=True)]
@@ -97,8 +80,8 @@ def quotable(table: pd.DataFrame) -> pd.DataFrame:
 
 def best_row(table: pd.DataFrame) -> pd.Series[Any]:
     """Return what edits of objects do: mean differences, else replacement; else the first row."""
-    rows = summaries(table) if "query" in table else table
-    for experiment, condition in _TO_QUOTE if "condition" in rows else ():
+    rows = summaries(table)
+    for experiment, condition in _TO_QUOTE:
         quoted = rows_with(rows, experiment=experiment, condition=condition)
         if len(quoted):
             return quoted.iloc[0]
@@ -108,11 +91,7 @@ def best_row(table: pd.DataFrame) -> pd.Series[Any]:
 def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims."""
     about = {"suite": "call", "task": "call", "model": "the model", "origin": "pretrained"}
-    rows = table.assign(**about)
-    apart = rows["experiment"].isin([*_EXPERIMENT.values()])
-    mixture = rows_with(rows, experiment="mixture")
-    tables = {"binding_id": rows[~apart], "binding_id_mixture": mixture}
-    return claim_effects({name: part for name, part in tables.items() if len(part)})
+    return claim_effects(table.assign(**about))
 
 
 def summarize(result: Result) -> Summary:
@@ -161,14 +140,13 @@ def _before(row: Mapping[Any, Any]) -> str:
 @styled
 def draw(table: pd.DataFrame) -> Figure:
     """Draw the answers that slots expect by condition, a panel per experiment; grey: before."""
-    if "query" not in table:
-        rows = table.assign(condition=table.get("account"), dose=float("nan"))
-        rows = rows[rows["condition"].notna()]
-    else:
-        rows = summaries(table)
+    mixed = table["experiment"].eq("mixture")
+    fractions = table[mixed].assign(condition=table.loc[mixed, "candidate"])
+    rows = pd.concat([summaries(table), fractions])
     rows = rows[rows["share"].notna()]
     dose = rows["dose"].map(lambda value: "" if pd.isna(value) else f", {value:g}")
-    rows = rows.assign(title=rows["condition"] + dose)
+    head = (", " + rows["layers"] + "." + rows["head"]).where(rows["experiment"].eq("heads"), "")
+    rows = rows.assign(title=rows["condition"] + dose + head)
     experiments = in_order(rows["experiment"])
     most = min(_MOST_IN_PANEL, rows.groupby("experiment").size().max())
     grid = wrapped(experiments, 3, (0.7, 0.8 + 0.15 * most))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ALL, ORIGINS, PARTS, in_place
+from bindscope.studies.binding_id.names import ALL, ORIGINS, in_place
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
     KEYS,
@@ -49,8 +49,9 @@ _CELL: tuple[Column, ...] = (
           "slots expects an answer of.", _TRIALS),
     label("candidate", "The answer: `I0`, `I1` an item of the base by its role, `I0'` one of the "
           "source; `expected`: what the account of slots expects; `slot`, `color`, `content`, "
-          "`order`: what this account predicts, over the rows for which it predicts an item.",
-          _TRIALS),
+          "`order`: what this account predicts, over the rows for which it predicts an item; of "
+          "`mixture` an account, what goes by none (`guess`), all together in turns (`mixture`), "
+          "or with shares of their own wherever other accounts agree (`saturated`).", _TRIALS),
     count("expected", "", "1 where the account of slots expects this answer to this question.",
           _TRIALS),
 )  # fmt: skip
@@ -73,8 +74,9 @@ def _interval(name: str, unit: str, meaning: str, how: str, **ends: float) -> tu
 _LOGS = _interval("mean_logprob", "nats", "Mean log-probability over the whole vocabulary; of "
                   "cells.", "bootstrap over rows", high=0.0)  # fmt: skip
 _SHARE = _interval("share", _ANSWERS, "Share of rows whose most probable candidate this is; "
-                   "candidates that tie share the row.", "Wilson's, a row counts once", low=0.0,
-                   high=1.0)  # fmt: skip
+                   "candidates that tie share the row. Of `mixture`: share of the answers that go "
+                   "by the account, by maximum likelihood.", "Wilson's, a row counts once; of "
+                   "`mixture` bootstrap over rows", low=0.0, high=1.0)  # fmt: skip
 _CHANGE = (
     *_interval("change", _ANSWERS, "Share minus the control's share of the same answers to the "
                "same questions.", "paired bootstrap over rows, Wilson's where all rows agree",
@@ -100,17 +102,25 @@ _INTERVENTION = (
     label("condition", "Which groups of which roles (`O`, `I`, `C`: objects, items, colors; `O0` "
           "of role 0, `O all` of all), or in words; `within`, `outside`: parts of tokens in a "
           "subspace, or all but these; `anew`: the context after the edit was computed again; "
-          "`none`: the control. Of `records` which tokens are hidden.", _TRIALS),
-    label("layers", "Layers whose input was edited.", _TRIALS),
+          "`none`: the control. Of `records` which tokens are hidden; `disagreeing`: all to which "
+          "mixtures are fitted.", _TRIALS),
+    label("layers", "Layers whose input was edited, or whose heads are blind.", _TRIALS),
+    label("head", "Head that is blind, from 0; `all` of them together.", _TRIALS),
     Column("dose", "float64", "1", "Multiple of the mean difference, or the "
            "dimension of a subspace; of `positions` how far keys are moved, as a share of the "
            "distance of two objects (1: exchanged).", _TRIALS, "allowed"),
     *_CELL[:2],
 )  # fmt: skip
 
+
+def _numbers(column: pd.Series[str]) -> pd.Series[int]:
+    """Return what heads are sorted by: all of them first."""
+    return column.replace(ALL, "-1").astype(int)
+
+
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=6,
+    version=7,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=(
@@ -120,11 +130,6 @@ BINDING_ID_SCHEMA = TableSchema(
         _CELL[2],
         *_LOGS,
         *_SHARE,
-        share("share_median", _ANSWERS, "The same after each candidate's median over questions and "
-              "rows is taken off; where all candidates stand in the context.", _METRICS,
-              null="allowed"),
-        share("share_null", _ANSWERS, "The same after its median answer to a question about what "
-              "is not there is taken off.", _METRICS, null="allowed"),
         *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                    "others; of `all`.", "bootstrap over rows"),
         *_interval("swap", _ANSWERS, "Share of answers that are of another object that is there "
@@ -141,9 +146,12 @@ BINDING_ID_SCHEMA = TableSchema(
                    "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
         *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
                    "control (or no lead, where the control gives them already), 1 as clearly as "
-                   "the control leads with the objects' own items. Of some layers: from the "
-                   "control (0) to the same edit at all layers (1). Empty where there is no such "
-                   "scale.",
+                   "the control leads with the objects' own items. Of some layers or heads: from "
+                   "the control (0) to the same edit at all of them (1). Of `mixture`: weight of "
+                   "the account in the log-probabilities (1: it decides alone). Empty where there "
+                   "is no such scale.", "bootstrap over rows"),
+        *_interval("bits", "bits", "Of `mixture`: saved per answer against chance on rows that "
+                   "were not fitted to; of an account, by it and guesses alone.",
                    "bootstrap over rows"),
         Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
                "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
@@ -154,43 +162,9 @@ BINDING_ID_SCHEMA = TableSchema(
         *KEYS,
     ),
     key=tuple(column.name for column in _INTERVENTION),
-    rules=tuple(
-        _inside(name)
-        for name in ("share", "unpredicted", "own", "swap", "mean_logprob", "lead", "effect")
-    ),
-    order={"condition": in_place},
-)  # fmt: skip
-
-_SHARED = (
-    *_NAMES,
-    label("account", "An account, what goes by none of them (`guess`), or all together, in turns "
-          "(`mixture`), or with shares of their own wherever other accounts agree (`saturated`).",
-          _MIXTURE, values=(*PARTS, "mixture", "saturated")),
-)  # fmt: skip
-
-MIXTURE_SCHEMA = TableSchema(
-    name="binding_id_mixture",
-    version=3,
-    description="Which share of the answers goes by which account of binding, fitted to conditions "
-    "in which accounts predict different items.",
-    columns=(
-        *_SHARED,
-        _ORIGIN,
-        _NAMED_BY,
-        *_interval("share", "share of answers", "Share of the answers that go by the account, by "
-                   "maximum likelihood, a guess being right by chance.",
-                   "bootstrap over rows, Wilson's where they all agree", low=0.0, high=1.0),
-        *_interval("effect", "1", "Weight of the account in the log-probabilities, over the lead "
-                   "in the control: 1 of an account that decides every answer alone.",
-                   "bootstrap over rows"),
-        *_interval("bits", "bits", "Saved per answer against chance on rows that were not fitted "
-                   "to; of an account, by it and guesses alone.", "bootstrap over rows"),
-        count("ended", "", "1 where all fits of the row ended, resamples included.", _MIXTURE),
-        _ROWS,
-        *KEYS,
-    ),
-    key=tuple(column.name for column in _SHARED),
-    rules=tuple(_inside(name) for name in ("share", "effect", "bits")),
+    rules=tuple(map(_inside, ("share", "unpredicted", "own", "swap", "mean_logprob", "lead",
+                              "effect", "bits"))),
+    order={"condition": in_place, "head": _numbers},
 )  # fmt: skip
 
 _VECTOR = (
@@ -201,42 +175,6 @@ _VECTOR = (
     count("layer", "", "Decoder layer whose input it is added to.", _VECTORS),
 )  # fmt: skip
 
-
-_HEAD = (
-    *_NAMES,
-    label("layer", "Decoder layer, from 0; `all`.", _HEADS),
-    label("head", "Head of attention of the layer, from 0; `all` of them together.", _HEADS),
-    label("group", "What is hidden from it: tokens of all objects, items or colors.", _HEADS,
-          values=("object", "item", "color")),
-)  # fmt: skip
-
-
-def _numbers(column: pd.Series[str]) -> pd.Series[int]:
-    """Return what layers, or heads, are sorted by: all of them first."""
-    return column.replace(ALL, "-1").astype(int)
-
-
-HEADS_SCHEMA = TableSchema(
-    name="binding_id_heads",
-    version=3,
-    description="What single heads carry to the question: a row per layer, head and group, and "
-    "for all heads of a layer and of all layers.",
-    columns=(
-        *_HEAD,
-        _ORIGIN,
-        _NAMED_BY,
-        *_SHARE,
-        *_CHANGE,
-        *_interval("effect", "1", "How much less the expected candidate leads the mean of the "
-                   "others, from the control (0) to the group hidden from all heads of all layers "
-                   "(1); empty where the latter lowers nothing.", "bootstrap over rows"),
-        _ROWS,
-        *KEYS,
-    ),
-    key=tuple(column.name for column in _HEAD),
-    rules=tuple(_inside(name) for name in ("share", "change")),
-    order={"layer": _numbers, "head": _numbers},
-)  # fmt: skip
 
 VECTORS_SCHEMA = TableSchema(
     name="binding_id_vectors",
@@ -261,6 +199,4 @@ VECTORS_SCHEMA = TableSchema(
 )  # fmt: skip
 
 BINDING_ID = RowTable(BINDING_ID_SCHEMA, "rows")
-BINDING_ID_MIXTURE = RowTable(MIXTURE_SCHEMA, "rows")
 BINDING_ID_VECTORS = RowTable(VECTORS_SCHEMA, "rows", "vectors")
-BINDING_ID_HEADS = RowTable(HEADS_SCHEMA, "rows")

@@ -5,54 +5,40 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bindscope.core.graph import Graph, Product
+from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.binding_id.config import BindingIdSection, problems
 from bindscope.studies.binding_id.products import STEPS, add_named_toy, add_products
-from bindscope.studies.binding_id.registry import EXPERIMENTS, TABLES
+from bindscope.studies.binding_id.registry import EXPERIMENTS
 
 _HERE = "bindscope.studies.binding_id"
 _RULE = "binding_id_interventions"
 _figure = partial(FigureEntry.build, _HERE)
 
 
-def _rows(table: str) -> Any:
-    """Ask for the rows of a table, where some job has an experiment that it shows."""
-
-    def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-        jobs = [
-            job for job in graph.select(_RULE)
-            if TABLES.get(job.wildcards["experiment"], "rows") == table
-        ]  # fmt: skip
-        return Request({"rows": jobs}) if jobs else None
-
-    return request
+def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
+    jobs = graph.select(_RULE)
+    return Request({"rows": jobs}) if jobs else None
 
 
 def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
     """Ask for the mean differences of suites whose experiments say something of them."""
-    jobs = [
-        job for job in graph.select("binding_id_estimates")
-        if _experiments(graph, job) & {"doses", "nulls", "transfer"}
+    used = [
+        estimates for job in graph.select(_RULE)
+        if job.wildcards["experiment"] in ("doses", "nulls", "transfer")
+        for estimates in job.inputs["estimates"]
     ]  # fmt: skip
+    jobs = [job for job in graph.select("binding_id_estimates") if job in used]
     return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
 
 
-def _experiments(graph: Graph, estimates: Product) -> set[str]:
-    """Return the experiments that estimates are made for."""
-    return {
-        job.wildcards["experiment"] for job in graph.select(_RULE)
-        if estimates in job.inputs["estimates"]
-    }  # fmt: skip
-
-
-def _table_of(name: str, *experiments: str) -> Any:
-    """Ask for a table, where some job has one of the experiments that a figure shows."""
+def _table_of(*experiments: str) -> Any:
+    """Ask for the table, where some job has one of the experiments that a figure shows."""
 
     def request(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-        tables = graph.select("table", table=name)
+        tables = graph.select("table", table="binding_id")
         present = {job.wildcards["experiment"] for job in graph.select(_RULE)}
         return Request({"table": tables}) if tables and present & set(experiments) else None
 
@@ -74,10 +60,8 @@ STUDY = Study(
         "experiment": "|".join((*EXPERIMENTS, "records")),
     },
     tables=(
-        TableEntry("binding_id", f"{_HERE}.schemas:BINDING_ID", _rows("rows")),
-        TableEntry("binding_id_mixture", f"{_HERE}.schemas:BINDING_ID_MIXTURE", _rows("mixture")),
+        TableEntry("binding_id", f"{_HERE}.schemas:BINDING_ID", _rows),
         TableEntry("binding_id_vectors", f"{_HERE}.schemas:BINDING_ID_VECTORS", _vectors),
-        TableEntry("binding_id_heads", f"{_HERE}.schemas:BINDING_ID_HEADS", _rows("heads")),
     ),
     figures=(
         _figure(
@@ -88,7 +72,7 @@ STUDY = Study(
             "columns: answers; frames: answers that binding by slot predicts. Dark frames support "
             "binding by slot. The context is frozen; oracles have a planted mechanism. No "
             "intervals are drawn.",
-            _table_of("binding_id", "factorizability"),
+            _table_of("factorizability"),
         ),
         _figure(
             "figures:binding_id_mean",
@@ -98,7 +82,7 @@ STUDY = Study(
             "alone, 1 for both together, and 1 for random vectors. Right: controls, and "
             "replacements on which mechanisms disagree. No intervals are drawn; the table has "
             "them.",
-            _table_of("binding_id", "mean", "nulls", "signatures"),
+            _table_of("mean", "nulls", "signatures"),
         ),
         _figure(
             "figures:binding_id_sweeps",
@@ -107,7 +91,7 @@ STUDY = Study(
             "some layers only; solid, with the context frozen (where binding is used); dashed, "
             "with later layers computed again (where it is written). Below: multiples of the mean "
             "difference added to objects or items. No intervals are drawn.",
-            _table_of("binding_id", "layers", "doses"),
+            _table_of("layers", "doses"),
         ),
         _figure(
             "figures:binding_id_subspaces",
@@ -115,7 +99,7 @@ STUDY = Study(
             "Fraction of answers that binding by slot predicts, by dimension of the subspace of "
             "mean differences. Solid: two objects swap parts in it; dashed: all but these is "
             "replaced; dotted: random subspace. No intervals are drawn.",
-            _table_of("binding_id", "subspaces"),
+            _table_of("subspaces"),
         ),
         _figure(
             "figures:binding_id_positions",
@@ -124,7 +108,7 @@ STUDY = Study(
             "positions: toward each other (below 1), exchanged (1) or beyond. Bands: 95 % Wilson "
             "intervals over rows. If prompt positions carried the binding, answers would change at "
             "1, and the line would fall to 0.",
-            _table_of("binding_id", "positions"),
+            _table_of("positions"),
         ),
         _figure(
             "figures:binding_id_heads",
@@ -133,7 +117,7 @@ STUDY = Study(
             "cannot attend from the question to a group of tokens; 1: as with all heads. Gray: no "
             "effect. Dark heads carry the group; heads can replace each other. No intervals are "
             "drawn.",
-            _table_of("binding_id_heads", "heads"),
+            _table_of("heads"),
         ),
         _figure(
             "figures:binding_id_mixture",
@@ -142,7 +126,7 @@ STUDY = Study(
             "fitted by maximum likelihood to answers on which mechanisms disagree; the rest are "
             "guesses. Lines: 95 % bootstrap intervals over rows, from the left end of each part. A "
             "bar with one color follows one mechanism.",
-            _table_of("binding_id_mixture", "mixture"),
+            _table_of("mixture"),
         ),
     ),
     trains={"toy": add_named_toy},

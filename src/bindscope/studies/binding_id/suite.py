@@ -31,7 +31,7 @@ from bindscope.studies.binding_id.answers.rows import head_rows, rows_of
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Each, Plan
-from bindscope.studies.binding_id.registry import ADDING, EXPERIMENTS, MIXTURE_ROWS, OPTIONS, TABLES
+from bindscope.studies.binding_id.registry import ADDING, EXPERIMENTS, MIXTURE_ROWS, OPTIONS
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs
 
@@ -61,8 +61,6 @@ class Results:
 
     rows: list[Row] = field(default_factory=list)
     vectors: list[Row] = field(default_factory=list)
-    heads: list[Row] = field(default_factory=list)
-    mixture: list[Row] = field(default_factory=list)
     answers: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
@@ -82,7 +80,7 @@ def run(
         options = [spec[key] for key in OPTIONS.get(name, ())]
         experiment_spec = {**spec, "experiment": name, "options": options}
         answered = ask(engine, pictures, experiment_spec, estimates, check=check)
-        getattr(results, TABLES.get(name, "rows")).extend(answered.rows)
+        results.rows.extend(answered.rows)
         results.answers[name] = answered.answers
     return results
 
@@ -126,7 +124,7 @@ def ask(
     plan: Plan | None = None
     for rows in progress_bar(list(batches(task["rows"], spec["batch_size"])), f"batches of {name}"):
         plan, batch = None, Batch(
-            engine, pictures, pairs[rows], reading, estimates, int(rows[0]), spec["seed"]
+            engine, pictures, pairs[rows], reading, estimates, spec["seed"]
         )  # fmt: skip
 
         def answer(parts: Checkpoints | None, batch: Batch = batch) -> dict[str, Doubles]:

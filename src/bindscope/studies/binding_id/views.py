@@ -14,7 +14,6 @@ KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",
 }  # said beside every name  # fmt: skip
-GROUPS = {"object": "objects", "item": "items", "color": "colors"}
 
 
 def rows_with(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
@@ -90,7 +89,7 @@ def left_out(drawn: pd.DataFrame, table: pd.DataFrame) -> str:
 
 def costly(heads: pd.DataFrame) -> bool:
     """Return whether hiding a group from all heads costs answers, given a model's rows of it."""
-    whole = rows_with(heads, layer=ALL, head=ALL)
+    whole = rows_with(heads, layers=ALL, head=ALL)
     return bool((whole["change_high"] < 0).all())
 
 

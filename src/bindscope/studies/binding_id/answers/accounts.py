@@ -30,7 +30,7 @@ from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Attribute, Pairs, Words
 
 Predictions = Mapping[str, Mapping[str, Integers]]
-"""Account -> condition -> place of the predicted candidate, int64 (n, queries about things)."""
+"""Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
 _AT_ONCE = 100  # rows
 _APART = 0.1  # share of answers on which accounts differ that are told apart by them
 _MARGIN = 3.0  # nats by which a predicted item is ahead of every other
@@ -98,8 +98,7 @@ def _deciding(experiment: str, plan: Plan) -> Plan:
         (source, [trial for trial in trials if trial.condition.name in names])
         for source, trials in plan.by_source
     ]
-    queries = {name: query for name, query in plan.queries.items() if name != "null"}
-    return Plan(by_source, queries, plan.candidates)
+    return Plan(by_source, plan.queries, plan.candidates)
 
 
 def predicted(logs: Doubles) -> Integers:
@@ -147,22 +146,16 @@ def account_rows(
             if condition not in places:  # of slots, where the suite has differences of roles alone
                 continue
             i = places[condition]
-            expected = _by_query(ours, answers)
-            theirs = [_by_query(predictions[name][condition], answers) for name in rivals[account]]
-            alone = [np.where(expected == NONE, items, NONE) for items in theirs]
+            alone = [
+                np.where(ours == NONE, predictions[name][condition], NONE)
+                for name in rivals[account]
+            ]
             logs = answers.logs[:, i]
-            row = {**_agreement("share", logs, expected), **_agreement("unpredicted", logs, *alone)}
+            row = {**_agreement("share", logs, ours), **_agreement("unpredicted", logs, *alone)}
             if row:
-                effect = normalized_effect(answers, i, expected, samples, seed)
+                effect = normalized_effect(answers, i, ours, samples, seed)
                 yield i, {"query": "all", "candidate": account, "expected": 0,
-                          "n_rows": len(expected), **row, **ends("effect", effect)}  # fmt: skip
-
-
-def _by_query(expected: Integers, answers: Answers) -> Integers:
-    """Give predictions about things a place for each query; of what is not there none."""
-    items = np.full((len(expected), len(answers.queries)), NONE)
-    items[:, answers.real] = expected
-    return items
+                          "n_rows": len(ours), **row, **ends("effect", effect)}  # fmt: skip
 
 
 def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:

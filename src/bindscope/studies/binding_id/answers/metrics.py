@@ -1,4 +1,4 @@
-"""From log-probabilities to numbers: shares, calibration, changes against the control, effects.
+"""From log-probabilities to numbers: shares, changes against the control, effects.
 
 Log-probabilities of a trial are (rows, queries, candidates); the row, a pair of contexts, is the
 unit of every interval and test. What is expected are places of candidates, int64 (rows or 1,
@@ -31,23 +31,13 @@ class Answers:
     """The answers of one experiment, by trial; trial 0 is the control.
 
     Natural log-probabilities are float64 (n, trials, queries, candidates), `expected` says query ->
-    candidate of each trial. A query `null` asks about what is not there.
+    candidate of each trial.
     """
 
     logs: Doubles
     queries: Sequence[str]
     candidates: Sequence[str]
     expected: Sequence[Mapping[str, str]]
-
-    @property
-    def in_context(self) -> bool:
-        """Whether all candidates stand in the base's context: only then calibrating is of use."""
-        return not any(name.endswith("'") for name in self.candidates)
-
-    @property
-    def real(self) -> list[int]:
-        """Places of the queries about things."""
-        return [i for i, name in enumerate(self.queries) if name != "null"]
 
     def places(self, trial: int) -> Integers:
         """Return the places of a trial's expected candidates, int64 (1, queries)."""
@@ -62,23 +52,6 @@ def chosen(logs: Doubles) -> Doubles:
     """
     best = logs >= logs.max(axis=-1, keepdims=True)
     return np.asarray(best / best.sum(axis=-1, keepdims=True), np.float64)
-
-
-def median_calibrated(answers: Answers) -> Doubles:
-    """Take off each candidate's median over queries and rows, per trial (arXiv 2505.22200's code).
-
-    Models prefer some roles, the last one for one; what is left is what the query adds.
-    """
-    real_logs = answers.logs[:, :, answers.real]
-    return np.asarray(answers.logs - np.median(real_logs, axis=(0, 2), keepdims=True), np.float64)
-
-
-def null_calibrated(answers: Answers) -> Doubles | None:
-    """Take off each candidate's median answer to the null query (arXiv 2310.17191, Table 1)."""
-    if "null" not in answers.queries:
-        return None
-    null = answers.logs[:, :, [list(answers.queries).index("null")]]
-    return np.asarray(answers.logs - np.median(null, axis=0, keepdims=True), np.float64)
 
 
 def share(per_row: Doubles) -> Interval:

@@ -22,7 +22,7 @@ from bindscope.statistics.mixture_shares import TOLERANCE, MixtureShares, mixtur
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.binding_id.answers.metrics import Answers, chosen, ends
 from bindscope.studies.binding_id.experiments.plans import predictions
-from bindscope.studies.binding_id.names import MIXED, PARTS
+from bindscope.studies.binding_id.names import ALL, MIXED, PARTS
 
 Doubles = NDArray[np.float64]
 Row = dict[str, Any]
@@ -51,9 +51,9 @@ def fit(counts: Doubles, parts: Doubles) -> MixtureShares:
 
 
 def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
-    """Yield rows of `binding_id_mixture`: shares, their evidence, and the bits that they save.
+    """Yield rows of `mixture`: shares, their evidence, and the bits that they save.
 
-    Shares are fitted anew in every resample of the rows.
+    Shares are fitted anew in every resample of the rows, and empty if a fit does not end.
     """
     rows = chosen(answers.logs)[:, 1:]  # all conditions but the control
     n, things = len(rows), len(answers.queries)
@@ -63,14 +63,17 @@ def mixture_rows(answers: Answers, samples: int, seed: int) -> Iterator[Row]:
     shares = np.column_stack([whole.shares[:, :_N], whole.shares[:, _N:].sum(axis=1)])
     bits = dict(held_out(rows, samples, seed))
     weights = dict(evidence(answers, samples, seed))
-    ended = int((whole.gap <= TOLERANCE).all())
+    names = {"experiment": "mixture", "condition": "disagreeing", "layers": ALL, "head": ALL,
+             "query": "all", "expected": 0, "n_rows": n}  # fmt: skip
+    has_ended = bool((whole.gap <= TOLERANCE).all())
     for name, values in zip(PARTS, shares.T, strict=True):
         yield {
-            "account": name, "n_rows": n, "ended": ended, **ends("share", _interval(values, n)),
+            **names, "candidate": name,
+            **ends("share", _interval(values, n) if has_ended else None),
             **ends("bits", bits.get(name)), **ends("effect", weights.get(name)),
         }  # fmt: skip
     for name in ("mixture", "saturated"):
-        yield {"account": name, "n_rows": n, "ended": 1, **ends("bits", bits[name])}
+        yield {**names, "candidate": name, **ends("bits", bits[name])}
 
 
 def evidence(answers: Answers, samples: int, seed: int) -> Iterator[tuple[str, Interval]]:

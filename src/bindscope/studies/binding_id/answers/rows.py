@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,7 @@ from bindscope.studies.binding_id.answers.metrics import (
     comparisons,
     ends,
     lead,
-    median_calibrated,
     normalized_effect,
-    null_calibrated,
     right,
     share,
     shares_of_way,
@@ -45,27 +44,17 @@ def rows_of(
     The first trial is the control. `lengths` (n, trials) is what each adds to each row,
     `predictions` and `rivals` are those of accounts (`accounts.account_rows`).
     """
-    calibrated: dict[str, Doubles] = {}
-    if answers.in_context:
-        calibrated["share_median"] = median_calibrated(answers)
-        if (by_null := null_calibrated(answers)) is not None:
-            calibrated["share_null"] = by_null
     effects, tests = _effects(answers, trials, samples, seed), _changes(answers, samples, seed)
     names = [
         {"experiment": experiment, "condition": trial.condition.name, "layers": trial.layers,
-         "dose": _number(trial.dose), "length": _number(mean)}
+         "head": ALL, "dose": _number(trial.dose), "length": _number(mean)}
         for trial, mean in zip(trials, lengths.mean(axis=0), strict=True)
     ]  # fmt: skip
     for i, test in enumerate([{}, *tests]):
-        expected = answers.places(i)
-        shares = {name: float(right(logs[:, i], expected).mean())
-                  for name, logs in calibrated.items()}  # fmt: skip
-        yield {
-            **names[i], **_summary(answers, i, samples, seed), **shares,
-            **ends("effect", effects[i]), **test,
-        }  # fmt: skip
+        summary = _summary(answers, i, samples, seed)
+        yield {**names[i], **summary, **ends("effect", effects[i]), **test}
         if experiment in DETAILED:
-            for row in _cells(answers, calibrated, i, samples, seed):
+            for row in _cells(answers, i, samples, seed):
                 yield {**names[i], "n_rows": len(answers.logs), **row}
     for i, row in account_rows(answers, trials, predictions or {}, rivals or {}, samples, seed):
         yield {**names[i], **row}
@@ -115,42 +104,37 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _cells(
-    answers: Answers, calibrated: Mapping[str, Doubles], trial: int, samples: int, seed: int
-) -> Iterator[Row]:
+def _cells(answers: Answers, trial: int, samples: int, seed: int) -> Iterator[Row]:
     """Yield a row per query and candidate of a trial."""
     logs, expected = answers.logs[:, trial], answers.places(trial)[0]
-    best = {name: chosen(values[:, trial]) for name, values in calibrated.items()}
-    uncalibrated = chosen(logs)
-    means = resampled_means(logs.reshape(len(logs), -1), samples, seed).reshape(-1, *logs.shape[1:])
-    for place in answers.real:
-        for column, candidate in enumerate(answers.candidates):
-            mean = float(logs[:, place, column].mean())
-            yield {
-                "query": answers.queries[place], "candidate": candidate,
-                "expected": int(expected[place] == column),
-                **ends("mean_logprob", Interval(mean, *interval(means[:, place, column]))),
-                **ends("share", share(uncalibrated[:, place, column])),
-                **{name: float(values[:, place, column].mean()) for name, values in best.items()},
-            }  # fmt: skip
+    best, flat = chosen(logs), logs.reshape(len(logs), -1)
+    means = resampled_means(flat, samples, seed).reshape(-1, *logs.shape[1:])
+    for (i, query), (j, candidate) in product(
+        enumerate(answers.queries), enumerate(answers.candidates)
+    ):
+        mean = Interval(float(logs[:, i, j].mean()), *interval(means[:, i, j]))
+        yield {
+            "query": query, "candidate": candidate, "expected": int(expected[i] == j),
+            **ends("mean_logprob", mean), **ends("share", share(best[:, i, j])),
+        }  # fmt: skip
 
 
 def head_rows(answers: Answers, trials: Sequence[Trial], samples: int, seed: int) -> Iterator[Row]:
-    """Yield rows of `binding_id_heads`: of each group for a head, a layer, or all of them.
+    """Yield rows of `heads`: of each group for a head, a layer, or all of them.
 
-    Trials are those of `plans.single_heads`.
+    Trials are those of `plans.single_heads`. Effects are against the group hidden from all heads.
     """
-    blinded = [trial.condition.interventions[0] for trial in trials[1:]]
-    groups = [edit.group for edit in blinded]
+    edits = [trial.condition.interventions[0] for trial in trials[1:]]
     # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
-    references = [None, *(1 + GROUPS.index(group) for group in groups)]
+    references = [None, *(1 + GROUPS.index(edit.group) for edit in edits)]
     lost = shares_of_way(replace(answers, logs=-answers.logs), references, samples, seed)
     changes = _changes(answers, samples, seed)
-    for i, (trial, edit, change) in enumerate(zip(trials[1:], blinded, changes, strict=True), 1):
+    for i, (edit, change) in enumerate(zip(edits, changes, strict=True), 1):
         assert isinstance(edit, Knockout)
+        per_row = right(answers.logs[:, i], answers.places(i))
         yield {
-            "layer": trial.layers, "head": ALL if edit.heads is None else str(edit.heads[0]),
-            "group": edit.group, "n_rows": len(answers.logs),
-            **ends("share", share(right(answers.logs[:, i], answers.places(i)))),
-            **change, **ends("effect", lost[i]),
+            "experiment": "heads", "condition": trials[i].condition.name,
+            "layers": trials[i].layers, "head": ALL if edit.heads is None else str(edit.heads[0]),
+            "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(per_row),
+            **ends("share", share(per_row)), **change, **ends("effect", lost[i]),
         }  # fmt: skip

@@ -59,8 +59,7 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
             )
             trials.append(trial(name, vectors, batch.looking_on(groups)))
             trials.append(trial(f"{name} random", null, batch.shifted(0)))
-    plan = _plan(batch, trials)
-    return replace(plan, queries={**plan.queries, **batch.calibrating_query()})
+    return _plan(batch, trials)
 
 
 def stronger_nulls(batch: Batch) -> Plan:

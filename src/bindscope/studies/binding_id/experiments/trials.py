@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import (
     CONTROL,
     Add,
@@ -133,7 +132,7 @@ class Plan:
 class Batch:
     """Some rows of the pairs, read by an engine; contexts are read when first asked for.
 
-    `estimates` are mean differences from scenes of the other split, `first` numbers the first row.
+    `estimates` are mean differences from scenes of the other split.
     """
 
     engine: Engine
@@ -141,7 +140,6 @@ class Batch:
     pairs: Pairs
     reading: Reading
     estimates: Estimates | None = None
-    first: int = 0
     seed: int = 0
 
     @property
@@ -185,15 +183,6 @@ class Batch:
 
     def _scenes(self, both: bool) -> list[tuple[str, Scenes]]:
         return [("", self.pairs.base), ("'", self.pairs.source)][: 1 + both]
-
-    def calibrating_query(self) -> dict[str, Question]:
-        """Return a question about an object that is not there, where splits differ in its words."""
-        by, words = self.reading.by, self.reading.rule.words("estimation")
-        if by not in ("shape", "color"):
-            return {}
-        draw = rng(self.seed, self.first, 1)
-        values = draw.integers(len(words.get(by)), size=len(self.pairs.base))
-        return {"null": Question(by, words, values)}
 
     def control(self) -> Trial:
         """Return the trial without intervention."""

@@ -142,7 +142,4 @@ def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    options = (model["noise"], reading.rule.mention, model["seed"])
-    if model["mechanism"] == "mixed":
-        return MixedOracle(model["shares"], *options), None
-    return Oracle(model["mechanism"], *options), None
+    return Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"]), None

@@ -23,7 +23,7 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.studies.binding_id.answers.metrics import comparisons, ends, lead, right, share
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
-from bindscope.studies.binding_id.names import AGAINST
+from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
 from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
@@ -112,7 +112,7 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     questions = record.prompt.questions
     breaks = min(len(question) - len(question.lstrip("\n")) for question in questions)
     options = replace(engine.options, lead="\n" * breaks)
-    read = contexts([record.prompt], engine.adapter.image_text, True, options.lead)
+    read = contexts([record.prompt], engine.adapter.image_text, options.lead)
     image = engine.adapter.read(read.texts, picture).image
     roles = sorted(set(record.roles))
     controls = {role: elsewhere(record, role, image, draw) for role in roles}
@@ -188,7 +188,7 @@ def rows_of(answered: Sequence[Answered], samples: int, seed: int) -> Iterator[R
         rows = there[name]
         means = resampled_means(leads[rows][:, [after]], samples, seed)[:, 0]
         yield {
-            "experiment": "records", "condition": name, "layers": "all", "query": "all",
+            "experiment": "records", "condition": name, "layers": ALL, "head": ALL, "query": "all",
             "candidate": "expected", "expected": 1, "n_rows": int(rows.sum()),
             **ends("share", share(rights[rows, after])),
             **ends("lead", Interval(float(leads[rows, after].mean()), *interval(means))),

@@ -27,8 +27,10 @@ Template = Literal["short", "paper"]
 IMAGE = "<image>"
 """Where the image stands in a context; `with_image` puts a model's own token there."""
 
-TASK = "Answer the question based on the {} below. Keep the answer short.\n\nContext:"
-VARYING: tuple[Attribute, ...] = ("size", "material", "color", "shape")
+TASK = (
+    "Answer the question based on the provided image and the context below. Keep the answer "
+    "short.\n\nContext:"
+)
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,8 @@ class Turn:
 
 Frame = Literal["context", "question"]
 Spaces = Mapping[tuple[Frame, str], int]
-_USER, _ASSISTANT = "<|im_start|>user ", "<|im_end|><|im_start|>assistant\n"
-RELEASED = {True: Turn(f"{_USER}{IMAGE}\n\n", _ASSISTANT), False: Turn(_USER, _ASSISTANT)}
-"""Of the released code, by whether there is an image."""
+RELEASED = Turn(f"<|im_start|>user {IMAGE}\n\n", "<|im_end|><|im_start|>assistant\n")
+"""Of the released code."""
 RELEASED_SPACES: Spaces = {("question", "pyramid"): 2, ("question", "prism"): 2}
 
 
@@ -52,23 +53,15 @@ class Form:
     """How scenes are put into words.
 
     `paper`: "The green object contains item J."; `short`: "green has J .", its words parted by
-    spaces. Without an image the text says what it would show, thing by thing from slot to slot
-    ("There is a green sphere and a red cube."): the text-only twin. `turn` stands around the user's
-    words (None: as in the released code). `spaces` says by part of the prompt and word how many
-    more spaces stand before it, so that all words of a kind take equally many tokens
+    spaces. `turn` stands around the user's words. `spaces` says by part of the prompt and word how
+    many more spaces stand before it, so that all words of a kind take equally many tokens
     (`vlm.prompts.evened`).
     """
 
     template: Template = "paper"
     mention: Attribute = "color"
-    image: bool = True
-    turn: Turn | None = None
+    turn: Turn = RELEASED
     spaces: Spaces = field(default_factory=dict)
-
-    @property
-    def around(self) -> Turn:
-        """What stands around the user's words."""
-        return self.turn or RELEASED[self.image]
 
     def spaced(self, frame: Frame, word: str) -> str:
         """Return a word with the spaces that stand before it."""
@@ -81,17 +74,16 @@ class Reading:
 
     rule: Rule
     template: Template = "paper"
-    text_only: bool = False
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any]) -> Reading:
         """Return what a job's specification asks for."""
-        return cls(Rule.from_task(spec["task"]), spec["template"], spec["text_only"])
+        return cls(Rule.from_task(spec["task"]), spec["template"])
 
     @property
     def form(self) -> Form:
         """How scenes are put into words."""
-        return Form(self.template, self.rule.mention, image=not self.text_only)
+        return Form(self.template, self.rule.mention)
 
     @property
     def by(self) -> Attribute:
@@ -103,8 +95,7 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     """Put n scenes and questions, n of each, into words: a prompt per scene.
 
     Spans of `color` are the words that mention the thing ("green object", "green has"), of `item`
-    "item J" or "J ."; without an image those of `object` are the words that describe it, else they
-    have none. `context` and a question after it are the whole prompt.
+    "item J" or "J .". `context` and a question after it are the whole prompt.
 
     Raises
     ------
@@ -113,10 +104,8 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     """
     _check(scenes, questions, form)
     question_texts = [_questions(question, form) for question in questions]
-    named = {form.mention, *(question.by for question in questions)}
-    attributes = [name for name in ("slot", *VARYING) if name in named or _varies(scenes, name)]
     return [
-        _prompt(scenes, row, tuple(texts[row] for texts in question_texts), form, attributes)
+        _prompt(scenes, row, tuple(texts[row] for texts in question_texts), form)
         for row in range(len(scenes))
     ]
 
@@ -151,25 +140,11 @@ class _Text:
         self.text += text
 
 
-def _varies(scenes: Scenes, name: Attribute) -> bool:
-    """Tell whether a description has to name an attribute, whoever asks."""
-    return name in ("color", "shape") or (name != "slot" and bool(getattr(scenes, name).any()))
-
-
-def _prompt(
-    scenes: Scenes, row: int, questions: tuple[str, ...], form: Form, described: Sequence[Attribute]
-) -> Prompt:
-    out = _Text()
-    short = form.template == "short"
-    if short:
-        out.add(IMAGE if form.image else "")
-    else:
-        out.add(form.around.before)
-        out.add(TASK.format("provided image and the context" if form.image else "context"))
-    if not form.image:
-        _describe(out, scenes, row, form, described)
+def _prompt(scenes: Scenes, row: int, questions: tuple[str, ...], form: Form) -> Prompt:
+    out, short = _Text(), form.template == "short"
+    out.add(IMAGE if short else form.turn.before + TASK)
     for role in range(scenes.things):
-        if out.text and (short or role or not form.image):
+        if short or role:
             out.add(" ")
         _sentence(out, scenes, row, role, form)
     return Prompt(out.text, questions, out.spans)
@@ -192,26 +167,6 @@ def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> No
         out.add(".")
 
 
-def _describe(
-    out: _Text, scenes: Scenes, row: int, form: Form, described: Sequence[Attribute]
-) -> None:
-    """Add what the image would show, in the order of slots."""
-    order = np.argsort(scenes.slot[row])
-    for place, role in enumerate(order.tolist()):
-        words = [scenes.words.get(name)[getattr(scenes, name)[row, role]] for name in described]
-        named = " ".join(form.spaced("context", word) for word in words)
-        if form.template == "short":
-            out.add(" " if out.text else "")
-            out.add(named, "object", role)
-            out.add(" .")
-            continue
-        before = "There is " if place == 0 else " and " if place == len(order) - 1 else ", "
-        out.add(before + ("an " if words[0][0] in "aeiou" else "a "))
-        out.add(named, "object", role)
-    if form.template != "short":
-        out.add(".")
-
-
 def _questions(question: Question, form: Form) -> list[str]:
     """Return the text of a question for each scene, from the end of the context on."""
     words = question.texts()
@@ -219,7 +174,7 @@ def _questions(question: Question, form: Form) -> list[str]:
         return [f" ? {word} has" for word in words]
     names = [thing_name(question.by, form.spaced("question", word)) for word in words]
     pattern, start = "Which item does the {} contain?", "The {} contains item"
-    text = f"\n\nQuestion: {pattern}{form.around.after}Answer: {start}"
+    text = f"\n\nQuestion: {pattern}{form.turn.after}Answer: {start}"
     return [text.replace("{}", name) for name in names]
 
 

@@ -26,7 +26,7 @@ from bindscope.studies.binding_id.toys.model import load as load_toy
 from bindscope.studies.binding_id.toys.tasks import LAYOUT
 from bindscope.studies.binding_id.vlm.adapters import Cut, Decoder, Embedded, Inputs, additive
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens, plain_view
+from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, plain_view
 
 SHORT = Form("short")
 
@@ -50,11 +50,11 @@ def load(
         If the toy's files are missing or damaged.
     """
     where = f"toy {model['name']}"
-    if reading.rule.layout != LAYOUT or reading.template != "short" or reading.text_only:
+    if reading.rule.layout != LAYOUT or reading.template != "short":
         raise ConfigError(
             where, f"it is given {reading.rule.layout!r} scenes in the template "
-            f"{reading.template!r}{' without images' if reading.text_only else ''}",
-            f"use a task of `layout: {LAYOUT}` and a suite of `template: short` with images",
+            f"{reading.template!r}",
+            f"use a task of `layout: {LAYOUT}` and a suite of `template: short`",
         )  # fmt: skip
 
     def pictures(scenes: Scenes) -> NDArray[np.uint8]:
@@ -91,21 +91,19 @@ class ToyAdapter(Decoder):
             )  # fmt: skip
         return [self._numbers[word[0]] for word in words], [word.span() for word in words]
 
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
         """Cut prompts of equal length, with a token for each patch of the image in front."""
         rows = [numbers for numbers, _ in self.tokenize(texts)]
         lengths = {len(row) for row in rows}
         mark = self._numbers[IMAGE]
         places = [[place for place, number in enumerate(row) if number == mark] for row in rows]
-        if len(lengths) > 1 or any(positions != [0] * (images is not None) for positions in places):
+        if len(lengths) > 1 or any(positions != [0] for positions in places):
             raise InputError(
                 "the prompts of a toy", f"they have {sorted(lengths)} words and images at places "
                 f"{sorted({place for positions in places for place in positions})}",
                 f"put equally many words in each, and {IMAGE} once in front",
             )  # fmt: skip
         ids = torch.tensor(rows, dtype=torch.int64, device=self.device)
-        if images is None:
-            return Inputs(ids, {}, NO_IMAGE, 0)
         height, width = (side // self.toy.patch_px for side in images.shape[1:3])
         view = plain_view("the image", 0, width, height, width, *images.shape[1:3])
         block = ids[:, :1].expand(-1, height * width)
@@ -115,9 +113,8 @@ class ToyAdapter(Decoder):
 
     def embed(self, inputs: Inputs) -> Embedded:
         """Put the image's tokens before those of the text."""
-        hidden = self.embed_text(inputs.ids[:, inputs.image.length :])
-        if inputs.image.length:
-            hidden = torch.cat([self.toy.see(inputs.tensors["images"].numpy()), hidden], 1)
+        text = self.embed_text(inputs.ids[:, inputs.image.length :])
+        hidden = torch.cat([self.toy.see(inputs.tensors["images"].numpy()), text], 1)
         n, length = hidden.shape[:2]
         positions = torch.arange(length, device=hidden.device).expand(1, n, -1)
         return Embedded(hidden, positions, additive(None, hidden))

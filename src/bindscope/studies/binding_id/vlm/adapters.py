@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
-from bindscope.studies.binding_id.vlm.image_tokens import NO_IMAGE, ImageTokens
+from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens
 
 
 @dataclass(frozen=True)
@@ -154,32 +154,18 @@ class Decoder(ABC):
         return list(self.language.layers)
 
     @property
-    def width(self) -> int:
-        """Width of the residual stream."""
-        return int(self.language.config.hidden_size)
-
-    @property
-    def heads(self) -> int:
-        """Heads of attention of each layer, those that share keys counted singly."""
-        return int(self.language.config.num_attention_heads)
-
-    @property
     def device(self) -> torch.device:
         """Where it runs."""
         device: torch.device = self.model.lm_head.weight.device
         return device
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the weights."""
-        yield from self.model.parameters()
 
     @abstractmethod
     def tokenize(self, texts: Sequence[str]) -> list[Cut]:
         """Cut texts in which `image_text` is one token into tokens."""
 
     @abstractmethod
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
-        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3), if there are any."""
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
+        """Cut prompts into tokens and prepare images, uint8 (n, H, W, 3)."""
 
     @abstractmethod
     def embed(self, inputs: Inputs) -> Embedded:
@@ -260,7 +246,7 @@ class HuggingFace(Decoder):
         """Cut texts with the processor's tokenizer."""
         return cut(self.processor, texts)
 
-    def read(self, texts: Sequence[str], images: NDArray[np.uint8] | None) -> Inputs:
+    def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
         """Run the processor and find the image among its tokens.
 
         Raises
@@ -272,7 +258,7 @@ class HuggingFace(Decoder):
 
         processed = dict(self.processor(
             text=list(texts), return_tensors="pt", padding=True,
-            images=None if images is None else [Image.fromarray(image) for image in images],
+            images=[Image.fromarray(image) for image in images],
         ))  # fmt: skip
         ids, mask = processed.pop("input_ids"), processed.pop("attention_mask", None)
         if mask is None:
@@ -287,8 +273,6 @@ class HuggingFace(Decoder):
                 self.where, f"the prompts of a batch take {lengths} tokens",
                 "use words of equally many tokens, or read the scenes in batches of one length",
             )  # fmt: skip
-        if images is None:
-            return Inputs(ids.to(self.device), {}, NO_IMAGE, 0)
         image = self.image_tokens(processed, images.shape[1:3])
         marks = ids == self.model.config.image_token_id
         counts = sorted({int(row) for row in marks.sum(-1)})

@@ -36,54 +36,32 @@ class Options:
     `pad` are cells around a thing's region that belong to it where an intervention does not say,
     `border` what is done at the grid's (`image_tokens.View.cells`), `answer` which token of an item
     is scored (`prompts.answer_tokens`); `batch_size` counts scenes of a batch times conditions.
-    Without `images` it is the text-only twin. `lead` begins every question and is read as the end
-    of the context, needed where the tokenizer joins it to the context's last sign: Qwen2's makes
-    one token of a full stop and two line breaks.
+    `lead` begins every question and is read as the end of the context, needed where the tokenizer
+    joins it to the context's last sign: Qwen2's makes one token of a full stop and two line breaks.
     """
 
     pad: int = 0
     border: Border = "inside"
     answer: Answer = "space"
     batch_size: int = 64
-    images: bool = True
     lead: str = ""
 
 
 class VisionLanguageEngine:
     """An `engine.Engine` on a model of transformers; the template puts scenes into words."""
 
+    needs_images = True
+
     def __init__(
         self, adapter: Decoder, template: Template, options: Options | None = None
     ) -> None:
         self.adapter, self.template = adapter, template
         self.options = options or Options()
-
-    @property
-    def layers(self) -> int:
-        """Decoder layers."""
-        return len(self.adapter.layers)
-
-    @property
-    def width(self) -> int:
-        """Width of the residual stream."""
-        return self.adapter.width
-
-    @property
-    def heads(self) -> int:
-        """Heads of attention of each decoder layer."""
-        return self.adapter.heads
-
-    @property
-    def needs_images(self) -> bool:
-        """Whether prompts have an image."""
-        return self.options.images
-
-    @property
-    def abilities(self) -> frozenset[Ability]:
-        """What it can do; `views` where the model sees an image more than once."""
+        settings = adapter.language.config
+        self.layers, self.width = len(adapter.layers), int(settings.hidden_size)
+        self.heads = int(settings.num_attention_heads)  # those that share keys counted singly
         abilities: set[Ability] = {"rotate", "knockout", "propagate"}
-        sees_twice = self.options.images and self.adapter.n_views > 1
-        return frozenset(abilities | {"views"} if sees_twice else abilities)
+        self.abilities = frozenset(abilities | {"views"} if adapter.n_views > 1 else abilities)
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read the contexts of a batch; InputError if images are missing or lengths differ."""
@@ -92,13 +70,10 @@ class VisionLanguageEngine:
 
     def read(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read contexts, with gradients where weights have any."""
-        images = _images(scenes, images) if self.needs_images else None
-        read = contexts(
-            self.template(scenes, ()), self.adapter.image_text, self.needs_images,
-            self.options.lead,
-        )  # fmt: skip
-        inputs = self.adapter.read(read.texts, images)
-        return self._read(scenes, read, inputs, token_spans(self.adapter, read, inputs.ids))
+        images, adapter = _images(scenes, images), self.adapter
+        read = contexts(self.template(scenes, ()), adapter.image_text, self.options.lead)
+        inputs = adapter.read(read.texts, images)
+        return self._read(scenes, read, inputs, token_spans(adapter, read, inputs.ids))
 
     def _read(
         self, scenes: Scenes, read: Contexts, inputs: Inputs,

@@ -134,10 +134,6 @@ class ImageTokens:
         return [self.views[n] for n in numbers]
 
 
-NO_IMAGE = ImageTokens((), 0, 0)
-"""Of a prompt without an image."""
-
-
 def plain_view(name: str, start: int, stride: int, rows: int, columns: int,
                height: float, width: float) -> View:  # fmt: skip
     """Return a view whose cells share the image evenly."""

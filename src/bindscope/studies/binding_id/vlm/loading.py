@@ -117,7 +117,7 @@ def load_engine(
     options = Options(
         pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
         answer="bare" if paper else "space", batch_size=config.batch_size,
-        images=form.image, lead="" if form.template == "short" else LINE_BREAKS,
+        lead="" if form.template == "short" else LINE_BREAKS,
     )  # fmt: skip
     if rule is not None:
         form = _counted(form, paper, processor, kind, rule, options, where)
@@ -168,7 +168,7 @@ def _counted(
     if paper:
         form = replace(form, spaces=RELEASED_SPACES)
     elif form.template != "short":
-        turn = chat_turn(processor, where, FAMILIES[kind][1].image_text, form.image)
+        turn = chat_turn(processor, where, FAMILIES[kind][1].image_text)
         form = replace(form, turn=turn)
     tokenize = partial(cut, processor)
     for split in ("test", "estimation"):

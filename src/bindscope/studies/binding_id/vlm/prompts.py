@@ -17,7 +17,6 @@ from torch import Tensor
 from bindscope.core.errors import InputError, ModelError
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Frame, Turn, with_image
 from bindscope.studies.binding_id.tasks.scenes import (
-    Attribute,
     Group,
     Prompt,
     Question,
@@ -45,8 +44,8 @@ class Template(Protocol):
 class Contexts:
     """The contexts of a batch as the model reads them, and characters of each group and role.
 
-    `ends` are places in each text behind the mark of the image, 0 without one; `lead` begins every
-    question and ends contexts.
+    `ends` are places in each text behind the mark of the image; `lead` begins every question and
+    ends contexts.
     """
 
     texts: list[str]
@@ -55,25 +54,23 @@ class Contexts:
     lead: str
 
 
-def contexts(prompts: Sequence[Prompt], image_text: str, images: bool, lead: str) -> Contexts:
+def contexts(prompts: Sequence[Prompt], image_text: str, lead: str) -> Contexts:
     """Put the model's mark of the image into contexts, and what begins all questions behind them.
 
     Raises
     ------
     InputError
-        If a context with an image does not say where it is, or one without an image does.
+        If a context does not say once where its image is, or has words before it.
     """
     texts, spans, ends = [], [], []
     for prompt in prompts:
-        if prompt.context.count(IMAGE) != images:
+        if (times := prompt.context.count(IMAGE)) != 1:
             raise InputError(
-                "the prompt's template",
-                f"{IMAGE} is there {prompt.context.count(IMAGE)} times, and there "
-                + ("is an image" if images else "are no images"),
-                "name the image once where there is one (`Form.image`)",
-            )
-        ends.append(prompt.context.index(IMAGE) + len(image_text) if images else 0)
-        prompt = with_image(prompt, image_text) if images else prompt
+                "the prompt's template", f"{IMAGE} is there {times} times, and there is an image",
+                "name the image once",
+            )  # fmt: skip
+        ends.append(prompt.context.index(IMAGE) + len(image_text))
+        prompt = with_image(prompt, image_text)
         if early := [name for name, (start, _) in prompt.spans.items() if start < ends[-1]]:
             raise InputError(
                 "the prompt's template", f"{early[0]} stands before the image",
@@ -210,7 +207,7 @@ def answer_tokens(
     return tokens
 
 
-def chat_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
+def chat_turn(processor: Any, where: str, image_text: str) -> Turn:
     """Return what the chat template of a processor puts around a user's words (and image).
 
     Raises
@@ -218,7 +215,7 @@ def chat_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
     ModelError
         If it has no chat template, or one that does not keep words and image.
     """
-    parts = [{"type": "image"}] * image + [{"type": "text", "text": _WORDS}]
+    parts = [{"type": "image"}, {"type": "text", "text": _WORDS}]
     remedy = "put chat_template.jinja beside its config.json, or set `compat: paper` for it"
     if not getattr(processor, "chat_template", None):
         raise ModelError(where, "its processor has no chat template", remedy)
@@ -226,7 +223,7 @@ def chat_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
         [{"role": "user", "content": parts}], add_generation_prompt=True, tokenize=False
     )
     before, words, after = rendered.partition(_WORDS)
-    if not words or before.count(image_text) != image:
+    if not words or before.count(image_text) != 1:
         raise ModelError(
             where, f"its chat template makes {rendered!r} of an image and a text", remedy
         )  # fmt: skip
@@ -236,8 +233,8 @@ def chat_turn(processor: Any, where: str, image_text: str, image: bool) -> Turn:
 def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
     """Return a form in which all words that a rule draws take equally many tokens.
 
-    Words that contexts name things by, or describe them by where there is no image, are as long in
-    both splits, as vectors of one are added in the other; words of questions are in each split.
+    Words that contexts name things by are as long in both splits, as vectors of one are added in
+    the other; words of questions are in each split.
 
     Raises
     ------
@@ -245,18 +242,16 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
         Names the words, if no spaces before the shorter ones make them as long.
     """
     spaces = {
-        (frame, word): more for frame, words in _kinds(form, rule)
+        (frame, word): more for frame, words in _kinds(rule)
         for word, more in _spaces(tokenize, where, words, form, frame).items()
     }  # fmt: skip
     return replace(form, spaces={**form.spaces, **spaces})
 
 
-def _kinds(form: Form, rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
+def _kinds(rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     """Yield the words that have to be of one length, by the part of the prompt."""
     splits = [rule.words("test"), rule.words("estimation")]
-    kinds: set[Attribute] = set() if form.image else {"color", "shape", rule.ask}
-    for attribute in sorted({rule.mention, *kinds}):
-        yield "context", tuple(word for words in splits for word in words.get(attribute))
+    yield "context", tuple(word for words in splits for word in words.get(rule.mention))
     for words in splits:
         yield "question", words.get(rule.ask)
 

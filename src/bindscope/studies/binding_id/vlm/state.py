@@ -99,7 +99,7 @@ def places(
             f"{group} of role {role}", f"scenes have {', '.join(GROUPS)} of {scenes.things} roles",
             "roles are counted from 0",
         )  # fmt: skip
-    if group != "object" or not inputs.image.length:  # the text-only twin describes its things
+    if group != "object":
         if (group, role) not in text:
             raise InputError(
                 f"{group} of role {role}", "the prompt's template does not say where it stands",
@@ -130,7 +130,7 @@ def tokens_to_store(
 ) -> Tensor:  # fmt: skip
     """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
     indices = [index for _, index in sorted(text.items())]
-    if scenes.boxes is not None and inputs.image.length:
+    if scenes.boxes is not None:
         for role in range(scenes.things):
             indices.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
     return torch.cat(indices, 1) if indices else torch.zeros(len(scenes), 0, dtype=torch.int64)
