@@ -19,10 +19,9 @@ from bindscope.studies.binding_id.engine import Rotate
 from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
 from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
-from bindscope.studies.binding_id.vlm.edits import Edits, blinded, moved, spread
+from bindscope.studies.binding_id.vlm.edits import Edits, Frozen, blinded, moved, slots_of, spread
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.prompts import Contexts
-from bindscope.studies.binding_id.vlm.state import Frozen, slots_of
 
 
 class ReferenceEngine(VisionLanguageEngine):

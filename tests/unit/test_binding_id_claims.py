@@ -99,13 +99,16 @@ def test_nulls_have_the_length_and_level_of_what_they_guard(order: str) -> None:
 
 def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() -> None:
     from bindscope.studies.binding_id.engine import Add
-    from bindscope.studies.binding_id.experiments.estimates import estimate
+    from bindscope.studies.binding_id.experiments.estimates import Sums
     from bindscope.studies.binding_id.experiments.means import mean_interventions
     from bindscope.studies.binding_id.experiments.trials import Batch
 
     oracle = Oracle("slot")
     rule = Rule()
-    estimates = estimate(oracle, draw_pairs(rule, "estimation", 20, 0).base, None, 20)
+    scenes = draw_pairs(rule, "estimation", 20, 0).base
+    sums = Sums(scenes)
+    sums.add(oracle, scenes, None)
+    estimates = sums.solved()
     batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
     trials = mean_interventions(batch, ["role"]).trials
     (null,) = (trial for trial in trials if trial.condition.name == "O random")

@@ -10,7 +10,6 @@ import json
 import weakref
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,20 +24,19 @@ from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
 from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
-from bindscope.studies.binding_id.answers.accounts import DECIDING
+from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
-from bindscope.studies.binding_id.experiments.estimates import estimate, read
+from bindscope.studies.binding_id.experiments.estimates import Sums, read
 from bindscope.studies.binding_id.experiments.means import doses
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
-from bindscope.studies.binding_id.vlm.edits import resolve
+from bindscope.studies.binding_id.vlm.edits import Frozen, resolve
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.loading import load
-from bindscope.studies.binding_id.vlm.state import Frozen
 from bindscope.studies.build import build
 
 FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
@@ -239,8 +237,7 @@ def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: 
     state = read(engine, draw_pairs(Rule(), "test", 2, 0).base, pictures)
     tensors = [*state.residual, *state.inputs.tensors.values(), state.embedded.hidden,
                state.embedded.mask, *(part for layer in state.cache for part in layer)]  # fmt: skip
-    product = SimpleNamespace(content={"task": {"things": 2}}, inputs={})
-    counted = cost._engine({"kind": "published", "source": f"hf:path:{hub[family]}"}, product)
+    counted = cost._engine({"kind": "published", "source": f"hf:path:{hub[family]}"})
     assert (counted.layers, counted.width) == (engine.layers, engine.width)
     assert counted.tokens == pytest.approx(state.length, rel=0.02, abs=20)
     n_tokens = state.residual[0].shape[1]
@@ -333,7 +330,10 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
 ) -> None:
     rule = Rule()
     engine, pictures = loaded(hub["qwen2_vl"], rule, batch_size=4)
-    estimates = estimate(engine, draw_pairs(rule, "estimation", 4, 0).base, pictures, 4)
+    scenes = draw_pairs(rule, "estimation", 4, 0).base
+    sums = Sums(scenes)
+    sums.add(engine, scenes, pictures)
+    estimates = sums.solved()
     batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
     plan = doses(batch, [0.5, 1.0, 2.0])
     added = [

@@ -19,7 +19,7 @@ from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule
-from bindscope.studies.binding_id.toys import evaluation
+from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH, training
 from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import load
 from bindscope.studies.binding_id.toys.model import build
@@ -46,9 +46,11 @@ def test_what_is_committed_passes_its_gates_on_fresh_scenes(path: Path) -> None:
     manifest = json.loads(path.read_text())
     interchange = manifest["objective"] == "interchange"
     toy = stored.load(path)
-    accuracies = evaluation.accuracies(toy, UNSEEN, SCENES, held_out=True, interchange=interchange)
-    evaluation.check(path.stem, accuracies, "-")
-    evaluation.check(path.stem, manifest["accuracies"], "-")
+    accuracies = training.measure_accuracies(
+        toy, UNSEEN, SCENES, held_out=True, interchange=interchange
+    )
+    training.check_gates(path.stem, accuracies, "-")
+    training.check_gates(path.stem, manifest["accuracies"], "-")
     assert interchange == ("object_all_replaced" in accuracies)
     assert path.stem.endswith(f"-{manifest['seed']}")
     assert path.with_suffix(".safetensors").stat().st_size < 1e6
@@ -60,10 +62,11 @@ def test_the_zoo_has_the_toys_that_its_preset_trains() -> None:
         product.wildcards["toy"]: json.loads(product.spec)["toy"]
         for product in build_graph(preset).select("toy_vlm")
     }
+    shared = {"width": WIDTH, "n_layers": LAYERS, "tower_width": TOWER_WIDTH, "patch_px": PATCH_PX}
     assert {path.stem for path in COMMITTED} == set(recipes)
     for path in COMMITTED:
         recipe = json.loads(path.read_text())["recipe"]["model"]
-        assert {key: value for key, value in recipe.items() if key != "name"} == recipes[path.stem]
+        assert recipe == {"name": path.stem, **recipes[path.stem], **shared}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from bindscope.studies.binding_id import cost, figures
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import Condition, Replace
-from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, estimate
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Sums
 from bindscope.studies.binding_id.experiments.subspaces import (
     nested,
     random_directions,
@@ -41,7 +41,10 @@ NAMES = {
 @pytest.fixture(scope="module")
 def estimates() -> Estimates:
     """Mean differences of nine slots in the oracle that binds by them."""
-    return estimate(Oracle("slot"), draw_pairs(RULE, "estimation", 200, 0).base, None, 200)
+    scenes = draw_pairs(RULE, "estimation", 200, 0).base
+    sums = Sums(scenes)
+    sums.add(Oracle("slot"), scenes, None)  # type: ignore[arg-type]
+    return sums.solved()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def table() -> pd.DataFrame:
 
 
 def test_the_forecast_counts_the_numbers_of_mean_differences(estimates: Estimates) -> None:
-    engine = cost._engine({"kind": "oracle"}, None)  # type: ignore[arg-type]
+    engine = cost._engine({"kind": "oracle"})
     numbers = cost.numbers_of_effects(engine, {"things": 3, "layout": "sprites"})
     stored = estimates.stored().items()
     assert numbers == sum(values.size for name, values in stored if not name.endswith("seen"))
@@ -73,7 +76,7 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
     task: dict[str, Any] = {"layout": "sprites", "things": 3, "order": "independent"}
     reading = Reading(RULE, "paper")
     suite = Suite(name="s").model_dump()
-    engine = cost._engine({"kind": "oracle"}, None)  # type: ignore[arg-type]
+    engine = cost._engine({"kind": "oracle"})
     for name in EXPERIMENTS:
         options = [suite[key] for key in OPTIONS.get(name, ())]
         spec = {"experiment": name, "options": options, "task": task}

@@ -19,7 +19,7 @@ from bindscope.studies.binding_id.config import Toy, ToyTraining
 from bindscope.studies.binding_id.engine import CONTROL
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pairs, Rule, Scenes, question, withheld
-from bindscope.studies.binding_id.toys import adapter, evaluation, training
+from bindscope.studies.binding_id.toys import adapter, training
 from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
@@ -32,13 +32,11 @@ from bindscope.studies.binding_id.toys.objectives import (
     naming_loss,
 )
 from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
-from bindscope.studies.binding_id.vlm.edits import Edits
+from bindscope.studies.binding_id.vlm.edits import Edits, Frozen
 from bindscope.studies.binding_id.vlm.passes import edited
-from bindscope.studies.binding_id.vlm.state import Frozen
 
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},
-    "36 tokens": {"patch_px": 6},
     "zoo tower": {"tower": "zoo:matching-objects-0"},
 }
 FEW = {"steps": 6, "batch_size": 4, "naming_until": 1, "grounding_until": 2,
@@ -150,10 +148,10 @@ def test_answers_are_those_of_the_scene() -> None:
     assert words[8] == [*item, *item, *color, *shape]
 
 
-@pytest.mark.parametrize(("patch_px", "tokens"), [(12, 1), (6, 4)])
-def test_naming_reads_the_tokens_of_each_things_slot(patch_px: int, tokens: int) -> None:
+@pytest.mark.parametrize(("tower", "tokens"), [("siglip", 1), ("zoo:matching-objects-0", 4)])
+def test_naming_reads_the_tokens_of_each_things_slot(tower: str, tokens: int) -> None:
     """The gradient of the image tokens: what shows no thing has none."""
-    toy, scenes = build(Toy(name="t", patch_px=patch_px), VOCABULARY), _scenes()
+    toy, scenes = build(Toy(name="t", tower=tower), VOCABULARY), _scenes()
     captured: list[torch.Tensor] = []
 
     def keep(_: object, __: object, output: torch.Tensor) -> None:
@@ -166,7 +164,7 @@ def test_naming_reads_the_tokens_of_each_things_slot(patch_px: int, tokens: int)
     assert captured[0].grad is not None
     read = captured[0].grad.abs().sum(-1) > 0
     assert (read.sum(1) == tokens * scenes.things).all()
-    per_slot, side = 12 // patch_px, 36 // patch_px
+    per_slot, side = 12 // toy.patch_px, 36 // toy.patch_px
     for row, token in zip(*read.nonzero(as_tuple=True), strict=True):
         down, right = divmod(int(token), side)
         assert down // per_slot * 3 + right // per_slot in scenes.slot[row]
@@ -269,12 +267,14 @@ def test_toy_that_has_not_learnt_fails_half_way() -> None:
 
 
 def test_gates_name_all_that_is_missed() -> None:
-    good = dict.fromkeys([*evaluation.GATES, *evaluation.INTERCHANGE_GATES], 1.0)
-    evaluation.check("toy", good, "train")
+    good = dict.fromkeys([*training.GATES, *training.INTERCHANGE_GATES], 1.0)
+    training.check_gates("toy", good, "train")
     with pytest.raises(
         ModelError, match=r"cross_3 is 0.940 \(gate 0.95\), item_all_replaced is nan"
     ):
-        evaluation.check("toy", {**good, "cross_3": 0.94, "item_all_replaced": float("nan")}, "-")
+        training.check_gates(
+            "toy", {**good, "cross_3": 0.94, "item_all_replaced": float("nan")}, "-"
+        )
 
 
 def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,11 +293,11 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "answered", oracle)
-        accuracies = evaluation.accuracies(plain, 0, 8, held_out=True, interchange=False)
+        patch.setattr(training, "answered", oracle)
+        accuracies = training.measure_accuracies(plain, 0, 8, held_out=True, interchange=False)
     assert set(accuracies.values()) == {1.0}
     assert len(accuracies) == 16
-    wrong = evaluation.accuracies(plain, 0, 8, held_out=False, interchange=True)
+    wrong = training.measure_accuracies(plain, 0, 8, held_out=False, interchange=True)
     assert max(wrong.values()) < 0.5
     assert len(wrong) == 12
 
@@ -358,8 +358,6 @@ def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"patch_px": 5}, "does not divide 12"),
-        ({"width": 90}, "width"),
         ({"training": {"grounding_until": 9, "copying_until": 8}}, "out of order"),
     ],
 )

@@ -31,7 +31,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def manifest(folder: Path, **changes: Any) -> Path:
     """Store a toy that was not trained."""
-    config = Toy(name="t", n_layers=4, **changes)
+    config = Toy(name="t", **changes)
     trained = training.Trained(build(config, Vocabulary.of_splits()), [], {})
     stored.write(trained, config, folder / "t.safetensors", folder / "t.json", code="c")
     return folder / "t.json"
@@ -41,17 +41,17 @@ def manifest(folder: Path, **changes: Any) -> Path:
 def test_its_layers_are_what_the_engine_edits(name: str, tmp_path: Path) -> None:
     """Text comes after the image, so that a pass without text gives what a whole prompt does."""
     path = manifest(tmp_path, **VARIANTS[name])
-    model = load_model(ToyVision(name="m", source="toy:t", n_layers=6), path, "cpu", 36)
+    model = load_model(ToyVision(name="m", source="toy:t", n_layers=5), path, "cpu", 36)
     rule = Rule("sprites", 2, "independent")
     scenes = draw_pairs(rule, "test", 3, 0).base
     engine, pictures = adapter.load({"name": "t"}, Reading(rule, "short"), path)
     state = engine.contexts(scenes, pictures(scenes))
     objects = np.stack([engine.residual(state, "object", role) for role in (0, 1)], axis=1)
-    tokens = dict(model.residual_stream(model.preprocess(pictures(scenes)), range(1, 7)))
-    assert list(tokens) == [1, 2, 3, 4, 5, 6]
+    tokens = dict(model.residual_stream(model.preprocess(pictures(scenes)), range(1, 6)))
+    assert list(tokens) == [1, 2, 3, 4, 5]
     side = model.token_map.grid[0]
     rows, cells = np.arange(3)[:, None], scenes.slot
-    for layer in range(4):
+    for layer in range(3):
         features = tokens[CONNECTOR + layer].numpy().reshape(3, side, side, -1)
         if side != 3:  # the first token of each slot, as of each region
             features = features[:, :: side // 3, :: side // 3]
@@ -61,18 +61,18 @@ def test_its_layers_are_what_the_engine_edits(name: str, tmp_path: Path) -> None
     with torch.no_grad():
         connected = toy.network.model.multi_modal_projector(tokens[TOWER])
     torch.testing.assert_close(connected, tokens[CONNECTOR])
-    assert not torch.equal(tokens[6], tokens[5])
+    assert not torch.equal(tokens[5], tokens[4])
 
 
 def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
-    model = load_model(ToyVision(name="m", source="toy:t", n_layers=6), manifest(tmp_path), "cpu")
+    model = load_model(ToyVision(name="m", source="toy:t", n_layers=5), manifest(tmp_path), "cpu")
     with pytest.raises(ModelError, match="36 x 36 px, and these have 48 x 40"):
         model.preprocess(np.zeros((1, 40, 48, 3), np.uint8))
 
 
 def test_a_wrong_number_of_layers_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="6 blocks, the configuration says 5"):
-        load_model(ToyVision(name="m", source="toy:t"), manifest(tmp_path), "cpu")
+    with pytest.raises(ModelError, match="5 blocks, the configuration says 6"):
+        load_model(ToyVision(name="m", source="toy:t", n_layers=6), manifest(tmp_path), "cpu")
 
 
 def configured(**changes: Any) -> dict[str, Any]:

@@ -57,9 +57,9 @@ HARMLESS = {
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
     (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
     # Of the function that runs several experiments in one go, which no job calls.
-    *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS", "TABLES")),
-    (f"{_BINDING_IDS}/job.py", "engine_reference"),
-    (f"{_BINDING_IDS}/job.py", "RECORDS"),
+    *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS")),
+    (f"{_BINDING_IDS}/suite.py", "engine_reference"),
+    (f"{_BINDING_IDS}/suite.py", "RECORDS"),
     (f"{_STUDY}/probes/module.py", "options_of"),
     (f"{_STUDY}/names.py", "options_of"),  # words of families are in the spec of figures
     (f"{_STUDY}/views.py", "known_families"),  # and their order

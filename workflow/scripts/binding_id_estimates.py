@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.studies.binding_id.job import estimates
+from bindscope.studies.binding_id.suite import estimates
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -14,7 +14,6 @@ from bindscope.config.references import repeated
 from bindscope.config.zoo import read_manifest
 from bindscope.core.registries import plugged_in
 from bindscope.studies.binding_id.registry import ENGINES
-from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
@@ -82,12 +81,6 @@ class Toy(Model):
         pattern=r"^(siglip|zoo:[a-z0-9-]+)$",
         description="Vision tower: `siglip`, trained with the rest, or a frozen model of the zoo.",
     )
-    width: PositiveInt = Field(96, description="Width of the language model.")
-    n_layers: PositiveInt = Field(3, description="Layers of the language model, 3 or more.", ge=3)
-    tower_width: PositiveInt = Field(64, description="Width of the SigLIP tower.")
-    patch_px: PositiveInt = Field(
-        12, description="Patch side of the SigLIP tower; divides 12, the side of a slot."
-    )
     training: ToyTraining = Field(ToyTraining(), description="Training.")
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and scenes.")
 
@@ -99,16 +92,6 @@ class Toy(Model):
             raise ValueError(
                 f"source: {self.source} is trained already, so {', '.join(wrong)} must not be given"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.width % (2 * LANGUAGE_HEADS):
-            raise ValueError(f"width: not a multiple of {2 * LANGUAGE_HEADS}")
-        if self.tower_width % LANGUAGE_HEADS:
-            raise ValueError(f"tower_width: not a multiple of {LANGUAGE_HEADS}")
-        if 12 % self.patch_px:
-            raise ValueError("patch_px: does not divide 12, the side of a slot")
         return self
 
     @property

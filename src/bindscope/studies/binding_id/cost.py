@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from bindscope.config.zoo import TOY, read_manifest
 from bindscope.core.graph import Product
 from bindscope.core.work import Libraries, Work
 from bindscope.graph.towers import settings
+from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
 
 Content = Mapping[str, Any]
 
@@ -94,28 +94,13 @@ class _Engine:
         return float(contexts * each + max(read, answered))
 
 
-def _engine(model: Content, product: Product) -> _Engine:
+def _engine(model: Content) -> _Engine:
     if model["kind"] == "oracle":
         return _Engine(4, _ORACLE_WIDTH, 12, 0, heads=1, kind="oracle")
     if model["kind"] == "toy":
-        toy: Content = {}
-        if "source" in model:
-            toy = read_manifest(model["source"], TOY)["recipe"]["model"]
-        for weights_key in product.inputs.get("weights", ()):
-            toy = weights_key.content.get("toy", toy)
-        width, layers = int(toy.get("width", 96)), int(toy.get("n_layers", 3))
-        sprite_tokens = (_SPRITE_PX // int(toy.get("patch_px", _SPRITE_PX))) ** 2
-        return _Engine(
-            layers,
-            width,
-            60,
-            14.0 * layers * width**2,
-            kind="toy",
-            question=8,
-            object_tokens=sprite_tokens,
-            cached=2 * width,
-            hidden=4 * width,
-        )
+        return _Engine(LAYERS, WIDTH, 60, 14.0 * LAYERS * WIDTH**2, kind="toy", question=8,
+                       object_tokens=(_SPRITE_PX // PATCH_PX) ** 2, cached=2 * WIDTH,
+                       hidden=4 * WIDTH)  # fmt: skip
     if str(model["source"]).startswith("engine:"):  # whose size nobody here knows
         return _Engine(4, _ORACLE_WIDTH, 12, 0, kind=model["source"])
     return _published(model)
@@ -208,7 +193,7 @@ def _to_queries(
     flops = elements = weights = state = 0.0
     kinds = set()
     for model in content["models"]:
-        engine = _engine(model, product)
+        engine = _engine(model)
         kinds.add(engine.kind)
         flops += engine.flops(contexts, answers)
         elements += answers * (
@@ -257,7 +242,7 @@ def binding_id_estimates(product: Product) -> Work:
     content = product.content
     task = content["task"]
     contexts = (1.0 + _GROUPS) * task["estimation_rows"]
-    engines = [_engine(model, product) for model in content["models"]]
+    engines = [_engine(model) for model in content["models"]]
     numbers = sum(numbers_of_effects(engine, task) for engine in engines)
     arrays = 4.0 * numbers / len(engines)
     # Of both halves of the rows sums in float64, and what is solved of them and of all.
@@ -270,7 +255,7 @@ def binding_id_interventions(product: Product) -> Work:
     if "records" in content:
         return _to_queries(product, 500, 2000, 1e6, 1e5)
     rows, things = content["task"]["rows"], content["task"]["things"]
-    deepest = max((_engine(model, product) for model in content["models"]), key=lambda e: e.layers)
+    deepest = max((_engine(model) for model in content["models"]), key=lambda e: e.layers)
     trials, queries = _trials(content, deepest)
     name = content["experiment"]
     candidates = things * (1 + (name in ("factorizability", "layers")))  # of one scene, or both
@@ -288,19 +273,19 @@ def toy_vlm(product: Product) -> Work:
     """Count the training of a toy: a scene has about 140 tokens, interchange reads three times."""
     content = product.content
     toy = content["toy"]
-    training, width, layers = toy["training"], toy["width"], toy["n_layers"]
-    weights = 14.0 * layers * width**2 + 24.0 * toy["tower_width"] ** 2 + 300.0 * width
+    training = toy["training"]
+    weights = 14.0 * LAYERS * WIDTH**2 + 24.0 * TOWER_WIDTH**2 + 300.0 * WIDTH
     times = 3 if toy["objective"] == "interchange" else 1
     n = training["steps"] * training["batch_size"] * times
     return Work(
         "hub",
         passes=n,
         flops=6.0 * n * 140 * weights / 0.5,
-        elements=n * 140.0 * width * layers * 40,
+        elements=n * 140.0 * WIDTH * LAYERS * 40,
         python=2e4 * training["steps"] * times,
         bytes_disk=4.2 * weights,
         bytes_peak=16 * weights
-        + 4.0 * training["batch_size"] * times * 140 * width * layers * 40
+        + 4.0 * training["batch_size"] * times * 140 * WIDTH * LAYERS * 40
         + 1e8,
         threads=content["threads"],
         device=content["device"],

@@ -51,7 +51,7 @@ ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
 ACCOUNTED = ("signatures", "factorizability", "mean")
 """Experiments in which accounts of binding disagree; each is told about with all of them at hand
-(`answers.accounts.DECIDING`).
+(`answers.rows.DECIDING`).
 """
 # ``rows(answers, samples, seed)``: of experiment `mixture`.
 MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"

@@ -1,4 +1,4 @@
-"""Runs the experiments of a suite on one task and one model, each by itself.
+"""Runs the experiments of a suite on one task and one model, each by itself, and its jobs.
 
 Experiments share no product but the mean differences: contexts of the tested rows are read anew by
 each, which costs passes (of nine experiments about three times as many contexts) and keeps what is
@@ -9,29 +9,42 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from bindscope.core.files import canonical_json
+from bindscope.core.devices import hold_device
+from bindscope.core.files import canonical_json, write_atomic
+from bindscope.core.job import Job
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
-from bindscope.studies.binding_id.answers.accounts import (
+from bindscope.studies.binding_id.answers.metrics import Answers
+from bindscope.studies.binding_id.answers.rows import (
     DECIDING,
     Predictions,
     account_predictions,
+    head_rows,
     rivals_of,
+    rows_of,
 )
-from bindscope.studies.binding_id.answers.metrics import Answers
-from bindscope.studies.binding_id.answers.rows import head_rows, rows_of
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Each, Plan
-from bindscope.studies.binding_id.registry import ADDING, EXPERIMENTS, MIXTURE_ROWS, OPTIONS
+from bindscope.studies.binding_id.registry import (
+    ADDING,
+    EXPERIMENTS,
+    MIXTURE_ROWS,
+    OPTIONS,
+    RECORDS,
+    engine_reference,
+)
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs
 
@@ -206,3 +219,88 @@ def _predictions(task_json: str) -> dict[str, Predictions]:
     plans = {name: resolve(EXPERIMENTS[name]) for name in DECIDING}
     plans["mean"] = partial(plans["mean"], levels=["slot"])
     return account_predictions(plans, pairs, reading)
+
+
+def estimates(job: Job) -> None:
+    """Estimate mean differences on a task, model by model.
+
+    `estimates` holds what `estimates.Estimates.stored` gives, each name behind ``<model>.``.
+    """
+    lines: list[str] = []
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with hold_device(job.spec.get("device", "cpu")) as device, _checkpoints(job) as checkpoints:
+        for model in job.spec["models"]:
+            engine, pictures = _loaded(model, job, device)
+            checkpoint = checkpoints.take() if checkpoints else None
+            measured, rows = estimated(engine, pictures, job.spec, checkpoint)
+            lines += _lines(rows, {**_names(job, model), **job.keys})
+            arrays |= {
+                f"{model['name']}.{name}": values for name, values in measured.stored().items()
+            }
+        write_atomic(job.output["vectors"], "".join(lines))
+        write_atomic(job.output["estimates"], save(arrays))
+
+
+def interventions(job: Job) -> None:
+    """Run an experiment of a suite on a task, or on records, model by model.
+
+    `answers` holds log-probabilities by model, float32 (rows, trials, queries, candidates), in the
+    order of the table's rows.
+    """
+    lines: list[str] = []
+    answers: dict[str, np.ndarray[Any, Any]] = {}
+    with hold_device(job.spec.get("device", "cpu")) as device, _checkpoints(job) as checkpoints:
+        for model in job.spec["models"]:
+            results = _answered(model, job, device, checkpoints)
+            by = "words" if "records" in job.spec else Reading.from_spec(job.spec).by
+            lines += _lines(results.rows, {**_names(job, model), "named_by": by, **job.keys})
+            answers[model["name"]] = results.answers
+        write_atomic(job.output["rows"], "".join(lines))
+        write_atomic(job.output["answers"], save(answers))
+
+
+def _answered(
+    model: Mapping[str, Any], job: Job, device: str, checkpoints: Checkpoints | None
+) -> Asked:
+    """Ask one model about a task's scenes, or about a user's own photos."""
+    if "records" in job.spec:
+        photos: Asked = resolve(RECORDS)(model, _weights(job), job.spec, device)
+        return photos
+    engine, pictures = _loaded(model, job, device)
+    stored = next((Path(path) for path in job.input.estimates), None)
+    known = None if stored is None else Estimates.read(stored, model["name"])
+    return ask(engine, pictures, job.spec, known, checkpoints)
+
+
+def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
+    load = resolve(str(engine_reference(model["kind"])))
+    return load(model, Reading.from_spec(job.spec), _weights(job), device)
+
+
+def _weights(job: Job) -> Path | None:
+    return next((Path(path) for path in job.input.weights), None)
+
+
+@contextmanager
+def _checkpoints(job: Job) -> Iterator[Checkpoints | None]:
+    """Keep what takes long until the results are safe; oracles are quick, and do without torch."""
+    if all(model["kind"] == "oracle" for model in job.spec["models"]):
+        yield None
+        return
+    from bindscope.fitting.checkpoint import Checkpoints
+
+    output = Path(job.output.get("answers") or job.output["estimates"])
+    checkpoints = Checkpoints(output, " ".join(job.keys.values()))
+    yield checkpoints
+    checkpoints.remove()
+
+
+def _names(job: Job, model: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "suite": job.wildcards["suite"], "task": job.wildcards["task"],
+        "model": model["name"], "origin": model["origin"],
+    }  # fmt: skip
+
+
+def _lines(rows: Iterable[dict[str, Any]], names: dict[str, str]) -> list[str]:
+    return [canonical_json({**names, **row}) + "\n" for row in rows]

@@ -1,8 +1,13 @@
-"""Rows of the tables from the answers of an experiment."""
+"""Rows of the tables from the answers of an experiment, and what each account of binding predicts.
+
+Which item an account predicts depends on what is edited and on what a question names a thing by.
+So an exact oracle of the account (no noise, look-ups that find nothing where nothing matches)
+answers the same questions; where it prefers no item, the account predicts none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -10,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.answers.accounts import Predictions, account_rows
 from bindscope.studies.binding_id.answers.metrics import (
+    NONE,
     Answers,
     Doubles,
+    Integers,
     chosen,
     comparisons,
     ends,
@@ -25,9 +31,150 @@ from bindscope.studies.binding_id.answers.metrics import (
     swaps,
 )
 from bindscope.studies.binding_id.engine import Knockout
-from bindscope.studies.binding_id.experiments.trials import Trial
-from bindscope.studies.binding_id.names import ALL
-from bindscope.studies.binding_id.tasks.scenes import GROUPS
+from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
+from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
+from bindscope.studies.binding_id.names import ACCOUNTS, ALL
+from bindscope.studies.binding_id.oracles.oracle import CELLS, Mechanism, Oracle
+from bindscope.studies.binding_id.tasks.prompts import Reading
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Attribute, Pairs, Words
+
+Predictions = Mapping[str, Mapping[str, Integers]]
+"""Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
+_AT_ONCE = 100  # rows
+_APART = 0.1  # share of answers on which accounts differ that are told apart by them
+_MARGIN = 3.0  # nats by which a predicted item is ahead of every other
+# Experiment -> conditions on which accounts disagree.
+DECIDING: dict[str, tuple[str, ...]] = {
+    "signatures": (
+        "none", "other shapes", "other colors", "from other slots", "objects exchanged",
+        "items exchanged",
+    ),
+    "factorizability": ("O all", "I all"),
+    # Without `by slot` where slots follow from roles (`Rule.slot_of_role`).
+    "mean": ("O by slot", "I by slot", "O", "I"),
+}  # fmt: skip
+_MECHANISMS: dict[str, Mechanism] = dict(
+    zip(ACCOUNTS, ("slot", "color", "gather", "order"), strict=True)
+)
+
+
+def exact_oracles(mention: Attribute) -> dict[str, Oracle]:
+    """Return an oracle of each account, by its name."""
+    return {
+        name: Oracle(mechanism, 0.0, mention, exact=True) for name, mechanism in _MECHANISMS.items()
+    }
+
+
+def true_estimates(oracle: Oracle, words: Words) -> Estimates:
+    """Return an oracle's planted differences between slots, as if they had been estimated."""
+    slots = range(len(words.places))
+    effects: dict[Key, Effects] = {}
+    for group in GROUPS:
+        planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
+        values = np.repeat(planted[:, :, None], CELLS if group == "object" else 1, axis=2)
+        effects[group, "slot"] = Effects("slot", values, np.ones(len(slots), bool))
+    return Estimates(effects, np.zeros((oracle.layers, CELLS, oracle.width), np.float32))
+
+
+def account_predictions(
+    plans: Mapping[str, Callable[[Batch], Plan]], pairs: Pairs, reading: Reading
+) -> dict[str, Predictions]:
+    """Return what accounts predict in the deciding conditions of experiments, by experiment."""
+    predictions: dict[str, dict[str, dict[str, Integers]]] = {name: {} for name in plans}
+    words = pairs.base.words
+    oracle: Any  # its state is its own kind of `engine.State`
+    for account, oracle in exact_oracles(reading.rule.mention).items():
+        estimates = true_estimates(oracle, words)
+        for name, plan in plans.items():
+            parts: dict[str, list[Integers]] = {}
+            for rows in batches(len(pairs.base), _AT_ONCE):
+                batch = Batch(oracle, None, pairs[rows], reading, estimates)
+                part = _deciding(name, plan(batch))
+                places = predicted(part.answered(oracle, batch.base))
+                for trial, items in zip(part.trials, np.moveaxis(places, 1, 0), strict=True):
+                    parts.setdefault(trial.condition.name, []).append(items)
+            predictions[name][account] = {
+                condition: np.concatenate(items) for condition, items in parts.items()
+                if condition in DECIDING[name]
+            }  # fmt: skip
+    return dict(predictions)
+
+
+def _deciding(experiment: str, plan: Plan) -> Plan:
+    """Return the control and the conditions of a plan on which accounts disagree."""
+    names = ("none", *DECIDING[experiment])
+    by_source = [
+        (source, [trial for trial in trials if trial.condition.name in names])
+        for source, trials in plan.by_source
+    ]
+    return Plan(by_source, plan.queries, plan.candidates)
+
+
+def predicted(logs: Doubles) -> Integers:
+    """Return the place of the candidate that an exact oracle prefers, or `NONE`.
+
+    Log-probabilities are (n, trials, queries, candidates), places int64 (n, trials, queries).
+    """
+    second, first = np.moveaxis(np.sort(logs, axis=-1)[..., -2:], -1, 0)
+    return np.where(first - second > _MARGIN, logs.argmax(axis=-1), NONE)
+
+
+def rivals_of(predictions: Sequence[Predictions]) -> dict[str, list[str]]:
+    """Return the accounts that never predict another item than an account does, in any experiment.
+
+    What it predicts itself does not tell it from them; what they alone predict does.
+    """
+
+    def apart(account: str, rival: str) -> bool:
+        return any(
+            ((ours != NONE) & (theirs != NONE) & (ours != theirs)).mean() > _APART
+            for by_account in predictions
+            for ours, theirs in zip(
+                by_account[account].values(), by_account[rival].values(), strict=True
+            )
+        )
+
+    return {
+        account: [rival for rival in ACCOUNTS if rival != account and not apart(account, rival)]
+        for account in ACCOUNTS
+    }
+
+
+def account_rows(
+    answers: Answers, trials: Sequence[Trial], predictions: Predictions,
+    rivals: Mapping[str, Sequence[str]], samples: int, seed: int,
+) -> Iterator[tuple[int, dict[str, Any]]]:  # fmt: skip
+    """Yield a trial and a row of how many answers are those that an account predicts.
+
+    Trial 0 is the control; `rivals` are the accounts that one is not told from by what it predicts
+    itself.
+    """
+    places = {trial.condition.name: i for i, trial in enumerate(trials)}
+    for account, by_condition in predictions.items():
+        for condition, ours in by_condition.items():
+            if condition not in places:  # of slots, where the suite has differences of roles alone
+                continue
+            i = places[condition]
+            alone = [
+                np.where(ours == NONE, predictions[name][condition], NONE)
+                for name in rivals[account]
+            ]
+            logs = answers.logs[:, i]
+            row = {**_agreement("share", logs, ours), **_agreement("unpredicted", logs, *alone)}
+            if row:
+                effect = normalized_effect(answers, i, ours, samples, seed)
+                yield i, {"query": "all", "candidate": account, "expected": 0,
+                          "n_rows": len(ours), **row, **ends("effect", effect)}  # fmt: skip
+
+
+def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:
+    """Return the share of answers that are as predicted, of the best of several predictions."""
+    shares = [
+        share(right(logs[rows], items[rows]))
+        for items in expected if (rows := (items != NONE).any(axis=1)).any()
+    ]  # fmt: skip
+    return ends(name, max(shares)) if shares else {}
+
 
 Row = dict[str, Any]
 DETAILED = ("factorizability", "positions", "signatures", "mean")
@@ -42,7 +189,7 @@ def rows_of(
     """Yield a row per trial, and per account and cell where there are any.
 
     The first trial is the control. `lengths` (n, trials) is what each adds to each row,
-    `predictions` and `rivals` are those of accounts (`accounts.account_rows`).
+    `predictions` and `rivals` are those of accounts (`account_rows`).
     """
     effects, tests = _effects(answers, trials, samples, seed), _changes(answers, samples, seed)
     names = [

@@ -54,14 +54,8 @@ _SECOND_RUN = {
 class Effects:
     """What each role, or each slot, adds to the tokens of a group.
 
-    Attributes
-    ----------
-    levels
-        Whether of roles or of slots.
-    values
-        float32 (levels, L, t, d); only differences between them mean anything.
-    present
-        Whether a level was in any difference, bool (levels,).
+    `values` are float32 (levels, L, t, d); only differences between them mean anything. `present`,
+    bool (levels,), says whether a level was in any difference.
     """
 
     levels: Levels
@@ -71,11 +65,8 @@ class Effects:
     def towards(self, scenes: Scenes, role: int, target: int) -> Vectors:
         """Return what makes the thing of a role look as if it had another one.
 
-        Returns
-        -------
-        NDArray
-            float32 (L, t, d) of roles; (n, L, t, d) of slots, by where each scene's things stand.
-            Where they stand alike in all scenes, (L, t, d), too.
+        float32 (L, t, d) of roles; (n, L, t, d) of slots, by where each scene's things stand. Where
+        they stand alike in all scenes, (L, t, d), too.
         """
         if self.levels == "role":
             return np.asarray(self.values[target] - self.values[role], np.float32)
@@ -88,11 +79,8 @@ class Effects:
     def directions(self) -> Vectors:
         """Principal components of the levels that were seen, longest first.
 
-        Returns
-        -------
-        NDArray
-            float32 (L, t, r, d): orthonormal rows, r the number of levels less one; rows of zeros
-            where levels differ in fewer dimensions.
+        float32 (L, t, r, d): orthonormal rows, r the number of levels less one; rows of zeros where
+        levels differ in fewer dimensions.
         """
         means = self.values[self.present].astype(np.float64)
         centred = np.moveaxis(means - means.mean(axis=0), 0, 2)
@@ -103,15 +91,10 @@ class Effects:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """All that interventions are made of.
+    """All that interventions are made of: effects by group and kind of levels, and a difference.
 
-    Attributes
-    ----------
-    effects
-        By group and kind of levels.
-    content
-        Mean object of the first color minus that of the second, float32 (L, t, d): a difference
-        of content, for a null that is no binding ID.
+    `content` is the mean object of the first color minus that of the second, float32 (L, t, d): a
+    difference of content, for a null that is no binding ID.
     """
 
     effects: Mapping[Key, Effects]
@@ -139,31 +122,13 @@ class Estimates:
         return cls(effects, arrays[f"{model}.content"])
 
 
-def estimate(
-    engine: Engine, scenes: Scenes, pictures: Pictures | None, batch_size: int
-) -> Estimates:
-    """Estimate effects of roles and of slots on each group, from scenes of the estimation split."""
-    sums = Sums(scenes)
-    for rows in batches(len(scenes), batch_size):
-        sums.add(engine, scenes[rows], pictures)
-    return sums.solved()
-
-
 class Sums:
     """Sums over batches of scenes, from which effects of roles and of slots are estimated.
 
-    Parameters
-    ----------
-    scenes
-        All of the estimation split.
-
-    Attributes
-    ----------
-    totals
-        All sums by name, float64; an interrupted estimation goes on from them.
+    `totals` are all sums by name, float64; an interrupted estimation goes on from them.
     """
 
-    def __init__(self, scenes: Scenes) -> None:
+    def __init__(self, scenes: Scenes) -> None:  # all of the estimation split
         slots = max(len(scenes.words.places), int(scenes.slot.max()) + 1)
         self.sizes: dict[Levels, int] = {"role": scenes.things, "slot": slots}
         self.totals: dict[str, Doubles] = {}

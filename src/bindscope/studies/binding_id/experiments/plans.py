@@ -1,7 +1,7 @@
 """The experiments that replace, move and hide tokens, and those that tell mechanisms apart.
 
 Every function takes a batch and returns a plan: what to ask. Expectations are those of the slot
-account; `answers.accounts` says what each account predicts.
+account; `answers.rows` says what each account predicts.
 """
 
 from __future__ import annotations

@@ -94,10 +94,7 @@ def answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Generat
 
     `draw` chooses the place.
 
-    Raises
-    ------
-    InputError
-        Names the record's file and line: if the model cannot read it.
+    InputError: names the record's file and line: if the model cannot read it.
     """
     try:
         return Answered(_answer(engine, record, draw), record.roles)

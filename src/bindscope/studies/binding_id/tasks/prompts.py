@@ -97,10 +97,8 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     Spans of `color` are the words that mention the thing ("green object", "green has"), of `item`
     "item J" or "J .". `context` and a question after it are the whole prompt.
 
-    Raises
-    ------
-    InputError
-        If two things of a scene would be mentioned alike, or questions do not fit the scenes.
+    InputError if two things of a scene would be mentioned alike, or questions do not fit the
+    scenes.
     """
     _check(scenes, questions, form)
     question_texts = [_questions(question, form) for question in questions]
@@ -126,45 +124,26 @@ def thing_name(by: Attribute, word: str) -> str:
     return word if by == "shape" else f"{word} object"
 
 
-class _Text:
-    """A text under construction that remembers where its parts are."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.spans: dict[tuple[Group, int], tuple[int, int]] = {}
-
-    def add(self, text: str, group: Group | None = None, role: int = 0) -> None:
-        if group is not None:  # all spaces before a word are its own, the first of them, too
-            first = len(self.text) - text.startswith(" ")
-            self.spans[group, role] = (first, len(self.text) + len(text))
-        self.text += text
-
-
 def _prompt(scenes: Scenes, row: int, questions: tuple[str, ...], form: Form) -> Prompt:
-    out, short = _Text(), form.template == "short"
-    out.add(IMAGE if short else form.turn.before + TASK)
+    short, words = form.template == "short", scenes.words
+    text = IMAGE if short else form.turn.before + TASK
+    spans: dict[tuple[Group, int], tuple[int, int]] = {}
     for role in range(scenes.things):
-        if short or role:
-            out.add(" ")
-        _sentence(out, scenes, row, role, form)
-    return Prompt(out.text, questions, out.spans)
-
-
-def _sentence(out: _Text, scenes: Scenes, row: int, role: int, form: Form) -> None:
-    """Add the sentence that gives a thing its item."""
-    word = scenes.words.get(form.mention)[getattr(scenes, form.mention)[row, role]]
-    word = form.spaced("context", word)
-    item, name = scenes.words.items[scenes.item[row, role]], thing_name(form.mention, word)
-    if form.template == "short":
-        out.add(f"{word} has", "color", role)
-        out.add(" ")
-        out.add(f"{item} .", "item", role)
-    else:
-        out.add("The ")
-        out.add(name, "color", role)
-        out.add(" contains ")
-        out.add(f"item {item}", "item", role)
-        out.add(".")
+        value, item = getattr(scenes, form.mention)[row, role], words.items[scenes.item[row, role]]
+        word = form.spaced("context", words.get(form.mention)[value])
+        parts: list[tuple[str, Group]] = [(f"{word} has", "color"), (f"{item} .", "item")]
+        before, between, after = " ", " ", ""
+        if not short:
+            parts = [(thing_name(form.mention, word), "color"), (f"item {item}", "item")]
+            before, between, after = " The " if role else "The ", " contains ", "."
+        text += before
+        for part, group in parts:
+            text += between * (group == "item")
+            # All spaces before a word are its own, the first of them, too.
+            spans[group, role] = (len(text) - part.startswith(" "), len(text) + len(part))
+            text += part
+        text += after
+    return Prompt(text, questions, spans)
 
 
 def _questions(question: Question, form: Form) -> list[str]:
@@ -179,24 +158,14 @@ def _questions(question: Question, form: Form) -> list[str]:
 
 
 def _check(scenes: Scenes, questions: Sequence[Question], form: Form) -> None:
-    named = np.sort(getattr(scenes, form.mention), axis=1)
+    named, problem = np.sort(getattr(scenes, form.mention), axis=1), ""
     if (named[:, 1:] == named[:, :-1]).any():
+        problem = f"two things of a scene have the same {form.mention}, by which texts mention them"
+    elif any(len(question) != len(scenes) for question in questions):
+        problem = f"there are questions that are not {len(scenes)}, one for each scene"
+    elif any(question.by == "item" for question in questions):
+        problem = "a question that names the thing by its item holds the answer"
+    if problem:
         raise InputError(
-            f"form.mention: {form.mention}",
-            f"two things of a scene have the same {form.mention}, so the text would not tell them "
-            "apart",
-            "mention them by `Rule.mention` of the rule that drew them",
+            "scenes and questions", problem, "mention and ask by `mention` and `ask` of their rule"
         )
-    for question in questions:
-        if len(question) != len(scenes):
-            raise InputError(
-                "questions",
-                f"there are {len(question)} of them for {len(scenes)} scenes",
-                "give each scene its own",
-            )
-        if question.by == "item":
-            raise InputError(
-                "questions",
-                "a question that names the thing by its item holds the answer",
-                "ask by another attribute",
-            )

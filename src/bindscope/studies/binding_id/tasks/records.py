@@ -68,11 +68,8 @@ class Record:
 def read_records(path: Path | str) -> list[Record]:
     """Read and check a file of records.
 
-    Raises
-    ------
-    InputError
-        Names the file, the line and the remedy: if a line is no record, an image cannot be read, a
-        box is not within its image, or a text does not stand once in its context.
+    InputError: names the file, the line and the remedy: if a line is no record, an image cannot be
+    read, a box is not within its image, or a text does not stand once in its context.
     """
     file = Path(path)
     try:

@@ -43,15 +43,8 @@ class Words:
 
     def get(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the words of an attribute."""
-        names = {
-            "shape": self.shapes,
-            "color": self.colors,
-            "slot": self.places,
-            "item": self.items,
-            "material": self.materials,
-            "size": self.sizes,
-        }
-        return names[attribute]
+        words: tuple[str, ...] = getattr(self, "places" if attribute == "slot" else f"{attribute}s")
+        return words
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +56,7 @@ class Scenes:
     left, top, right and bottom (both exclusive) in pixels of the slot's region, not the thing's own
     tight box, so that every thing has equally many tokens; None where there is no image.
 
-    Raises
-    ------
-    InputError
-        If arrays differ in shape.
+    InputError if arrays differ in shape.
     """
 
     words: Words
@@ -351,7 +341,7 @@ def exchanged_sentences(scenes: Scenes) -> Scenes:
 
 def joined(parts: Sequence[Scenes]) -> Scenes:
     """Return scenes of the same words one after the other."""
-    names = ["shape", "color", "item", "slot", "material", "size", "boxes"]
+    names = [field.name for field in fields(Scenes) if field.name != "words"]
     return parts[0].with_(
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )

@@ -42,12 +42,8 @@ def load(
 ) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a toy of the zoo, or of the manifest `weights`, on the CPU, and draw its images.
 
-    Raises
-    ------
-    ConfigError
-        If scenes are not those of toys: `layout: sprites` and `template: short`.
-    ModelError
-        If the toy's files are missing or damaged.
+    ConfigError if scenes are not those of toys: `layout: sprites` and `template: short`. ModelError
+    if the toy's files are missing or damaged.
     """
     where = f"toy {model['name']}"
     if reading.rule.layout != LAYOUT or reading.template != "short":
@@ -182,10 +178,7 @@ def load_vision(
 ) -> ToyImages:
     """Load a toy of the zoo, or of the manifest `weights`, as a model of images (`load_model`).
 
-    Raises
-    ------
-    ModelError
-        If the toy's files are missing or damaged.
+    ModelError if the toy's files are missing or damaged.
     """
     where = f"model {config.name} ({config.source})"
     if config.zoo_source:

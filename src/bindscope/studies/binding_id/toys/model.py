@@ -28,14 +28,14 @@ from bindscope.models.controlled import checked
 from bindscope.models.stream import FrozenViT, freeze
 from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.config import Toy
-from bindscope.studies.binding_id.toys import LANGUAGE_HEADS
+from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
 from bindscope.studies.binding_id.toys.tasks import IMAGE, Vocabulary
 
 if TYPE_CHECKING:
     from bindscope.studies.binding_id.toys.training import Trained
 
 
-KEY_HEADS = 2
+LANGUAGE_HEADS, KEY_HEADS = 4, 2
 TOWER_LAYERS = 1
 LONGEST = 128  # tokens of a prompt, at most
 SHARPNESS = 6.0  # of the heads that look back
@@ -126,33 +126,33 @@ def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
     generator = torch.Generator().manual_seed(toy.seed)
     tower = ZooTower.load(toy.tower) if toy.tower != "siglip" else None
     with torch.random.fork_rng(devices=[]):  # the library initialises from the global state
-        network = LlavaOnevisionForConditionalGeneration(_config(toy, vocabulary))
-    model, patch_px = network.model, toy.patch_px
+        network = LlavaOnevisionForConditionalGeneration(_config(vocabulary))
+    model, patch_px = network.model, PATCH_PX
     del model.image_newline  # one view of an image: there are no ends of rows
     if tower is not None:
         model.vision_tower, patch_px = tower, tower.patch_px
-        model.multi_modal_projector.linear_1 = nn.Linear(tower.width, toy.width)
+        model.multi_modal_projector.linear_1 = nn.Linear(tower.width, WIDTH)
     with torch.no_grad():
         _initialise(network, generator)
-        _look_back(model.language_model, toy)
+        _look_back(model.language_model)
     return ToyModel(network, vocabulary, patch_px)
 
 
-def _config(toy: Toy, vocabulary: Vocabulary) -> Any:
+def _config(vocabulary: Vocabulary) -> Any:
     from transformers import LlavaOnevisionConfig, Qwen2Config, SiglipVisionConfig
 
     side = SIZE_PX
     config_class: Any = LlavaOnevisionConfig  # takes more than its annotations say
     return config_class(
         vision_config=SiglipVisionConfig(
-            hidden_size=toy.tower_width, num_hidden_layers=TOWER_LAYERS,
-            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * toy.tower_width,
-            image_size=side, patch_size=toy.patch_px, vision_use_head=False,
+            hidden_size=TOWER_WIDTH, num_hidden_layers=TOWER_LAYERS,
+            num_attention_heads=LANGUAGE_HEADS, intermediate_size=4 * TOWER_WIDTH,
+            image_size=side, patch_size=PATCH_PX, vision_use_head=False,
         ),
         text_config=Qwen2Config(
-            hidden_size=toy.width, num_hidden_layers=toy.n_layers,
+            hidden_size=WIDTH, num_hidden_layers=LAYERS,
             num_attention_heads=LANGUAGE_HEADS, num_key_value_heads=KEY_HEADS,
-            intermediate_size=2 * toy.width, vocab_size=len(vocabulary.tokens),
+            intermediate_size=2 * WIDTH, vocab_size=len(vocabulary.tokens),
             max_position_embeddings=LONGEST, tie_word_embeddings=False,
             rope_parameters={"rope_type": "default", "rope_theta": 1e4},
         ),
@@ -173,13 +173,13 @@ def _initialise(network: nn.Module, generator: torch.Generator) -> None:
             module.weight.normal_(generator=generator)
 
 
-def _look_back(language: Any, toy: Toy) -> None:
+def _look_back(language: Any) -> None:
     """Let heads 0 and 1 of the first layers attend to the token one and two places back.
 
     It is enough to set biases of queries and keys: a constant key at place s and a constant query
     at place t meet in the sum over frequencies f of cos((t - s - off) f).
     """
-    size = toy.width // LANGUAGE_HEADS
+    size = WIDTH // LANGUAGE_HEADS
     frequencies = 1e4 ** (-torch.arange(0, size, 2) / size)
     for layer in language.layers[:LOOKING_LAYERS]:
         queries, keys = layer.self_attn.q_proj, layer.self_attn.k_proj
@@ -239,16 +239,15 @@ def load(
 
     `remedy` brings missing or damaged files back; default: training the toy again.
 
-    Raises
-    ------
-    ModelError
-        If the files are missing or damaged, or were written for other words or another tower.
+    ModelError if the files are missing or damaged, or were written for other words or another
+    tower.
     """
     path = Path(manifest)
     remedy = remedy or f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
     stored = read_manifest(path, remedy)
     content = checked(path.parent / stored["weights"], stored["sha256"], remedy)
-    config = Toy.model_validate(stored["recipe"]["model"])
+    recipe = stored["recipe"]["model"]  # older ones have what all toys share, too
+    config = Toy.model_validate({name: recipe[name] for name in Toy.model_fields if name in recipe})
     if stored["tower_sha256"] != config.tower_sha256:
         raise ModelError(str(path), f"was trained on another {config.tower} than is there", remedy)
     toy = build(config, Vocabulary(tuple(stored["tokens"])))

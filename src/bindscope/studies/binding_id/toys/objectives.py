@@ -20,10 +20,9 @@ from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Scenes
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.tasks import KINDS, Asked, Kind
 from bindscope.studies.binding_id.vlm.adapters import before_layers
-from bindscope.studies.binding_id.vlm.edits import Edits
+from bindscope.studies.binding_id.vlm.edits import Edits, Frozen, places, token_map
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.passes import edited, last_tokens, question_pass
-from bindscope.studies.binding_id.vlm.state import Frozen, places, token_map
 
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
 INTERCHANGED: dict[Group, float] = {"object": 1.0, "item": 0.5}  # weights beside 1 for the task

@@ -1,4 +1,4 @@
-"""Training of a toy: fresh scenes in every step, easy questions first.
+"""Training of a toy: fresh scenes in every step, easy questions first, and gates at the end.
 
 Runs on as many threads as torch is set to; results depend on that number, and on nothing else
 besides the arguments.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isfinite, log
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
@@ -23,17 +25,22 @@ from bindscope.fitting.descent import Descent, Plan, Run
 from bindscope.fitting.generators import rng
 from bindscope.fitting.plans import training_plan
 from bindscope.studies.binding_id.config import Toy
-from bindscope.studies.binding_id.toys import evaluation
+from bindscope.studies.binding_id.tasks.scenes import Pairs, Scenes, Withheld, withheld
+from bindscope.studies.binding_id.toys import WIDTH
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import ToyModel, build
 from bindscope.studies.binding_id.toys.objectives import (
+    INTERCHANGED,
     SlotProbes,
+    answered,
     interchange_loss,
+    interchanged,
     naming_loss,
     task_loss,
 )
 from bindscope.studies.binding_id.toys.tasks import (
     KINDS,
+    SPLITS,
     Asked,
     Kind,
     Vocabulary,
@@ -43,12 +50,95 @@ from bindscope.studies.binding_id.toys.tasks import (
     kinds_of,
     split_of,
 )
+from bindscope.studies.binding_id.vlm.edits import Edits
+
+WITHHELD: dict[Withheld, str] = {"training": "", "held_out": "held_out_"}
+AT_ONCE = 128  # scenes of a pass
+THINGS = (2, 3)
+GATES = {f"{kind}_{k}": 0.95 for kind in ("copy", "cross") for k in THINGS} | {
+    f"held_out_cross_{k}": 0.90 for k in THINGS
+}
+_REPLACED: dict[str, tuple[tuple[int, ...], ...]] = {"one": ((0,), (1,)), "all": ((0, 1),)}
+INTERCHANGE_GATES = {f"{group}_{how}_replaced": 0.95 for group in INTERCHANGED for how in _REPLACED}
+
+
+@torch.no_grad()
+def measure_accuracies(
+    toy: ToyModel, seed: int, n: int, *, held_out: bool, interchange: bool
+) -> dict[str, float]:
+    """Return shares of right answers (the most probable token of all), by kind and things.
+
+    Evaluations read n scenes (or pairs) of a stream of their own, the same each time. `held_out`:
+    also scenes where a thing stands in a slot where training never shows its color with its shape;
+    of such scenes only those things count. `interchange`: also replacements are answered, of k = 2.
+    """
+    measured = {}
+    for k in THINGS:
+        for out, prefix in list(WITHHELD.items())[: 1 + held_out]:
+            right = [
+                _answered(toy, draw(split, rng(seed, SCENES, k), n // 2, k, out), seed)
+                for split in SPLITS
+            ]
+            for i, kind in enumerate(KINDS):
+                measured[f"{prefix}{kind}_{k}"] = float(np.concatenate(right, 1)[i].mean())
+    if interchange:
+        replaced = [
+            _replaced(toy, draw_pairs(split, rng(seed, SCENES, 0), n // 2), seed)
+            for split in SPLITS
+        ]
+        measured |= {
+            name: float(np.mean([accuracy[name] for accuracy in replaced])) for name in replaced[0]
+        }
+    return measured
+
+
+def _answered(toy: ToyModel, scenes: Scenes, seed: int) -> NDArray[np.bool_]:
+    """Return which questions of each kind are answered right, bool (kinds, things that count)."""
+    stream, out = rng(seed, IMAGES), withheld(scenes)
+    counts, engine = out if out.any() else ~out, engine_of("the toy", toy)
+    right = []
+    for start in range(0, len(scenes), AT_ONCE):
+        part = scenes[start : start + AT_ONCE]
+        questions, answers = toy.vocabulary.questions(part, KINDS)
+        contexts = engine.read(part, images(part, stream))
+        predicted = answered(engine, Edits(contexts), questions).logits.argmax(-1)
+        right.append((predicted.cpu().numpy() == answers).reshape(len(part), len(KINDS), -1))
+    return np.concatenate(right).transpose(1, 0, 2)[:, counts]
+
+
+def _replaced(toy: ToyModel, pairs: Pairs, seed: int) -> dict[str, float]:
+    """Return the share of answers as slots demand them after one or all things are replaced."""
+    stream, engine = rng(seed, IMAGES), engine_of("the toy", toy)
+    right: dict[str, list[float]] = {name: [] for name in INTERCHANGE_GATES}
+    for start in range(0, len(pairs.base), AT_ONCE):
+        parts = (scenes[start : start + AT_ONCE] for scenes in (pairs.base, pairs.source))
+        base, source = (engine.read(part, images(part, stream)) for part in parts)
+        for group, (how, choices) in product(INTERCHANGED, _REPLACED.items()):
+            for roles in choices:
+                edits, questions, answers = interchanged(toy, group, base, source, roles)
+                predicted = answered(engine, edits, questions).logits.argmax(-1)
+                right[f"{group}_{how}_replaced"].extend(
+                    (predicted.cpu().numpy() == answers).ravel()
+                )
+    return {name: float(np.mean(values)) for name, values in right.items()}
+
+
+def check_gates(where: str, scores: Mapping[str, float], remedy: str) -> None:
+    """Refuse a toy that misses a gate with ModelError, which names all that are missed."""
+    missed = [
+        f"{name} is {scores[name]:.3f} (gate {gate})"
+        for name, gate in {**GATES, **INTERCHANGE_GATES}.items()
+        if name in scores and not scores[name] >= gate
+    ]
+    if missed:
+        raise ModelError(where, f"the toy misses its gates: {', '.join(missed)}", remedy)
+
 
 logger = logging.getLogger(__name__)
 
 EVALUATIONS = 10
 EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
-STEPS, VALIDATION = 3, 5  # streams of a seed; 4 is that of accuracies
+STEPS, SCENES, VALIDATION, IMAGES = 3, 4, 5, 6  # streams of a seed; two are of accuracies
 HALF_WAY_GATE = 0.7  # of evaluations after so many of the steps:
 HALF_WAY_BY = 2 / 3
 ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
@@ -73,27 +163,24 @@ def train(
 ) -> Trained:
     """Train a toy; `checkpoint` is written at each evaluation, and read from at the start.
 
-    Raises
-    ------
-    ModelError
-        If training diverges, or the toy misses a gate: after two thirds of the steps, if it has not
-        learnt to copy from the text; at the end, `evaluation.GATES` and, of interchange training,
-        those of replacements.
+    ModelError if training diverges, or the toy misses a gate: after two thirds of the steps, if it
+    has not learnt to copy from the text; at the end, `GATES` and, of interchange
+    training, those of replacements.
     """
     toy = build(config, Vocabulary.of_splits())
-    probes = SlotProbes(config.width, torch.Generator().manual_seed(config.seed + 1))
+    probes = SlotProbes(WIDTH, torch.Generator().manual_seed(config.seed + 1))
     trained = nn.ModuleDict({"network": toy.network, "probes": probes}).to(device)
     task = _Task(toy, probes, config)
     run = Run(f"toy {config.name}", trained, keeps_best=False)
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
-    accuracies = evaluation.accuracies(
+    accuracies = measure_accuracies(
         toy, config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
         held_out=True, interchange=config.objective == "interchange",
     )  # fmt: skip
     logger.info("%s: %s", run.name, _format(accuracies))
     if config.training.gates:
-        evaluation.check(run.name, accuracies, _remedy(config))
+        check_gates(run.name, accuracies, _remedy(config))
     return Trained(toy, [entry._asdict() for entry in run.history], accuracies)
 
 
@@ -141,7 +228,7 @@ class _Task:
             drawn = [(scenes, images(scenes, stream)) for scenes in (pairs.base, pairs.source)]
             base, source = (self.engine.read(*each) for each in drawn)
             return interchange_loss(self.engine, self.toy, self.probes, base, source, roles)
-        scenes = draw(split, stream, n, int(stream.choice(evaluation.THINGS)))
+        scenes = draw(split, stream, n, int(stream.choice(THINGS)))
         if step < training.naming_until:
             named: tuple[Asked, ...] = ("shape", "color")
             if interchange:
@@ -179,7 +266,7 @@ class _Task:
         config, last = self.config, self.config.training.steps
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
-        accuracies = evaluation.accuracies(
+        accuracies = measure_accuracies(
             self.toy, config.seed, EVALUATED, held_out=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
@@ -191,7 +278,7 @@ class _Task:
         return [loss]
 
     def _check_half_way(self, run: Run, scores: Mapping[str, float]) -> None:
-        share = min(scores[f"copy_{k}"] for k in evaluation.THINGS)
+        share = min(scores[f"copy_{k}"] for k in THINGS)
         if share < HALF_WAY_GATE:
             raise ModelError(
                 run.name,

@@ -120,10 +120,7 @@ class Decoder(ABC):
     How texts and images become what the decoder reads is left to families, and to toys. A `device`
     of None leaves the model where it is.
 
-    Raises
-    ------
-    ModelError
-        If its attention slides, or its rotations change with the length of the text.
+    ModelError if its attention slides, or its rotations change with the length of the text.
     """
 
     image_text: str
@@ -221,10 +218,8 @@ class Decoder(ABC):
 class HuggingFace(Decoder):
     """A model of transformers with its processor.
 
-    Raises
-    ------
-    ModelError
-        Besides those of `Decoder`, if the processor marks images by another token than the model.
+    ModelError: besides those of `Decoder`, if the processor marks images by another token than the
+    model.
     """
 
     image_text = "<image>"
@@ -249,10 +244,7 @@ class HuggingFace(Decoder):
     def read(self, texts: Sequence[str], images: NDArray[np.uint8]) -> Inputs:
         """Run the processor and find the image among its tokens.
 
-        Raises
-        ------
-        ModelError
-            If texts have unequal lengths, the mask is missing, or image tokens do not fit.
+        ModelError if texts have unequal lengths, the mask is missing, or image tokens do not fit.
         """
         from PIL import Image
 

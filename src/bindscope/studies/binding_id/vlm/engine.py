@@ -14,7 +14,15 @@ from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import Ability, Condition, Tokens
 from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs
-from bindscope.studies.binding_id.vlm.edits import Edits, moved, resolve
+from bindscope.studies.binding_id.vlm.edits import (
+    Edits,
+    Frozen,
+    moved,
+    resolve,
+    slots_of,
+    token_map,
+    tokens_to_store,
+)
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
 from bindscope.studies.binding_id.vlm.prompts import (
@@ -26,7 +34,6 @@ from bindscope.studies.binding_id.vlm.prompts import (
     question_tokens,
     token_spans,
 )
-from bindscope.studies.binding_id.vlm.state import Frozen, slots_of, token_map, tokens_to_store
 
 
 @dataclass(frozen=True)

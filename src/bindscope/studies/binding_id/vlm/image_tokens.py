@@ -58,10 +58,7 @@ class View:
         `official` counts on in the block, as the paper's code does: beyond the last column comes
         what stands there, the row's end or the next row.
 
-        Raises
-        ------
-        InputError
-            If the box is outside the grid, or reaches beyond the block under `official`.
+        InputError if the box is outside the grid, or reaches beyond the block under `official`.
         """
         left, top, right, bottom = box
         rows, columns = _block(self.y, top, bottom), _block(self.x, left, right)

@@ -101,13 +101,9 @@ def load_engine(
     cache. All words that a rule may draw are counted before the weights are read, and get equally
     many tokens (`vlm.prompts.evened`); without one, texts are somebody's own.
 
-    Raises
-    ------
-    InputError
-        If words of the rule cannot be made to take equally many tokens, or an item is not one.
-    ModelError
-        If the device, the weights or the processor are missing or do not fit, or the
-        architecture is not supported.
+    InputError if words of the rule cannot be made to take equally many tokens, or an item is not
+    one. ModelError if the device, the weights or the processor are missing or do not fit, or the
+    architecture is not supported.
     """
     where = f"model {config.name} ({config.source})"
     if device != "cpu" and not torch.cuda.is_available():

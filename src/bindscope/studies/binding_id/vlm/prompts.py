@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -32,12 +32,8 @@ _WORDS = "<the user's words>"
 Span = tuple[int, int]
 
 
-class Template(Protocol):
-    """Puts scenes and questions into words (`prompts.prompts` of a form)."""
-
-    def __call__(self, scenes: Scenes, questions: Sequence[Question]) -> Sequence[Prompt]:
-        """Return a prompt per scene, with all questions; `<image>` says where the image is."""
-        ...
+Template = Callable[[Scenes, Sequence[Question]], Sequence[Prompt]]
+"""Puts scenes and questions into words: a prompt per scene, `<image>` where its image is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +53,7 @@ class Contexts:
 def contexts(prompts: Sequence[Prompt], image_text: str, lead: str) -> Contexts:
     """Put the model's mark of the image into contexts, and what begins all questions behind them.
 
-    Raises
-    ------
-    InputError
-        If a context does not say once where its image is, or has words before it.
+    InputError if a context does not say once where its image is, or has words before it.
     """
     texts, spans, ends = [], [], []
     for prompt in prompts:
@@ -88,12 +81,8 @@ def token_spans(
 
     `ids` (n, T) are the contexts' tokens as the processor made them, the image's among them.
 
-    Raises
-    ------
-    ModelError
-        If processor and tokenizer cut the text differently.
-    InputError
-        If a word takes more tokens in one context than in another.
+    ModelError if processor and tokenizer cut the text differently. InputError if a word takes more
+    tokens in one context than in another.
     """
     places: dict[tuple[Group, int], list[list[int]]] = {}
     for row, (numbers, characters) in enumerate(adapter.tokenize(read.texts)):
@@ -142,11 +131,8 @@ def question_tokens(
 ) -> list[Tensor]:
     """Return the tokens that each question adds to the contexts, int64 (n, S) per question.
 
-    Raises
-    ------
-    InputError
-        If a question changes how its context is cut into tokens, or takes more tokens for one
-        scene than for another.
+    InputError if a question changes how its context is cut into tokens, or takes more tokens for
+    one scene than for another.
     """
     alone = [numbers for numbers, _ in adapter.tokenize(contexts.texts)]
     tokens_by_question = []
@@ -182,10 +168,7 @@ def answer_tokens(
     `space`: as the word continues a text that ends without a space; `bare`: without the space, as
     the paper's code scores it.
 
-    Raises
-    ------
-    InputError
-        If a word is not one token, or two words are the same token.
+    InputError if a word is not one token, or two words are the same token.
     """
     texts = [f" {word}" if answer == "space" else word for word in words]
     ids = [numbers for numbers, _ in tokenize(texts)]
@@ -210,10 +193,7 @@ def answer_tokens(
 def chat_turn(processor: Any, where: str, image_text: str) -> Turn:
     """Return what the chat template of a processor puts around a user's words (and image).
 
-    Raises
-    ------
-    ModelError
-        If it has no chat template, or one that does not keep words and image.
+    ModelError if it has no chat template, or one that does not keep words and image.
     """
     parts = [{"type": "image"}, {"type": "text", "text": _WORDS}]
     remedy = "put chat_template.jinja beside its config.json, or set `compat: paper` for it"
@@ -236,10 +216,7 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
     Words that contexts name things by are as long in both splits, as vectors of one are added in
     the other; words of questions are in each split.
 
-    Raises
-    ------
-    InputError
-        Names the words, if no spaces before the shorter ones make them as long.
+    InputError: names the words, if no spaces before the shorter ones make them as long.
     """
     spaces = {
         (frame, word): more for frame, words in _kinds(rule)
