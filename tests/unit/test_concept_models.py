@@ -1,146 +1,32 @@
-"""What trained encoders hold: bits of pairing, rules of object vectors, correlations."""
+"""What trained encoders recognize, and how well a rule describes them: correlations."""
 
 from __future__ import annotations
 
 import json
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from drawing import reason
 
-from bindscope.config.codes import SceneDistribution
 from bindscope.core.interfaces import Inputs, ProductFiles
-from bindscope.priors.entropies import entropies
-from bindscope.studies.concepts.dual.batches import split_objects
-from bindscope.studies.concepts.dual.geometry import measured
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.pairing_bits import (
-    LinearObjective,
-    Pairings,
-    alternatives,
-    pairing_bits,
-    pairing_entropy_bits,
-)
-from bindscope.studies.concepts.recognition import queries
 from bindscope.studies.concepts.tables import CONCEPT_MODELS, GENERALIZATION_SCHEMA
-from bindscope.studies.concepts.views import WITHIN, correlated
+from bindscope.studies.concepts.views import WITHIN, correlated, measures
 from bindscope.tables.schema import frame_of
 
 KEYS = {"spec_key": "0" * 8, "code_key": "0" * 8}
-
-
-def every_pair(sizes: tuple[int, ...]) -> np.ndarray:
-    return np.array(list(combinations(range(int(np.prod(sizes))), 2)))
-
-
-# --- Bits of what goes with what ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sizes", [(2, 2), (4, 3), (3, 2, 2)])
-def test_the_entropy_of_pairs_is_that_of_the_exact_priors(sizes: tuple[int, ...]) -> None:
-    groups = [{"name": f"g{k}", "size": size} for k, size in enumerate(sizes)]
-    space = {"kind": "uniform", "groups": groups, "min_objects": 2, "max_objects": 2}
-    dataset = {"name": "pairs", "split": {"rule": "random"}, "space": space}
-    (row, *_) = entropies(SceneDistribution.model_validate(dataset))
-    entropy = pairing_entropy_bits(sizes)
-    if len(sizes) == 2:  # with more types the priors of study one do not part H(O|F)
-        assert entropy == pytest.approx(row["h_object_given_counts_bits"], abs=1e-12)
-    new = alternatives(every_pair(sizes), sizes)[1]
-    assert np.log2((new == 0).sum(1)).mean() == pytest.approx(entropy, abs=1e-12)
-
-
-def test_alternatives_are_the_pairs_with_the_same_values() -> None:
-    sizes = (3, 2, 2)
-    values = np.stack(np.unravel_index(np.arange(12), sizes), -1)
-
-    def counts(pair: Any) -> list[list[int]]:
-        return [sorted(values[list(pair), k]) for k in range(3)]
-
-    slots = every_pair(sizes)
-    pairs, new = alternatives(slots, sizes)
-    for scene, agreeing, is_new in zip(slots, pairs, new, strict=True):
-        same = {frozenset(p) for p in combinations(range(12), 2) if counts(p) == counts(scene)}
-        listed = [frozenset(map(int, p)) for p, ok in zip(agreeing, is_new, strict=True) if ok == 0]
-        assert sorted(map(sorted, listed)) == sorted(map(sorted, same))
-        assert listed[0] == frozenset(map(int, scene))
-
-
-def test_the_derivative_of_the_loss_is_that_of_autograd() -> None:
-    sizes = (3, 2, 2)
-    pairs, new = (torch.from_numpy(a) for a in alternatives(every_pair(sizes), sizes))
-    z = torch.randn(len(pairs), 5, dtype=torch.float64)
-    objective: LinearObjective = Pairings((z, pairs, new), 12, 0.1)
-    logits = torch.randn(len(pairs), 12, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(objective.losses(logits).sum(), logits)
-    torch.testing.assert_close(objective.residual(logits.detach()), slope)
-
-
-def test_sums_of_object_vectors_hold_all_bits_and_sums_of_value_vectors_none() -> None:
-    sizes, draw = (5, 5), np.random.default_rng(0)
-    slots = np.concatenate([every_pair(sizes), every_pair(sizes)[:, ::-1]])
-    objects = draw.standard_normal((25, 40))[slots].sum(1)
-    values = draw.standard_normal((2, 5, 40))
-    color, shape = np.unravel_index(slots, sizes)
-    everything = pairing_bits(objects, slots, sizes)
-    nothing = pairing_bits((values[0, color] + values[1, shape]).sum(1), slots, sizes)
-    assert everything.entropy_bits == pytest.approx(2 / 3)
-    assert everything.bits > 0.97 * everything.entropy_bits
-    assert everything.converged
-    assert nothing.low < 0.01
-    assert abs(nothing.bits) < 0.02
-    assert everything.n_train == 2 * 180
-    assert everything.n_test == 2 * 60
-
-
-# --- Rules of object vectors --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["product", "additive"])
-def test_a_rule_is_found_where_objects_follow_it(kind: str) -> None:
-    sizes, draw = (7, 6), np.random.default_rng(1)
-    color, shape = np.unravel_index(np.arange(42), sizes)
-    first, second = draw.standard_normal((7, 48))[color], draw.standard_normal((6, 48))[shape]
-    objects = first * second if kind == "product" else first + second
-    slots = every_pair(sizes)
-    split = split_objects(sizes, 0.85, 0, every_value=True)
-    # Each tells its object exactly.
-    text_queries = queries(
-        np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42)
-    )
-    measures = measured(objects[slots].sum(1), slots, sizes, split, text_queries, 0)
-    if kind == "product":
-        assert measures["product_accuracy"] == 1
-        assert measures["pairing_ratio"] > 0.9
-    else:  # no query can distinguish a pair from its swap, whatever the rule
-        assert measures["product_accuracy"] < 1
-        assert abs(measures["pairing_ratio"]) < 0.05
-
-
-def test_objects_that_no_scene_shows_are_left_out_of_rules() -> None:
-    """They have no vector, and ended the job at a Cholesky factor of NaN."""
-    sizes, draw = (7, 6), np.random.default_rng(1)
-    color, shape = np.unravel_index(np.arange(42), sizes)
-    objects = draw.standard_normal((7, 48))[color] * draw.standard_normal((6, 48))[shape]
-    split = split_objects(sizes, 0.85, 0, every_value=True)
-    unseen = [split.train[0], split.test[0]]
-    slots = every_pair(sizes)
-    slots = slots[~np.isin(slots, unseen).any(1)]
-    readout = queries(np.split(np.zeros((13, 48)), [7]), np.linalg.pinv(objects).T, np.arange(42))
-    measures = measured(objects[slots].sum(1), slots, sizes, split, readout, 0)
-    assert measures["product_accuracy"] > 0.9
 
 
 # --- What goes with naming new combinations -----------------------------------------------------
 
 
 def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> tuple[Any, Any]:
-    """Return the rows of a run, of recognition and of measures."""
+    """Return the rows of a run, of recognition and of an approximator."""
     names = {"encoder": encoder, "space": "8x8", "query_pool": "train_only",
              "coverage": coverage, "seed": seed, **KEYS}  # fmt: skip
     about = {
@@ -157,12 +43,21 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> tuple
             ("train", "object", "trained"),
         )
     ]  # fmt: skip
-    geometry = {
-        **names, "product_accuracy": accuracy**2, "pairing_lower_bound_bits": 0.7,
-        "pairing_lower_bound_bits_low": 0.6, "pairing_lower_bound_bits_high": 0.8,
-        "pairing_entropy_bits": 0.8, "pairing_ratio": 0.875, "n_scenes": 4, "measure_flags": "",
-    }  # fmt: skip
-    return recognized, geometry
+    rules = [
+        {
+            "analysis": "rules", "embedding": f"{encoder}-train_only", "dataset": "8x8",
+            "vectors": "dual", "trained_coverage": coverage, "trained_seed": seed,
+            "analysis_kind": "approximators", "variant": "product", "measure": "object",
+            "stratum": stratum, "split": split, "coverage": share, "value": accuracy**2 - less,
+            "n_scenes": 4, "split_by": "objects", "dim": 8, "n_objects": 64, "n_slots": 2,
+            "n_missing_scenes": 0, "flags": "", **KEYS,
+        }
+        for stratum, split, share, less in (
+            ("all", "test", 0.8, 0), ("none", "test", 0.8, 0.01), ("all", "train", 0.8, 0.01),
+            ("all", "test", 0.5, 0.01),
+        )
+    ]  # fmt: skip
+    return recognized, rules
 
 
 def models(tmp_path: Path) -> pd.DataFrame:
@@ -174,7 +69,7 @@ def models(tmp_path: Path) -> pd.DataFrame:
         )
     ]
     files = {"rows": [row for recognized, _ in runs for row in recognized],
-             "geometry": [geometry for _, geometry in runs]}  # fmt: skip
+             "rules": [row for _, rules in runs for row in rules]}  # fmt: skip
     products = {}
     for role, content in files.items():
         path = tmp_path / f"{role}.jsonl"
@@ -186,10 +81,9 @@ def models(tmp_path: Path) -> pd.DataFrame:
 def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: Path) -> None:
     table = models(tmp_path)
     assert len(table) == 12
-    np.testing.assert_allclose(table["product_accuracy"], table["held_out_accuracy"] ** 2)
-    correlations = {
-        correlation.stratum: correlation for correlation in correlated(table, "product_accuracy")
-    }
+    np.testing.assert_allclose(table["rule_accuracy"], table["held_out_accuracy"] ** 2)
+    by_rule = measures(table)["recognized in what product predicts"]
+    correlations = {correlation.stratum: correlation for correlation in correlated(by_rule)}
     assert correlations.keys() == {
         "all", WITHIN, "product, 8x8, queries train_only", "perceptron, 8x8, queries train_only",
     }  # fmt: skip
@@ -197,7 +91,7 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: 
     assert (correlations["all"].n_models, correlations["all"].n_groups) == (12, 6)
     assert correlations["all"].low > 0
     assert np.isnan(correlations["product, 8x8, queries train_only"].low)
-    assert np.isnan(correlated(table, "pairing_ratio")[0].correlation)  # the same in all
+    assert np.isnan(correlated(by_rule.assign(measure=0.5))[0].correlation)  # the same in all
 
 
 def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
@@ -209,7 +103,7 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
         if line.get_marker() not in ("None", None, "")
     )
     assert drawn == 12
-    constant = concept_models.draw(table.assign(pairing_ratio=0.5), ["product", "perceptron"])
+    constant = concept_models.draw(table.assign(rule_accuracy=0.5), ["product", "perceptron"])
     assert "no rank correlation:\nall values are equal" in {
         a.get_title("left") for a in constant.axes
     }
@@ -223,7 +117,7 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     )
     ((sentence, text),) = models_chapter.findings[1].points
     assert "correlates with the recognition of held-out pairs" in sentence
-    assert "recognized in what a product rule predicts" in text
+    assert "recognized in what product predicts" in text
     assert [section.name for section in models_chapter.sections] == [
         "dual-encoders",
         "models",

@@ -11,7 +11,6 @@ from jobs_by_hand import loaded
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
-from bindscope.core.graph import Product
 from bindscope.studies.build import build
 
 ENTRY: dict[str, Any] = {
@@ -65,17 +64,3 @@ def test_planning_loads_neither_torch_nor_what_draws() -> None:
         "import bindscope.studies.concepts.study, bindscope.studies.concepts.products"
     )
     assert imported <= {"pydantic", "numpy"}
-
-
-def test_geometry_reads_no_more_scenes_than_the_evaluation_and_its_work_says_so() -> None:
-    def geometry_job(most: int | None) -> Product:
-        content = config(spaces=[[20, 20]], geometry=True, evaluation={"max_scenes": most})
-        return build(Config.model_validate(content)).select("dual_geometry")[0]
-
-    hardly_any, few, all_of_them, more = map(geometry_job, (2, 200, None, 20_000))
-    assert json.loads(few.spec)["max_scenes"] == 200
-    assert few.work.elements < all_of_them.work.elements / 30
-    # Weights and scores of held-out scenes do not grow with the number of scenes.
-    least = hardly_any.work.bytes_peak
-    assert few.work.bytes_peak - least < (all_of_them.work.bytes_peak - least) / 10
-    assert more.work == all_of_them.work  # 12,000 of 79,800

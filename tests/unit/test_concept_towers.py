@@ -85,11 +85,11 @@ def test_both_towers_are_read_by_probes_and_by_each_other(geometry: pd.DataFrame
     read = rows_with(geometry, analysis_kind="recognition", stratum="all", measure="object")
     by_vectors = read.set_index(["vectors", "variant"])
     assert set(by_vectors.index) == {
-        ("joint", "probes"), ("joint", "captions"), ("text", "probes"), ("text", "images"),
+        ("joint", "probes"), ("joint", "captions"), ("text", "probes"),
     }  # fmt: skip
     assert (by_vectors["bag_of_concepts_floor"] > 0).all()
     # Towers that nothing has brought together tell each other nothing.
-    across = by_vectors.loc[[("joint", "captions"), ("text", "images")]]
+    across = by_vectors.loc[[("joint", "captions")]]
     assert (across["value_low"] <= across["bag_of_concepts_floor"]).all()
     assert (geometry["dim"] == 8).all()
 

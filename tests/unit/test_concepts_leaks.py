@@ -15,7 +15,6 @@ from bindscope.studies.concepts import planted as cases
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.embedding import Embedded, recognition_rows
-from bindscope.studies.concepts.pairing_bits import pairing_bits
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
 from bindscope.studies.concepts.recognition import fit_probes, recognize
 from bindscope.studies.concepts.scenes import Scenes
@@ -156,18 +155,6 @@ def test_objects_that_validate_are_not_counted_as_fitted() -> None:
     assert len(set(CLEVR.slots[split.validation].ravel())) == 21
     fitted = set(CLEVR.slots[split.train].ravel())
     assert fitted == set(split.fitted_objects)
-
-
-def test_bits_of_a_vector_per_pair_are_not_of_pairing_and_their_interval_is_over_objects() -> None:
-    every = Scenes.all_of((5, 4))
-    every = every.take(every.first_of_its_kind.all(axis=1))
-    values = additive(every, Planted(40))
-    impostor = pairing_bits(values + 2 * cases.drawn(every.unordered, 40, 0), every.slots, (5, 4))
-    assert impostor.low < 0.01
-    assert impostor.prior == (impostor.bits == 0)
-    bits = pairing_bits(lookup(every, Planted(40)) + values, every.slots, (5, 4))
-    assert bits.low > 0.3
-    assert not bits.prior
 
 
 # --- Scenes that are drawn ----------------------------------------------------------------------

@@ -47,8 +47,8 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
     }  # fmt: skip
     graph = graph_of(section, datasets=[pairs(), alone()])
     jobs = {
-        "concept_geometry": ("recognition", "decomposition", "removal"),
-        "concept_editing": ("editing",), "binding_complexity": ("approximators",),
+        "concept_geometry": ("recognition", "decomposition", "removal", "editing"),
+        "binding_complexity": ("approximators",),
     }  # fmt: skip
     run(graph, tmp_path, "codes", "planted_embeddings", *jobs)
 
@@ -204,7 +204,7 @@ def test_the_example_has_the_truth_that_is_planted(tmp_path: Path) -> None:
         ({"analyses": ["recogniton"]}, r"no analysis 'recogniton'; did you mean 'recognition'\?"),
         ({"analyses": [{"analysis": "editing", "strength": 1}]}, "no option 'strength'"),
         ({"analyses": [{"analysis": "approximators", "approximators": ["tree"]}]},
-         "approximator 'tree': kind"),
+         "approximator 'tree'. is not as it must be: kind"),
         ({"analyses": ["alignment"]}, "`alignment` compares two modalities"),
         ({"split": "objetcs"}, "there is no split 'objetcs'"),
         ({"split": ["probes"] * 9}, r"`split` is \(9,\)"),

@@ -104,7 +104,6 @@ def test_chance_of_values_by_hand():
         expected_of_values(scenes, "mean").chance, [(1 / 3 + 1) / 2, (1 / 3 + 1) / 2]
     )
     np.testing.assert_allclose(expected_of_values(scenes, "joint").chance, [1 / 3, 1 / 3])
-    np.testing.assert_allclose(expected_of_values(scenes, "pooled").chance, [1 / 10, 1 / 5])
 
 
 def test_softmax_regression_ends_at_the_optimum():
@@ -117,10 +116,10 @@ def test_softmax_regression_ends_at_the_optimum():
         return scores.mean() + 0.01 / 2 * np.square(flat).sum()
 
     reference = minimize(loss, np.zeros(20), tol=1e-12)
-    fit = fit_softmax(torch.from_numpy(z), torch.from_numpy(targets), 0.01)
-    assert fit.converged
-    assert loss(fit.weights.numpy().ravel()) <= reference.fun + 1e-6
-    np.testing.assert_allclose(fit.weights.numpy().ravel(), reference.x, atol=2e-3)
+    weights, converged = fit_softmax(torch.from_numpy(z), torch.from_numpy(targets), 0.01)
+    assert converged
+    assert loss(weights.ravel()) <= reference.fun + 1e-6
+    np.testing.assert_allclose(weights.ravel(), reference.x, atol=2e-3)
 
 
 def test_the_unit_of_an_embedding_changes_no_answer():

@@ -112,7 +112,7 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"kind": "product", "dim": 6, "mixing": True},
+        {"kind": "product", "dim": 6},
         {"kind": "mlp_set", "dim": 6, "hidden": 10},
         {"kind": "transformer", "dim": 6, "width": 8, "heads": 2, "hidden": 12, "layers": 2},
     ],
@@ -205,10 +205,10 @@ def test_weights_of_an_approximator(options: dict[str, Any]) -> None:
     generator = torch.Generator()
     learner: torch.nn.Module
     if options["kind"] == "mlp":
-        learner = learners.Perceptron(sizes, slots, dim, 1, options["widths"], generator)
+        learner = learners.Perceptron(sizes, slots, dim, options["widths"], generator)
     else:
-        learner = learners.Structured(sizes, slots, dim, 1, options["terms"], 4, generator)
-    real = sum(part.numel() for part in learner.parameters() if part.ndim != 3 or part.shape[1] > 1)
+        learner = learners.Structured(sizes, slots, dim, options["terms"], 4, generator)
+    real = sum(part.numel() for part in learner.parameters() if part.ndim > 1)  # without biases
     counted, each = concepts.learner_weights(options, sizes, slots, dim)
     assert counted == real
     layers = [*options.get("widths", ()), dim]

@@ -23,7 +23,6 @@ from bindscope.studies.concepts.config import DualEncoders, DualTraining
 from bindscope.studies.concepts.dual import batches as batches_module
 from bindscope.studies.concepts.dual.batches import Batches, split_objects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, Tower
-from bindscope.studies.concepts.dual.evaluation import swaps
 from bindscope.studies.concepts.dual.runs import rows, run_of, stored_runs, write_results
 from bindscope.studies.concepts.dual.training import (
     contrastive,
@@ -32,6 +31,7 @@ from bindscope.studies.concepts.dual.training import (
     train,
 )
 from bindscope.studies.concepts.scenes import ids_of, values_of
+from bindscope.studies.concepts.set_separation import swaps
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
@@ -253,12 +253,12 @@ def test_a_place_without_an_object_counts_for_nothing_and_the_order_only_in_sequ
     assert not torch.allclose(two, encoder.scenes(torch.tensor([[[2, 8]]]))[0, 0])
 
 
-def test_a_product_of_three_types_and_a_mixing_matrix_are_what_they_are_called() -> None:
-    options = entry(encoder={"kind": "product", "dim": 3, "mixing": True}).encoder
+def test_a_product_of_three_types_is_what_it_is_called() -> None:
+    options = entry(encoder={"kind": "product", "dim": 3}).encoder
     encoder: Any = ENCODERS["product"]((2, 3, 2), options, [4])
     (a, b, c) = (encoder.scene_table[0, row] for row in (1, 2 + 2, 5 + 0))
     (embedding,) = encoder.scenes(torch.tensor([[[1 * 6 + 2 * 2 + 0]]]))[0]
-    torch.testing.assert_close(embedding, (a * b * c) @ encoder.scene_mixing[0])
+    torch.testing.assert_close(embedding, a * b * c)
 
 
 def test_a_run_of_towers_is_torchs_transformer_with_its_weights() -> None:

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bindscope.studies.concepts.dual.batches import values_of
-from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, singles, swaps
+from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, singles
 from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.set_separation import swaps
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
@@ -61,9 +62,11 @@ def test_of_many_objects_some_are_drawn_as_scenes() -> None:
 
 
 def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:
-    two = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
-    scenes = two if n == 2 else (Scenes(objects[:, None], encoder.sizes), len(objects))
-    rows = evaluate(encoder.embed, encoder.queries(), scenes, objects[:5], 0)
+    scenes, _ = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
+    if n == 1:
+        scenes = Scenes(objects[:, None], encoder.sizes)
+    z, queries = encoder.embed(scenes.slots), encoder.queries()
+    rows = [*evaluate(z, queries, scenes), *evaluate(z, queries, scenes, objects)]
     return {(row["target"], row["candidates"], row["stratum"]): row for row in rows}
 
 
@@ -96,21 +99,9 @@ def test_one_that_knows_every_object_recognizes_all_and_a_single_object_needs_no
     assert all(score["accuracy"] == 1.0 for score in single.values())
     assert single["object", "full", "all"]["bag_of_concepts_floor"] == 1.0
     assert single["object", "full", "all"]["chance"] == pytest.approx(1 / 20)
-    # Among five objects and, where it is none of them, its own.
-    assert single["object", "trained", "all"]["chance"] == pytest.approx((5 / 5 + 15 / 6) / 20)
-
-
-def test_sampled_candidates_are_of_scenes_at_random_and_not_of_neighbors() -> None:
-    """64 pairs (0, 1) .. (0, 64) one after the other hold few objects, and their swaps fewer."""
-    sizes = (12, 12)
-    everything = np.arange(144)
-    rows = scores(BagOfConcepts(sizes), everything)
-    # 64 random pairs hold 1 - (1 - 2/144)^64 = 59 % of the objects, so a swap is there as often;
-    # one more combination of each scene: 1 - (1 - 2/144)^64 (1 - 2/144)^64 at most.
-    ends = [(1 - share) ** 2 for share in (0.6, 0.85)]
-    floor = rows["object", "sampled", "none"]["bag_of_concepts_floor"]
-    assert ends[1] <= floor <= ends[0]
-    assert rows["object", "sampled", "none"]["chance"] < 1 / comb(75, 2)
+    few = dict(scores(BagOfConcepts((5, 4)), np.arange(5), n=1))
+    assert few["object", "full", "all"]["chance"] == pytest.approx(1 / 20)
+    assert few["object", "trained", "all"]["chance"] == pytest.approx(1 / 5)
 
 
 def test_chance_is_that_of_random_embeddings() -> None:

@@ -23,27 +23,6 @@ rule dual_encoder:
         "../scripts/dual_encoder.py"
 
 
-rule dual_geometry:
-    input:
-        unpack(made_from("dual_geometry")),
-    output:
-        rows=output_of("dual_geometry", "rows"),
-    log:
-        log_of("dual_geometry"),
-    benchmark:
-        benchmark_of("dual_geometry")
-    conda:
-        "../../envs/torch.yaml"
-    resources:
-        mem_mb=memory_of("dual_geometry"),
-        runtime=minutes_of("dual_geometry"),
-    params:
-        spec=spec("dual_geometry"),
-        code=code("dual_geometry"),
-    script:
-        "../scripts/dual_geometry.py"
-
-
 rule planted_embeddings:
     input:
         unpack(made_from("planted_embeddings")),
@@ -88,29 +67,6 @@ rule concept_geometry:
         code=code("concept_geometry"),
     script:
         "../scripts/concept_geometry.py"
-
-
-rule concept_editing:
-    input:
-        unpack(made_from("concept_editing")),
-    output:
-        rows=output_of("concept_editing", "rows"),
-    log:
-        log_of("concept_editing"),
-    benchmark:
-        benchmark_of("concept_editing")
-    conda:
-        "../../envs/torch.yaml"
-    threads: threads_of("concept_editing")
-    resources:
-        mem_mb=memory_of("concept_editing"),
-        runtime=minutes_of("concept_editing"),
-        gpu=gpus_of("concept_editing"),
-    params:
-        spec=spec("concept_editing"),
-        code=code("concept_editing"),
-    script:
-        "../scripts/concept_editing.py"
 
 
 rule binding_complexity:

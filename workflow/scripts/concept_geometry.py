@@ -1,4 +1,4 @@
-"""Measure what is read from an embedding, and how far it is a sum over objects."""
+"""Measure what is read from an embedding, whether it is a sum over objects, and edits of these."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,6 @@ from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.inputs import (
     read_arrays,
     read_captions,
-    read_image_queries,
     read_slots,
 )
 from bindscope.studies.concepts.measure import concepts
@@ -29,11 +28,12 @@ def main(job: "Job") -> None:
     slots = np.concatenate(read_slots(job.input["codes"]))
     analyses: list[Any] = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
     texts = None
+    if job.spec["strengths"]:
+        edits = {"strengths": job.spec["strengths"], **sums}
+        analyses.append({"analysis": "editing", **edits})
     for path in job.input.get("captions", ()):
         texts = read_captions(path, sizes, len(z) - len(slots))
         analyses.append("alignment")
-    for path in job.input.get("images", ()):
-        texts = read_image_queries(path, job.input["image_codes"], sizes)
     result = concepts(
         z, values, texts=texts, analyses=analyses, split=job.spec["split_by"],
         device=job.spec["device"], threads=job.threads,

@@ -19,7 +19,6 @@ from bindscope.studies.concepts.learners import (
     Structured,
     fit_coordinates,
     fit_descended,
-    learners_at_once,
 )
 from bindscope.studies.concepts.recognition import hits_of, scored
 from bindscope.studies.concepts.rows import Row, scalar
@@ -37,42 +36,24 @@ def terms_of(approximator: Approximator) -> tuple[str, ...]:
 
 
 def approximate(
-    approximator: Approximator,
-    z: Floats,
-    scenes: Scenes,
-    splits: Sequence[ObjectSplit],
-    device: str = "cpu",
-) -> Iterator[tuple[Sequence[ObjectSplit], Fitted]]:
-    """Fit an approximator of embeddings (n, d) to each of several splits of one coverage.
-
-    Yields the fits of some splits at a time, copies in their order: no more than fit in memory
-    together. Seeds of the splits are those of the fits as well; learners that descend together
-    take that of the first.
-    """
-    kind, dim = approximator.kind, z.shape[1]
-    if kind == "mlp" or approximator.rank:
-
-        def build(copies: int, generator: torch.Generator) -> nn.Module:
-            shape = (scenes.sizes, scenes.n_slots, dim, copies)
-            if kind == "mlp":
-                return Perceptron(*shape, approximator.widths, generator)
-            return Structured(*shape, terms_of(approximator), approximator.rank, generator)
-
-        width = sum(approximator.widths) if kind == "mlp" else 2 * approximator.rank
-        size = learners_at_once(build, z.shape, max(len(s.train) for s in splits), width)
-        for start in range(0, len(splits), size):
-            some = splits[start : start + size]
-            yield some, fit_descended(z, scenes, some, build, approximator.steps, device)
-        return
-    for split in splits:
-        if kind in ("forest", "booster"):
-            fit = _fit_trees(approximator, z, scenes, split)
-        elif kind == "additive":
-            fit = _fit_sums(z, scenes, split)
-        else:
-            how = terms_of(approximator), approximator.starts, device
-            fit = fit_coordinates(z, scenes, split, *how)
-        yield [split], fit
+    approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit, device: str = "cpu"
+) -> Fitted:
+    """Fit an approximator of embeddings (n, d) to a split, whose seed is that of the fit too."""
+    kind, terms = approximator.kind, terms_of(approximator)
+    if kind in ("forest", "booster"):
+        return _fit_trees(approximator, z, scenes, split)
+    if kind == "additive":
+        return _fit_sums(z, scenes, split)
+    if kind != "mlp" and not approximator.rank:
+        return fit_coordinates(z, scenes, split, terms, approximator.starts, device)
+    generator = torch.Generator().manual_seed(split.seed)
+    shape = scenes.sizes, scenes.n_slots, z.shape[1]
+    model: nn.Module = (
+        Perceptron(*shape, approximator.widths, generator)
+        if kind == "mlp"
+        else Structured(*shape, terms, approximator.rank, generator)
+    )
+    return fit_descended(z, scenes, split, model, approximator.steps, device)
 
 
 def _fit_sums(z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
@@ -81,10 +62,7 @@ def _fit_sums(z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
     n_columns = scenes.n_slots * sum(scenes.sizes)
     table = one_hot_fit(columns[split.train], n_columns, train - mean)
     predicted = mean + one_hot_sum(table, columns)
-    loss = 1 - r_squared(train, predicted[split.train])
-    return Fitted(
-        predicted[None].astype(np.float32), "final", np.array([[loss]]), table.size, [True]
-    )
+    return Fitted(predicted.astype(np.float32), parameters=table.size)
 
 
 def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit) -> Fitted:
@@ -109,9 +87,7 @@ def _fit_trees(approximator: Approximator, z: Floats, scenes: Scenes, split: Obj
             early_stopping=False,
         ))  # fmt: skip
     model.fit(values[split.train], axes.transform(train))
-    predicted = axes.inverse_transform(model.predict(values)).astype(np.float32)
-    loss = 1 - r_squared(train, predicted[split.train])
-    return Fitted(predicted[None], "final", np.array([[loss]]), None, [True])
+    return Fitted(axes.inverse_transform(model.predict(values)).astype(np.float32))
 
 
 class _Score(NamedTuple):
@@ -119,7 +95,6 @@ class _Score(NamedTuple):
 
     scenes: Scenes
     r2: float
-    r2_all_scenes: float
     hits: dict[str, Doubles]
 
 
@@ -138,21 +113,18 @@ def approximator_rows(
     exact, and are no further objects. The probes know all objects.
     """
     z, scenes = embedded.z, embedded.scenes
-    mean = np.asarray(z, np.float64).mean(axis=0)
     for coverage in coverages:
         splits = [split_objects(scenes, coverage, s, validation=validation_share) for s in seeds]
         scores: dict[str, list[_Score]] = {subset: [] for subset in SUBSETS}
         ended: list[bool] = []
-        # Of what is predicted, only hits outlive the fits of a part of the splits.
-        for some, fit in approximate(Approximator(**options), z, scenes, splits, device):
-            ended += fit.ended
-            for split, predicted in zip(some, fit.predicted, strict=True):
-                for subset, of_subset in scores.items():
-                    if len(index := getattr(split, subset)):
-                        part, there = predicted[index], scenes.take(index)
-                        r2 = r_squared(z[index], part), r_squared(z[index], part, mean)
-                        hits = hits_of(embedded.readout, part, there)
-                        of_subset.append(_Score(there, *r2, hits))
+        for split in splits:
+            fit = approximate(Approximator(**options), z, scenes, split, device)
+            ended.append(fit.ended)
+            for subset, of_subset in scores.items():
+                if len(index := getattr(split, subset)):
+                    part, there = fit.predicted[index], scenes.take(index)
+                    hits = hits_of(embedded.readout, part, there)
+                    of_subset.append(_Score(there, r_squared(z[index], part), hits))
         about = {
             "kind": options["kind"], "coverage": coverage, "n_splits": len(splits),
             "selected": fit.selected,
@@ -172,9 +144,7 @@ def _scored(embedded: Embedded, scores: Sequence[_Score]) -> Iterator[Row]:
     slots = np.concatenate([score.scenes.slots for score in scores])
     scenes = Scenes(slots, embedded.scenes.sizes)
     hits = {name: np.concatenate([s.hits[name] for s in scores]) for name in scores[0].hits}
-    for name in ("r2", "r2_all_scenes"):
-        value = float(np.mean([getattr(score, name) for score in scores]))
-        yield scalar(name, value, len(scenes), 0)
+    yield scalar("r2", float(np.mean([score.r2 for score in scores])), len(scenes), 0)
     yield from scored(embedded.readout, hits, scenes)
 
 

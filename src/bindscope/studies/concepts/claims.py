@@ -14,10 +14,10 @@ from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.studies.concepts.vectors import Estimator
 from bindscope.studies.concepts.views import (
     EMBEDDING,
-    MEASURES,
     WITHIN,
     approximated,
     correlated,
+    measures,
     rows_with,
 )
 
@@ -118,8 +118,8 @@ def _at_most(rows: pd.DataFrame, column: str) -> list[dict[Any, Any]]:
 
 
 def _models(table: pd.DataFrame) -> Iterator[Effect]:
-    for measure, words in MEASURES.items():
-        for ranked in correlated(table, measure, WITHIN):
+    for words, rows in measures(table).items():
+        for ranked in correlated(rows, WITHIN):
             few = f"only {ranked.n_groups} groups" if ranked.n_groups < FEWEST_GROUPS else ""
             yield Effect(
                 FOLLOWS.name, words, ranked.correlation, ranked.low, ranked.high, ranked.n_groups,

@@ -42,7 +42,6 @@ class ProductOptions(Model):
 
     kind: Literal["product"]
     dim: PositiveInt = Field(64, description="Dimensions of the embedding.")
-    mixing: bool = Field(False, description="Whether a matrix follows the product.")
 
 
 class MlpSetOptions(Model):
@@ -102,7 +101,7 @@ class DualEvaluation(Model):
         None,
         description="The most scenes of one object, and of two, of each split; where there are "
         "more, so many are drawn at random by the seed of the run. Default: all objects of a "
-        "split and all pairs of them; of `geometry`, 12,000 pairs at most.",
+        "split and all pairs of them.",
     )
 
 
@@ -132,11 +131,6 @@ class DualEncoders(Model):
     )
     training: DualTraining = Field(DualTraining(), description="How they are trained.")
     evaluation: DualEvaluation = Field(DualEvaluation(), description="What they are scored on.")
-    geometry: bool = Field(
-        False,
-        description="Whether embeddings are measured too, for the table `concept_models`: rules of "
-        "object vectors, and bits of pairing.",
-    )
     threads: PositiveInt = Field(1, description="Threads.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where to train.")
 
@@ -219,7 +213,7 @@ class Analysis(Model):
     singles: DatasetName | None = Field(
         None,
         description="Name of a dataset of the same objects with one in each scene, for the "
-        "estimator `single`, and for images as queries of captions.",
+        "estimator `single`.",
     )
     planted: tuple[PlantedName, ...] = Field((), description="Names of planted encoders.")
     models: tuple[ModelName, ...] = Field((), description="Names of models.")

@@ -13,10 +13,7 @@ from bindscope.graph.cost import n_of, shape_of
 from bindscope.graph.towers import text_width, tower_of
 from bindscope.studies.concepts.counting import (
     EVALUATIONS,
-    MOST_SCENES,
-    NUMBERS_AT_ONCE,
     ROWS_AT_ONCE,
-    SAMPLED_SCENES,
     SCORES_AT_ONCE,
     SPECIAL_TOKENS,
 )
@@ -29,9 +26,6 @@ _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (sma
 # Of a row of scores, of a run's history, and of a tensor's entry in a file (concepts_nightly).
 _SCORE, _EVALUATION, _TENSOR = 600, 41, 115
 _OF_SCORE = 5  # numbers that are made of a score
-# Of `dual_geometry`: numbers per scene and object that the descents of four ridges make
-# (concepts_nightly: 37 to 41 s a run of 12,000 scenes of 400 objects), and bytes that they hold.
-_DESCENTS, _DESCENT_BYTES = 2200, 128
 # What a job imports beside torch, bytes: scikit-learn for trees, and transforms of functions for
 # embeddings of trained encoders (`concepts`).
 _SKLEARN, _TRANSFORMS = 1.1e8, 4.5e7
@@ -44,7 +38,7 @@ def encoder_weights(encoder: Content, sizes: list[int]) -> tuple[float, float]:
     """Return the weights of a dual encoder, and of products that one object takes part in."""
     dim, values, types = encoder["dim"], sum(sizes), len(sizes)
     if encoder["kind"] == "product":
-        return 3 * dim * values + 2 * encoder["mixing"] * dim * dim, dim * types
+        return 3 * dim * values, dim * types
     width, hidden = encoder.get("width", 0), encoder["hidden"]
     if encoder["kind"] == "transformer":
         block = 4 * width**2 + 2 * width * hidden + 9 * width + hidden
@@ -76,20 +70,20 @@ def dual_encoder(product: Product) -> Work:
     layers, width, hidden = (content["encoder"].get(k, 0) for k in ("layers", "width", "hidden"))
     embedded = (types + 2) * (8 * width + 2 * hidden)
     tokens = batch * (slots * (types + 1) + 1) + queries * (types + 2)
-    at_once = max(SCORES_AT_ONCE // objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
+    at_once = max(SCORES_AT_ONCE // objects, 1)
     arrays = (
         16.0 * runs * total
         + 12.0 * runs * (batch * queries + read * dim * 4)
-        + 16.0 * min(pairs, at_once) * objects  # scores, and those among fewer candidates
-        + 8.0 * min(pairs, 2**15) * dim
+        + 26.0 * min(pairs, at_once) * objects  # scores, and what is compared
+        + 8.0 * pairs * dim
         # Queries in float32 twice, in float64 twice, and those of the encoder before.
         + 32.0 * objects * dim + 4.0 * min(objects, ROWS_AT_ONCE) * embedded
         + 3e7
         # Of each token and layer what gradients need: about ten vectors, and two hidden ones.
         + 4.0 * runs * layers * tokens * (10 * width + 2 * hidden)
     )  # fmt: skip
-    # Two splits; of one object four scores, of two those of three strata.
-    rows = 1.0 * runs * 2 * (4 + 3 * 5) * _SCORE
+    # Of training objects three scores, of held-out ones two; of two objects by three strata.
+    rows = 1.0 * runs * (3 + 2) * (1 + 3) * _SCORE
     history = runs * (1 + min(how["steps"], EVALUATIONS)) * _EVALUATION
     tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
@@ -111,32 +105,6 @@ def dual_encoder(product: Product) -> Work:
         threads=content["threads"],
         device=content["device"],
         key=f"studies.concepts.dual_encoders[{product.wildcards['encoder']}].training.batch_size",
-    )
-
-
-def dual_geometry(product: Product) -> Work:
-    """Count what is measured of the embeddings of trained encoders."""
-    content = product.content
-    trained = product.inputs["encoders"][0].content
-    runs, objects = len(trained["coverages"]) * len(trained["seeds"]), prod(trained["sizes"])
-    dim = trained["encoder"]["dim"]
-    is_ordered = trained["encoder"]["kind"] == "transformer"
-    n_all = objects**2 // (1 if is_ordered else 2)
-    n = min(n_all, MOST_SCENES, content["max_scenes"] or MOST_SCENES)
-    # Rules are scored on scenes of held-out objects, of which no setting says the number.
-    scored, values = min(n_all, MOST_SCENES), sum(trained["sizes"])
-    scores = 16.0 * min(SCORES_AT_ONCE, scored * objects) + 8.0 * scored * (
-        4 * dim + 2 * values + 40
-    )
-    return Work(
-        "torch",
-        flops=runs * 4.0 * objects**2 * dim,
-        elements=runs * (20.0 * objects**2 + 1.0 * _DESCENTS * n * objects),
-        python=runs * 1e7,
-        bytes_peak=24.0 * objects * (objects + dim) + 1.0 * _DESCENT_BYTES * n * objects + scores,
-        bytes_disk=1.0 * runs * _SCORE,
-        bytes_rows=1.0 * runs * _SCORE,
-        key="studies.concepts.dual_encoders, evaluation.max_scenes",
     )
 
 
@@ -174,21 +142,23 @@ def _recognized(n: int, dim: int, sizes: list[int]) -> tuple[float, float]:
 
 
 def concept_geometry(product: Product) -> Work:
-    """Count probes of embeddings, and how far these are sums over objects."""
+    """Count probes of embeddings, sums over objects, and exchanges of objects by strength."""
     content = product.content
     n, dim = _read(product)
     flops, elements = _recognized(n, dim, content["sizes"])
-    states = 1 + 2 * len(content["estimators"])
+    estimators = 2 * len(content["estimators"])
+    states, edits = 1 + estimators, estimators * len(content["strengths"])
     cells, _ = sides(content)
     aligned = 8.0 * _ALIGNED * dim * dim * bool(product.inputs.get("captions"))
+    rows = _ROW * (6 + states * 40.0 + edits * 22.0)
     return Work(
         "torch",
-        flops=flops / _SMALL + states * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
-        elements=(_NEWTON + 4 * states) * elements + 1000.0 * 30 * cells * states,
-        python=2e7 + states * 4e6,
+        flops=flops / _SMALL + (states + edits) * 4.0 * n * dim * cells + 4.0 * n * dim * dim,
+        elements=(_NEWTON + 4 * (states + edits)) * elements + 1000.0 * 30 * cells * states,
+        python=2e7 + states * 4e6 + edits * 2e6,
         bytes_peak=_in_memory(n, dim, cells) + aligned,
-        bytes_disk=_ROW * (6 + states * 40.0),
-        bytes_rows=_ROW * (6 + states * 40.0),
+        bytes_disk=rows,
+        bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],
         key="datasets, n_scenes",
@@ -198,27 +168,6 @@ def concept_geometry(product: Product) -> Work:
 def _in_memory(n: int, dim: int, cells: int) -> float:
     """Return the bytes of embeddings in float64, a few times over, and of what objects occur."""
     return 8.0 * 4 * n * dim + 10.0 * n * min(cells, 3 * n) + 9e7
-
-
-def concept_editing(product: Product) -> Work:
-    """Count exchanges of objects, by estimator and strength."""
-    content = product.content
-    n, dim = _read(product)
-    cells, _ = sides(content)
-    flops, elements = _recognized(n, dim, content["sizes"])
-    states = 1 + 2 * len(content["estimators"]) * len(content["strengths"])
-    return Work(
-        "torch",
-        flops=flops / _SMALL + states * 4.0 * n * dim * cells,
-        elements=(_NEWTON + 4 * states) * elements,
-        python=1e7 + states * 2e6,
-        bytes_peak=_in_memory(n, dim, cells),
-        bytes_disk=_ROW * (6 + states * 22.0),
-        bytes_rows=_ROW * (6 + states * 22.0),
-        threads=content["threads"],
-        device=content["device"],
-        key="datasets, n_scenes",
-    )
 
 
 def learner_weights(
@@ -260,7 +209,6 @@ def binding_complexity(product: Product) -> Work:
     rows = 1.0 * _OF_COVERAGE * runs * len(content["coverages"])
     trees = how["rounds"] * n * 60.0 * (how["components"] if how["kind"] == "booster" else 20)
     in_memory = 16.0 * n_weights + 16.0 * n * dim + 12.0 * n * share * (dim + width)
-    together = min(splits, max(1.0, 4.0 * NUMBERS_AT_ONCE // in_memory)) if steps > 1 else 1.0
     return Work(
         "torch",
         flops=(fitted + runs * probes) / _SMALL,
@@ -269,7 +217,7 @@ def binding_complexity(product: Product) -> Work:
         + runs * splits * trees * (how["kind"] in ("forest", "booster")),
         python=runs * (1e7 + splits * (1e6 + 2000.0 * steps)),
         bytes_peak=_in_memory(n, dim, cells)
-        + in_memory * together * 1.2
+        + in_memory * 1.2
         + 8.0 * splits * n
         + _SKLEARN * (how["kind"] in ("forest", "booster"))
         + (_TRANSFORMS + 8.0 * min(SCORES_AT_ONCE, n * cells)) * ("dual" in content),

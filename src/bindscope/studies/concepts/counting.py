@@ -12,15 +12,12 @@ SPLITS_BY: tuple[SplitBy, ...] = ("objects", "scenes")
 
 MOST_ARRANGEMENTS = 20_000  # of the values of a scene; 4 slots and 4 types have 13,824
 FEWER_SLOTS = "use scenes of fewer objects, or of fewer concept types (`groups` may leave some out)"
-NUMBERS_AT_ONCE = 2**28  # float32 of learners that descend together: 1 GiB
 
 # Of dual encoders.
 SPECIAL_TOKENS = 4  # beside those of values
 ROWS_AT_ONCE = 8192  # embedded
 SCORES_AT_ONCE = 2**22
-SAMPLED_SCENES = 64  # whose objects are the candidates of `sampled`
 EVALUATIONS = 10  # of the losses on new scenes
-MOST_SCENES = 12_000  # pairs that are measured, drawn at random where there are more
 # Share of the objects that dual encoders are not trained on; these choose fits of rules.
 DUAL_VALIDATION = 0.1
 

@@ -25,15 +25,13 @@ from bindscope.studies.concepts.vectors import (
 SIMILARITIES_AT_ONCE = 20_000_000
 
 
-def r_squared(z: Floats, reconstructed: Floats, reference: Doubles | None = None) -> float:
-    """Return 1 - sum |z - z^|^2 / sum |z - reference|^2 over scenes and dimensions (n, d).
+def r_squared(z: Floats, reconstructed: Floats) -> float:
+    """Return 1 - sum |z - z^|^2 / sum |z - mean|^2 over scenes and dimensions (n, d).
 
-    The reference (d,) is the mean of these scenes by default; with that of all scenes, subsets
-    compare. NaN where there is nothing to explain.
+    NaN where there is nothing to explain.
     """
     z = np.asarray(z, np.float64)
-    reference = z.mean(axis=0) if reference is None else reference
-    total = float(np.square(z - reference).sum())
+    total = float(np.square(z - z.mean(axis=0)).sum())
     return 1 - float(np.square(z - reconstructed).sum()) / total if total > 0 else np.nan
 
 

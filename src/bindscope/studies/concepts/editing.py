@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.decomposition import SIMILARITIES_AT_ONCE, first_greatest
+from bindscope.studies.concepts.decomposition import nearest
 from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import Readout, unit
+from bindscope.studies.concepts.recognition import Readout
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Flags, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
@@ -114,8 +114,8 @@ def edited(
     strata = strata_of(scenes.take(some.base))
     hits = {
         (strength, measure): of_measure
-        for strength, measured in _hits(embedded, some, difference, strengths)
-        for measure, of_measure in measured.items()
+        for strength in strengths
+        for measure, of_measure in _hits(embedded, some, difference, strength).items()
     }
     if embedded.split_by == "objects":
         estimated = np.isin(some.target, embedded.parts.estimated)
@@ -143,40 +143,16 @@ def _expected(scenes: Scenes, target: Integers, readout: Readout) -> dict[str, E
 
 
 def _hits(
-    embedded: Embedded, edits: Edits, difference: Doubles, strengths: Sequence[float]
-) -> Iterator[tuple[float, dict[str, Doubles]]]:
-    """Yield the hits of each strength by measure.
-
-    The norm of an edited embedding changes no order of cosines, so similarities to the bank are
-    linear in the strength, and are computed once for all of them.
-    """
-    scenes, readout, z = embedded.scenes, embedded.readout, np.asarray(embedded.z, np.float64)
-    retrieved = _nearest_by_strength(z, edits, difference, strengths)
-    real = scenes.take(edits.target)
-    for strength, place in zip(strengths, retrieved, strict=True):
-        moved = z[edits.base] + strength * difference
-        same = scenes.unordered[place] == scenes.unordered[edits.target]
-        yield (
-            strength,
-            {
-                "retrieval_strict": (place == edits.target).astype(np.float64),
-                "retrieval_unordered": same.astype(np.float64),
-                "concept": readout.concept_hits(moved, real).min(axis=1),
-                "object": readout.object_hits(moved, real),
-            },
-        )
-
-
-def _nearest_by_strength(
-    z: Doubles, edits: Edits, difference: Doubles, strengths: Sequence[float]
-) -> Integers:
-    """Return the scene with the greatest cosine, (strengths, e)."""
-    directions = unit(z).T
-    step = max(1, SIMILARITIES_AT_ONCE // len(z))
-    nearest_scenes = np.empty((len(strengths), len(difference)), np.int64)
-    for start in range(0, len(difference), step):
-        part = slice(start, start + step)
-        before, change = z[edits.base[part]] @ directions, difference[part] @ directions
-        for i, strength in enumerate(strengths):
-            nearest_scenes[i, part] = first_greatest(before + strength * change)
-    return nearest_scenes
+    embedded: Embedded, edits: Edits, difference: Doubles, strength: float
+) -> dict[str, Doubles]:
+    """Return the hits of edits (e,) of a strength by measure."""
+    scenes, readout = embedded.scenes, embedded.readout
+    moved = np.asarray(embedded.z[edits.base], np.float64) + strength * difference
+    place, real = nearest(moved, embedded.z), scenes.take(edits.target)
+    same = scenes.unordered[place] == scenes.unordered[edits.target]
+    return {
+        "retrieval_strict": (place == edits.target).astype(np.float64),
+        "retrieval_unordered": same.astype(np.float64),
+        "concept": readout.concept_hits(moved, real).min(axis=1),
+        "object": readout.object_hits(moved, real),
+    }

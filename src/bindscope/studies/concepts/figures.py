@@ -30,11 +30,11 @@ from bindscope.studies.concepts.tables import (
     MODELS_SCHEMA,
 )
 from bindscope.studies.concepts.views import (
-    MEASURES,
     OUTCOME,
     approximated,
     correlated,
     edits_by_strength,
+    measures,
     named,
     over_seeds,
     recognized,
@@ -95,16 +95,17 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     """
     some(table, "No trained encoder was measured.")
     look = looks([name for name in encoders if name in set(table["encoder"])])
-    grid = wrapped(MEASURES, len(MEASURES), (0, 3.3), sharey=True)
-    for (measure, axes), words in zip(grid.panels.items(), MEASURES.values(), strict=True):
-        for (name, coverage), group_rows in table.groupby(["encoder", "coverage"], sort=False):
+    measured = measures(table)
+    grid = wrapped(measured, min(len(measured), 3), (0, 3.3), sharey=True)
+    for (words, axes), rows in zip(grid.panels.items(), measured.values(), strict=True):
+        for (name, coverage), group_rows in rows.groupby(["encoder", "coverage"], sort=False):
             shade = 0.25 + 0.75 * float(str(coverage))
             style: Look = {**look[str(name)], "linestyle": "none", "alpha": shade}
-            axes.plot(group_rows[measure], group_rows[OUTCOME], **style)
-        overall = correlated(table, measure)[:1]
+            axes.plot(group_rows["measure"], group_rows[OUTCOME], **style)
+        overall = correlated(rows)[:1]
         axes.set_title(_correlation(overall[0]) if overall else "too few models", fontsize=7.5)
         axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
-        axes.set_xlim(min(-0.03, table[measure].min() - 0.03), 1.03)
+        axes.set_xlim(min(-0.03, rows["measure"].min() - 0.03), 1.03)
         last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
         reference_line(axes, table["bag_of_concepts_floor"].mean(), last)
     grid.label(y="held-out pairs recognized")

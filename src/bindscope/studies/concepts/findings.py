@@ -13,9 +13,8 @@ from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
 from bindscope.studies.concepts.views import (
     EMBEDDING,
-    MEASURES,
-    Correlated,
     correlated,
+    measures,
     over_seeds,
     recognized,
     rows_with,
@@ -34,12 +33,11 @@ _LEAD = (
     "never on both sides of a split. Planted encoders validate the measures:"
 )
 _CORRELATIONS = (
-    "Correlation of measures of the embeddings with recognition. `Recognized in what a "
-    "product rule predicts` is the quality of a probe in Fig. 9 of the paper, which claims a "
-    "strong positive correlation over about 500 models. Pairing is that of study one, a lower "
-    "bound by a linear probe on scenes of all objects: what is in the embedding, whether the "
-    "encoder's own queries find it or not. The claim is judged on what is left of both after the "
-    "means of each coverage and of each kind of encoder are subtracted, which move both."
+    "Correlation of measures of the embeddings with recognition. Recognition in what an "
+    "approximator predicts for unseen objects is the quality of a probe in Fig. 9 of the paper, "
+    "which claims a strong positive correlation over about 500 models. The claim is judged on what "
+    "is left of both after the means of each coverage and of each kind of encoder are subtracted, "
+    "which move both."
 )
 _MADE_OF_LABELS = (
     "Vectors are estimated from 30 % of the sets of objects, probes are fitted on 40 %, and the "
@@ -118,7 +116,7 @@ _REMOVED = (
 _QUERIES = (
     *_EMBEDDING_COLUMNS,
     Column("recognized by", "variant", "label", "probes of the same modality, or captions of "
-           "values and objects, or images of one object, as queries"),
+           "values and objects as queries"),
     _share("values", "concept", "mean over types"),
     _share("objects", "object", "both objects of a pair"),
     *_RIVALS,
@@ -180,10 +178,14 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
 
 
 def _correlations(models: pd.DataFrame) -> list[Section]:
-    rows: list[Correlated] = [row for name in MEASURES for row in correlated(models, name)]
+    rows = [
+        {"words": words, **row._asdict()}
+        for words, of_measure in measures(models).items()
+        for row in correlated(of_measure)
+    ]
     if not rows:
         return []
-    frame = pd.DataFrame([row._asdict() | {"words": MEASURES[row.measure]} for row in rows])
+    frame = pd.DataFrame(rows)
     frame = frame.rename(columns={"low": "correlation_low", "high": "correlation_high"})
     table = page_table("Correlations over models", _CORRELATED, frame)
     return [

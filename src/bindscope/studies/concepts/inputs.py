@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +16,8 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.counting import SplitBy
 from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
-from bindscope.studies.concepts.recognition import unit
 from bindscope.studies.concepts.registry import DUAL_RUNS
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes, values_of
-from bindscope.studies.concepts.vectors import means
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,25 +127,6 @@ def read_captions(path: str, sizes: Sequence[int], n_alone: int = 0) -> dict[str
         "scenes": np.concatenate([scenes, absent]),
         "objects": store.read("object")[0],
         "values": np.split(store.read("concept")[0], np.cumsum(sizes)[:-1]),
-    }
-
-
-def read_image_queries(path: str, codes: Sequence[str], sizes: Sequence[int]) -> dict[str, Any]:
-    """Read images of one object as `texts` of `measure.concepts`.
-
-    Queries are mean directions in the space of captions, by object (NaN where it has no image) and
-    by value.
-    """
-    objects, _ = _single(np.concatenate(read_slots(codes)))
-    directions = unit(read_embeddings(path, "joint"))
-    values = values_of(objects, sizes)
-    return {
-        "name": "images",
-        "objects": means(objects[:, None], prod(sizes), directions),
-        "values": [
-            np.nan_to_num(means(values[:, k, None], size, directions))
-            for k, size in enumerate(sizes)
-        ],
     }
 
 

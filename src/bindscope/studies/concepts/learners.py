@@ -6,43 +6,40 @@
 - `mlp`: a vector per value and slot, joined, then layers with ReLU.
 
 Products either pass a linear map, for an embedding need not have them along its axes, and are then
-fitted by descent like MLPs, several learners at once (`fit_descended`); or they are products in the
-embedding's own dimensions, which have nothing in common: each is a small fit (`fit_coordinates`).
+fitted by descent like MLPs (`fit_descended`); or they are products in the embedding's own
+dimensions, which have nothing in common: each is a small fit (`fit_coordinates`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import cos, pi, sqrt
-from typing import Literal
+from collections.abc import Sequence
+from math import cos, inf, pi, sqrt
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from bindscope.fitting.adam import Adam
-from bindscope.fitting.lbfgs import descend
-from bindscope.studies.concepts.counting import NUMBERS_AT_ONCE
-from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.fitting.lbfgs import Evaluated, descend
+from bindscope.studies.concepts.scenes import Floats, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import value_columns
 
 Selected = Literal["final", "validation"]
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """What learners of one shape predict."""
+class Fitted(NamedTuple):
+    """What a learner predicts."""
 
-    # Embeddings of all scenes, (copies, n, d), by the state that is judged: the one of the smallest
-    # loss on validation scenes, where a learner has several states and there are such scenes.
+    # Embeddings of all scenes, (n, d), by the state that is judged: the one of the smallest loss on
+    # validation scenes, where a learner has several states and there are such scenes.
     predicted: npt.NDArray[np.float32]
-    selected: Selected
-    losses: Doubles  # mean square error in training, in variances, (evaluations, copies)
-    parameters: int | None  # of one learner; None of trees
-    ended: list[bool]  # of each copy, whether its fit converged
+    selected: Selected = "final"
+    parameters: int | None = None  # None of trees
+    ended: bool = True  # whether the fit converged
 
 
 def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
@@ -64,6 +61,17 @@ def _product(factors: Tensor) -> Tensor:
     return out
 
 
+def _scaled(z: Floats, split: ObjectSplit, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return embeddings minus the mean of training scenes over one number, the mean, the number.
+
+    So the rate of a descent does not hang on the unit of the embedding.
+    """
+    values = torch.from_numpy(np.asarray(z, np.float32)).to(device)
+    mean = values[split.train].mean(0)
+    scale = (values[split.train] - mean).square().mean().sqrt().clamp_min(1e-12)
+    return (values - mean) / scale, mean, scale
+
+
 # --- By descent ---------------------------------------------------------------------------------
 
 # Of the first numbers in tables of values. At 1, as in the released code, what was never trained on
@@ -72,8 +80,6 @@ FIRST = 0.2
 RATE = 1e-2  # of Adam at the start; it falls to 0 along a cosine
 EVALUATIONS = 20
 STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
-
-Build = Callable[[int, torch.Generator], nn.Module]
 
 
 class Structured(nn.Module):
@@ -84,32 +90,28 @@ class Structured(nn.Module):
         sizes: Sequence[int],
         n_slots: int,
         dim: int,
-        copies: int,
         terms: Sequence[str],
         rank: int,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.n_slots, self.rows = n_slots, n_slots * sum(sizes)
+        self.n_slots = n_slots
         self.tables, self.heads = nn.ParameterDict(), nn.ParameterDict()
         for term in terms:
             # Sums are in the embedding's own dimensions: a map behind them adds nothing.
             width = dim if term == "additive" else rank
-            table = FIRST * torch.randn(copies * self.rows, width, generator=generator)
+            table = FIRST * torch.randn(n_slots * sum(sizes), width, generator=generator)
             self.tables[term] = nn.Parameter(table)
             if term != "additive":
-                head = torch.randn(copies, rank, dim, generator=generator) / sqrt(rank)
+                head = torch.randn(rank, dim, generator=generator) / sqrt(rank)
                 self.heads[term] = nn.Parameter(head)
-        self.bias = nn.Parameter(torch.zeros(copies, 1, dim))
+        self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (copies, n, d) of scenes, rows of the tables (copies, n, m C)."""
-        copies, n, places = columns.shape
-        flat = columns + self.rows * torch.arange(copies, device=columns.device)[:, None, None]
+        """Return embeddings (n, d) of scenes, rows of the tables (n, m C)."""
         out: Tensor = self.bias
         for term, table in self.tables.items():
-            vectors = table.index_select(0, flat.reshape(-1)).view(copies * n, places, -1)
-            part = combined(term, vectors, self.n_slots).view(copies, n, -1)
+            part = combined(term, embedding(columns, table), self.n_slots)
             out = out + (part @ self.heads[term] if term in self.heads else part)
         return out
 
@@ -126,31 +128,26 @@ class Perceptron(nn.Module):
         sizes: Sequence[int],
         n_slots: int,
         dim: int,
-        copies: int,
         widths: Sequence[int],
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.places = [size for _ in range(n_slots) for size in sizes]
-        self.rows = sum(self.places)
-        self.vectors = nn.Parameter(torch.randn(copies, self.rows, dim, generator=generator))
+        self.vectors = nn.Parameter(torch.randn(sum(self.places), dim, generator=generator))
         inputs, outputs = [dim * len(self.places), *widths], [*widths, dim]
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for fan_in, fan_out in zip(inputs, outputs, strict=True):
-            weight = torch.empty(copies, fan_in, fan_out)
             bound = 1 / sqrt(fan_in)
-            self.weights.append(nn.Parameter(weight.uniform_(-bound, bound, generator=generator)))
-            self.biases.append(nn.Parameter(torch.zeros(copies, 1, fan_out)))
+            weight = torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator)
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(torch.zeros(fan_out)))
 
     def forward(self, columns: Tensor) -> Tensor:
-        """Return embeddings (copies, n, d); see `Structured.forward`."""
-        copies, n, places = columns.shape
-        first = self.weights[0].view(copies, places, self.vectors.shape[2], -1)
-        parts = torch.split(self.vectors, self.places, dim=1)
-        table = torch.cat([part @ first[:, i] for i, part in enumerate(parts)], dim=1)
-        copy = torch.arange(copies, device=columns.device)[:, None, None]
-        rows = table.flatten(0, 1).index_select(0, (columns + self.rows * copy).reshape(-1))
-        x: Tensor = rows.view(copies, n, places, -1).sum(2) + self.biases[0]
+        """Return embeddings (n, d); see `Structured.forward`."""
+        first = self.weights[0].view(len(self.places), self.vectors.shape[1], -1)
+        parts = zip(torch.split(self.vectors, self.places), first, strict=True)
+        x: Tensor = embedding(columns, torch.cat([part @ weight for part, weight in parts])).sum(1)
+        x = x + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             x = torch.relu(x) @ weight + bias
         return x
@@ -159,112 +156,40 @@ class Perceptron(nn.Module):
 def fit_descended(
     z: Floats,
     scenes: Scenes,
-    splits: Sequence[ObjectSplit],
-    build: Build,
+    split: ObjectSplit,
+    model: nn.Module,
     steps: int,
     device: str = "cpu",
 ) -> Fitted:
-    """Fit a learner of embeddings (n, d) to each split of one coverage by full batches of Adam.
+    """Fit a learner of embeddings (n, d) to the training scenes of a split by full batches of Adam.
 
-    Embeddings are shifted by the mean of the training scenes and divided by one number, so that the
-    rate does not hang on their unit. Each learner is judged by its best validation loss or, where
-    no scene validates, at the end. The seed of the first split is that of the first weights, which
-    are the same on every device.
+    It is judged by its best validation loss or, where no scene validates, at the end. It has
+    converged if its loss hardly fell in the second half of the steps.
     """
     columns = torch.from_numpy(value_columns(scenes)).to(device)
-    data = _Data(torch.from_numpy(np.asarray(z, np.float32)).to(device), columns, splits)
-    model = build(len(splits), torch.Generator().manual_seed(splits[0].seed)).to(device)
-    optimizer, states = Adam(model.parameters(), 0.0), _States(data, splits)
-    inputs, targets, weights = data.training()
-    for step in range(steps):
-        if step % max(1, steps // EVALUATIONS) == 0:
-            states.evaluate(model)
-        error = (model(inputs) - targets).square().mean(2) * weights
-        error.sum().backward()
-        optimizer.step(RATE * (1 + cos(pi * step / steps)) / 2)
-    states.evaluate(model)
-    numbers = sum(p.numel() for p in model.parameters()) // len(splits)
-    losses = np.stack(states.losses)
-    selected: Selected = "validation" if states.scored else "final"
-    return Fitted(states.predictions(), selected, losses, numbers, _ended(losses))
-
-
-def learners_at_once(build: Build, shape: tuple[int, ...], n_train: int, width: int) -> int:
-    """Return how many learners fit in `NUMBERS_AT_ONCE` together, at least one.
-
-    `shape` is that of the embeddings, (n, d); `width` is what is held of each of `n_train` scenes
-    between the layers.
-    """
-    weights = sum(p.numel() for p in build(1, torch.Generator()).parameters())
-    # Weights, gradients and two moments; embeddings, their errors and predictions; activations.
-    numbers = 4 * weights + 4 * shape[0] * shape[1] + 3 * n_train * (shape[1] + width)
-    return max(1, NUMBERS_AT_ONCE // numbers)
-
-
-def _ended(losses: Doubles) -> list[bool]:
-    """Return of each copy whether its loss hardly fell in the second half of the steps."""
+    targets, mean, scale = _scaled(z, split, device)
+    inputs, training = columns[split.train], targets[split.train]
+    optimizer = Adam(model.to(device).parameters(), 0.0)
+    losses, best, predicted = [], inf, targets
+    for step in range(steps + 1):
+        if step % max(1, steps // EVALUATIONS) == 0 or step == steps:
+            with torch.no_grad():
+                state = model(columns)
+            error = (state - targets).square().mean(1)
+            losses.append(float(error[split.train].mean()))
+            loss = float(error[split.validation].mean()) if len(split.validation) else -inf
+            if loss < best or not len(split.validation):
+                best, predicted = loss, state
+        if step < steps:
+            (model(inputs) - training).square().mean().backward()
+            optimizer.step(RATE * (1 + cos(pi * step / steps)) / 2)
     before, after = losses[len(losses) // 2], losses[-1]
-    allowed = np.maximum(STILL_FALLING * before, NEGLIGIBLE)
-    return [bool(fell) for fell in before - after <= allowed]
-
-
-class _Data:
-    """Training scenes of each learner, filled up to equal numbers; embeddings in their scale."""
-
-    def __init__(self, z: Tensor, columns: Tensor, splits: Sequence[ObjectSplit]) -> None:
-        self.columns, self.splits = columns, splits
-        train = [torch.from_numpy(split.train).to(z.device) for split in splits]
-        self.mean = torch.stack([z[index].mean(0) for index in train])[:, None]
-        self.scaled = z - self.mean
-        spread = [self.scaled[i, index].square().mean() for i, index in enumerate(train)]
-        self.scale = torch.stack(spread).sqrt().clamp_min(1e-12)[:, None, None]
-        self.scaled = self.scaled / self.scale
-
-    def training(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return columns (copies, t, q), targets (copies, t, d) and weights (copies, t)."""
-        longest = max(len(split.train) for split in self.splits)
-        index = torch.zeros(len(self.splits), longest, dtype=torch.int64)
-        weights = torch.zeros(len(self.splits), longest)
-        for i, split in enumerate(self.splits):
-            index[i, : len(split.train)] = torch.from_numpy(split.train)
-            weights[i, : len(split.train)] = 1 / max(len(split.train), 1)
-        device = self.columns.device
-        index, copies = index.to(device), torch.arange(len(self.splits), device=device)[:, None]
-        return self.columns[index], self.scaled[copies, index], weights.to(device)
-
-
-class _States:
-    """The predictions of the best state so far; without validation scenes, of the last one."""
-
-    def __init__(self, data: _Data, splits: Sequence[ObjectSplit]) -> None:
-        self.data, self.splits = data, splits
-        self.losses: list[Doubles] = []
-        self.scored = all(len(split.validation) for split in splits)
-        self.best = np.full(len(splits), np.inf)
-        self.predicted: Tensor | None = None
-
-    @torch.no_grad()
-    def evaluate(self, model: nn.Module) -> None:
-        columns = self.data.columns
-        predicted = model(columns.expand(len(self.splits), *columns.shape))
-        error = (predicted - self.data.scaled).square().mean(2).double().cpu().numpy()
-        self.losses.append(_means(error, [split.train for split in self.splits]))
-        if self.predicted is None or not self.scored:
-            self.predicted = predicted
-        if self.scored:
-            loss = _means(error, [split.validation for split in self.splits])
-            better = torch.from_numpy(loss < self.best).to(predicted.device)[:, None, None]
-            self.predicted = torch.where(better, predicted, self.predicted)
-            self.best = np.minimum(loss, self.best)
-
-    def predictions(self) -> npt.NDArray[np.float32]:
-        assert self.predicted is not None
-        embeddings = self.predicted * self.data.scale + self.data.mean
-        return np.asarray(embeddings.cpu().numpy(), np.float32)
-
-
-def _means(error: Doubles, scenes: Sequence[Integers]) -> Doubles:
-    return np.array([row[index].mean() for row, index in zip(error, scenes, strict=True)])
+    return Fitted(
+        (predicted * scale + mean).cpu().numpy(),
+        "validation" if len(split.validation) else "final",
+        sum(p.numel() for p in model.parameters()),
+        before - after <= max(STILL_FALLING * before, NEGLIGIBLE),
+    )
 
 
 # --- In the embedding's own dimensions ----------------------------------------------------------
@@ -277,15 +202,21 @@ RIDGES = (1e-4, 1e-2, 1e-1)
 ITERATIONS = 200
 
 
-class _Errors:
-    """Mean square of the error per column, with its gradient: an `Objective` of L-BFGS."""
+class _Errors(Evaluated):
+    """Mean square of the error of each column of weights, by autograd."""
 
     def __init__(
-        self, columns: Tensor, targets: Tensor, terms: Sequence[str], n_slots: int, rows: int
+        self,
+        columns: Tensor,
+        targets: Tensor,
+        terms: Sequence[str],
+        n_slots: int,
+        rows: int,
+        ridge: float,
     ) -> None:
+        super().__init__(torch.full((1, 1), ridge, device=targets.device))
         self.columns, self.targets = columns, targets
         self.terms, self.n_slots, self.rows = tuple(terms), n_slots, rows
-        self.ridge = torch.zeros(1, 1)
 
     def predict(self, w: Tensor, columns: Tensor) -> Tensor:
         """Return predictions (n, columns of w)."""
@@ -302,16 +233,9 @@ class _Errors:
             (slope,) = torch.autograd.grad(loss.sum(), leaf)
         return loss.detach(), slope
 
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        self.w, self.direction = w, direction
-
     def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
         loss, self.slope = self.begin(self.w + t * self.direction)
         return loss, (self.slope * self.direction).sum(0)
-
-    def arrive(self, t: Tensor) -> Tensor:
-        del t  # the gradient is that of the last trial
-        return self.slope
 
     def keep(self, index: Tensor) -> None:
         self.targets = self.targets[:, index]
@@ -337,49 +261,31 @@ def fit_coordinates(
     dimension has its best ridge and start by these as well.
     """
     columns = torch.from_numpy(value_columns(scenes)).to(device)
-    values = torch.from_numpy(np.asarray(z, np.float32)).to(device)
-    mean = values[split.train].mean(0)
-    scale = (values[split.train] - mean).square().mean().sqrt().clamp_min(1e-12)
-    targets, dim = (values - mean) / scale, values.shape[1]
+    targets, mean, scale = _scaled(z, split, device)
+    dim = targets.shape[1]
     rows = scenes.n_slots * sum(scenes.sizes)
     first = _first(terms, rows, dim, starts, split.seed).to(device)
     predicted, penalized, decrements = [], [], []
     for ridge in RIDGES if len(split.validation) else RIDGES[:1]:
         repeated = targets[split.train].repeat(1, starts)
-        errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows)
-        errors.ridge = torch.full((1, 1), ridge, device=values.device)
+        errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows, ridge)
         minimum = descend(errors, first, iterations=ITERATIONS, tolerance=TOLERANCE)
         with torch.no_grad():
-            predicted.append(errors.predict(minimum.w, columns).view(len(values), -1, dim))
+            predicted.append(errors.predict(minimum.w, columns).view(len(targets), -1, dim))
         penalized.append(ridge / 2 * minimum.w.square().sum(0).view(-1, dim))
         decrements.append(minimum.decrement.view(-1, dim))
     fits = torch.cat(predicted, dim=1)
-    loss, chosen, ended = _chosen(fits, targets, torch.cat(penalized), torch.cat(decrements), split,
-                                  starts)  # fmt: skip
-    every = torch.arange(dim, device=values.device)
-    return Fitted(
-        (fits[:, chosen, every] * scale + mean)[None].cpu().numpy(),
-        "validation" if len(split.validation) else "final",
-        losses=loss[chosen, every].mean()[None, None].double().cpu().numpy(),
-        parameters=len(first) * dim,
-        ended=[ended],
-    )
-
-
-def _chosen(
-    fits: Tensor, targets: Tensor, penalty: Tensor, decrements: Tensor, split: ObjectSplit,
-    starts: int,
-) -> tuple[Tensor, Tensor, bool]:  # fmt: skip
-    """Return losses (fits, d), the fit of each dimension, and whether nearly all converged.
-
-    Predictions are (n, fits, d); those of the first ridge come first.
-    """
     error = (fits - targets[:, None]).square()
-    loss = error[split.train].mean(0)
-    final = (loss + penalty)[:starts].argmin(0)
+    # Fits of the first ridge come first: the one of least penalized loss says what converged.
+    final = (error[split.train].mean(0) + torch.cat(penalized))[:starts].argmin(0)
     chosen = error[split.validation].mean(0).argmin(0) if len(split.validation) else final
-    converged = decrements.gather(0, final[None]) <= 10 * TOLERANCE
-    return loss, chosen, bool(converged.float().mean() >= 0.95)
+    converged = torch.cat(decrements).gather(0, final[None]) <= 10 * TOLERANCE
+    return Fitted(
+        (fits[:, chosen, torch.arange(dim)] * scale + mean).cpu().numpy(),
+        "validation" if len(split.validation) else "final",
+        len(first) * dim,
+        bool(converged.float().mean() >= 0.95),
+    )
 
 
 def _first(terms: Sequence[str], rows: int, dim: int, starts: int, seed: int) -> Tensor:

@@ -8,7 +8,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from bindscope.arrays.inputs import (
     ObjectTable,
@@ -17,6 +16,7 @@ from bindscope.arrays.inputs import (
     on_threads,
     read_layers,
     read_objects,
+    read_options,
     read_split,
     refuse_unless_finite,
     to_array,
@@ -102,7 +102,7 @@ def concepts(
     texts
         Captions: of the `scenes` (N, d'), for ``"alignment"``; and as queries, of `objects` (K, d),
         all combinations of values, the last kind varying fastest (NaN: none), and of `values`, an
-        array (V, d) per kind. With `name`: ``"images"``, images in their stead.
+        array (V, d) per kind.
     analyses
         Names, or mappings with options: ``{"analysis": "editing", "strengths": [1.0]}``.
     split
@@ -214,16 +214,8 @@ def _analysis(entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def _approximator(entry: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the name and the options of an approximator, given as its kind or as a mapping."""
     content = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    try:
-        checked = ApproximatorOptions.model_validate(
-            {"name": str(content.get("kind", "")).replace("_", "-"), **content}
-        )
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise InputError(
-            WHERE, f"approximator {entry!r}: {where}: {problem['msg']}", "see config/README.md"
-        ) from error
+    content = {"name": str(content.get("kind", "")).replace("_", "-"), **content}
+    checked = read_options(ApproximatorOptions, content, WHERE, f"approximator {entry!r}")
     return {"name": checked.name, "options": checked.model_dump(mode="json", exclude={"name"})}
 
 
@@ -371,9 +363,9 @@ def _texts(
         raise InputError(
             WHERE, f"`texts` is {type(texts).__name__}", 'give {"scenes": array} of captions'
         )
-    if unknown := sorted(set(texts) - {"name", "scenes", "objects", "values"}):
+    if unknown := sorted(set(texts) - {"scenes", "objects", "values"}):
         raise InputError(
-            WHERE, f"`texts` has {unknown[0]!r}", "give some of: scenes, objects, values, name"
+            WHERE, f"`texts` has {unknown[0]!r}", "give some of: scenes, objects, values"
         )
     full, captions = scenes.scenes, None
     if "scenes" in texts:
@@ -402,4 +394,4 @@ def _texts(
             "give a row per combination, the last kind varying fastest, and a row per value",
         )  # fmt: skip
     known = full.present[np.isfinite(objects[full.present]).all(axis=1)]
-    return {texts.get("name", "captions"): queries(values, objects[known], known)}, captions
+    return {"captions": queries(values, objects[known], known)}, captions

@@ -27,7 +27,7 @@ from bindscope.studies.concepts.recognition import queries
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Scenes
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
-from bindscope.studies.concepts.views import MEASURES, OUTCOME
+from bindscope.studies.concepts.views import OUTCOME
 from bindscope.tables.schema import frame_of
 
 SIZES, DIM = (4, 4), 48
@@ -258,10 +258,9 @@ def correlated(share: dict[str, float], seed: int) -> list[Effect]:
     outcome = sum(parts.values()) + draw.standard_normal(len(rows)) / 10
     measure = sum(share.get(name, 1.0) * part for name, part in parts.items())
     measure = measure + draw.standard_normal(len(rows)) / 10  # what nothing else goes with
-    columns = dict.fromkeys(MEASURES, measure)
-    return claims.effects(
-        {"concept_models": rows.assign(space="8x8", **columns, **{OUTCOME: outcome})}
-    )
+    columns = {"rule_accuracy": measure, "held_out_concept_accuracy": measure, OUTCOME: outcome}
+    names = {"space": "8x8", "analysis": "known", "approximator": "rule"}
+    return claims.effects({"concept_models": rows.assign(**names, **columns)})
 
 
 def _cases_of_correlations() -> Iterator[Case]:

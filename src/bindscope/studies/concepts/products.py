@@ -31,13 +31,6 @@ STEPS = (
         makes="dual encoders",
     ),
     Step(
-        "dual_geometry",
-        {"rows": f"{_DUAL}.geometry.jsonl"},
-        reads={"encoders": ("weights",)},
-        leaf=True,
-        makes="geometry of dual encoders",
-    ),
-    Step(
         "planted_embeddings",
         store("results/concepts/planted/{dataset}/{embedding}-{key}"),
         makes="planted embeddings",
@@ -50,12 +43,6 @@ STEPS = (
         },
         leaf=True,
         makes="geometry of embeddings",
-    ),
-    Step(
-        "concept_editing",
-        {"rows": f"{_OF_EMBEDDING}/editing-{{key}}.jsonl"},
-        leaf=True,
-        makes="edits of embeddings",
     ),
     Step(
         "binding_complexity",
@@ -89,9 +76,6 @@ def _embeddings(
             arrays = inputs(partial(_of_model, graph, shared, model, vectors))
             if vectors == "joint":
                 arrays["captions"] = shared.text_embeddings(graph, model, dataset)
-            elif vectors == "text" and "joint" in entry.vectors and single:
-                arrays["images"] = shared.joint(graph, model, single)
-                arrays["image_codes"] = add_codes(graph, single)
             yield model.name, vectors, arrays
 
 
@@ -116,17 +100,13 @@ def _add_measurements(
 ) -> None:
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
     split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
-    about = {**split, "estimators": list(entry.estimators)}
-    sums = [ANALYSES[name] for name in ("recognition", "decomposition", "removal", "alignment")]
-    graph.add("concept_geometry", names, {**about, "picture": entry.picture}, inputs, runs=sums)
+    content = {
+        **split,
+        **entry.model_dump(mode="json", include={"estimators", "strengths", "picture"}),
+    }
+    runs = [implementation for name, implementation in ANALYSES.items() if name != "approximators"]
+    graph.add("concept_geometry", names, content, inputs, runs=runs)
     read = {role: inputs[role] for role in ("codes", "embeddings")}
-    if entry.strengths:
-        edits = {
-            role: inputs[role]
-            for role in (*read, "single_codes", "single_embeddings") if role in inputs
-        }  # fmt: skip
-        content = {**about, "strengths": list(entry.strengths)}
-        graph.add("concept_editing", names, content, edits, runs=[ANALYSES["editing"]])
     _add_complexity(graph, entry, names, split, read)
 
 
@@ -198,14 +178,10 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
     """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
-    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools", "geometry"})
-    how = {"encoder": content["encoder"], "max_scenes": entry.evaluation.max_scenes}
+    content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools"})
     for sizes in entry.spaces:
         for pool in entry.query_pools:
             space = "x".join(map(str, sizes))
             names = {"encoder": entry.name, "space": space, "query_pool": pool}
             about = {"sizes": list(sizes), "query_pool": pool}
-            trained = graph.add("dual_encoder", names, {**content, **about})
-            if entry.geometry:
-                read = {"encoders": trained}
-                graph.add("dual_geometry", names, {**how, "sizes": list(sizes)}, read)
+            graph.add("dual_encoder", names, {**content, **about})

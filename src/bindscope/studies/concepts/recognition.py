@@ -12,20 +12,21 @@ other modality.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.lbfgs import descend
+from bindscope.fitting.lbfgs import Evaluated, descend
+from bindscope.studies.concepts.counting import SCORES_AT_ONCE
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
-    SCENES_AT_ONCE,
+    RESAMPLES,
     accuracies,
     expected_of_objects,
     expected_of_values,
@@ -37,106 +38,38 @@ TOLERANCE = 1e-6  # nats
 ITERATIONS = 1000
 
 
-@dataclass(frozen=True)
-class Softmax:
-    """A fitted regression."""
+class _Softmax(Evaluated):
+    """Cross-entropy of float64 (n, d) to targets (n, V) by weights (V d, 1): one column."""
 
-    weights: Tensor  # float64 (V, d)
-    excess_nats: float  # about how far the loss is above its minimum
-
-    @property
-    def converged(self) -> bool:
-        """Whether the fit ended at its optimum."""
-        return self.excess_nats <= TOLERANCE
-
-
-class LinearObjective(ABC):
-    """A convex loss of logits Z W', Z float64 (n, d), as one column of weights (V d, 1).
-
-    Half of the ridge times |W|^2 is added. Logits are held, so that a trial of a line search takes
-    no product. Methods: `bindscope.fitting.lbfgs.Objective`.
-    """
-
-    def __init__(self, z: Tensor, n_rows: int, ridge: float) -> None:
-        self.z, self.n_rows = z, n_rows
-        self.ridge = torch.full((1, 1), ridge, dtype=z.dtype, device=z.device)
-        bound = z.t() @ z / (2 * len(z))
+    def __init__(self, z: Tensor, targets: Tensor, ridge: float) -> None:
+        super().__init__(torch.full((1, 1), ridge, dtype=z.dtype, device=z.device))
+        self.z, self.targets = z, targets
+        bound = z.t() @ z / (2 * len(z))  # of the Hessian
         bound.diagonal().add_(ridge)
         self.factor: Tensor = torch.linalg.cholesky(bound)
 
-    @abstractmethod
-    def losses(self, logits: Tensor) -> Tensor:
-        """Return the loss of each scene (n,) in nats."""
-
-    @abstractmethod
-    def residual(self, logits: Tensor) -> Tensor:
-        """Return its derivative by the logits (n, V)."""
-
-    def _matrix(self, w: Tensor) -> Tensor:
-        return w.view(self.n_rows, -1)
-
-    def _loss(self, logits: Tensor) -> Tensor:
-        return self.losses(logits).mean()[None]
-
-    def _slope(self, logits: Tensor) -> Tensor:
-        return (self.residual(logits).t() @ self.z / len(self.z)).reshape(-1, 1)
-
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and slope at some weights."""
-        self.logits = self.z @ self._matrix(w).t()
-        return self._loss(self.logits), self._slope(self.logits)
-
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        """Prepare a line search."""
-        del w  # the logits at w are held
-        self.change = self.z @ self._matrix(direction).t()
-
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and directional derivative along it."""
-        logits = self.logits + t * self.change
-        return self._loss(logits), (self.residual(logits) * self.change).sum(1).mean()[None]
-
-    def arrive(self, t: Tensor) -> Tensor:
-        """Return the slope where it ended."""
-        self.logits = self.logits + t * self.change
-        return self._slope(self.logits)
-
-    def keep(self, index: Tensor) -> None:
-        """Nothing to drop."""
-        del index  # there is one column, and when it stops all is over
+        logits = self.z @ w.view(self.targets.shape[1], -1).t()
+        slope = (torch.softmax(logits, 1) - self.targets).t() @ self.z / len(self.z)
+        return cross_entropy(logits, self.targets)[None], slope.reshape(-1, 1)
 
     def precondition(self, g: Tensor) -> Tensor:
-        """Solve with the bound of the Hessian."""
-        solved: Tensor = torch.cholesky_solve(self._matrix(g).t(), self.factor)
-        return solved.t().reshape(-1, 1)
+        matrix = g.view(self.targets.shape[1], -1)
+        return torch.cholesky_solve(matrix.t(), self.factor).t().reshape(-1, 1)
 
 
-class _SoftmaxObjective(LinearObjective):
-    def __init__(self, z: Tensor, targets: Tensor, ridge: float) -> None:
-        super().__init__(z, targets.shape[1], ridge)
-        self.targets = targets
-
-    def losses(self, logits: Tensor) -> Tensor:
-        return torch.logsumexp(logits, 1) - (self.targets * logits).sum(1)
-
-    def residual(self, logits: Tensor) -> Tensor:
-        return torch.softmax(logits, 1) - self.targets
-
-
-def minimize(objective: LinearObjective) -> Softmax:
-    """Minimise a loss from weights of 0 on."""
-    n_rows, dim = objective.n_rows, objective.z.shape[1]
-    start = objective.z.new_zeros(n_rows * dim, 1)
-    descended = descend(objective, start, iterations=ITERATIONS, tolerance=TOLERANCE)
-    return Softmax(descended.w.view(n_rows, -1), float(descended.decrement))
-
-
-def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> Softmax:
+def fit_softmax(z: Tensor, targets: Tensor, ridge: float) -> tuple[Doubles, bool]:
     """Fit a softmax regression of rows that sum to 1, (n, V), on float64 (n, d).
 
-    The ridge is positive: without it, separable data have no optimum.
+    Returns weights (V, d), and whether the fit ended at its optimum. The ridge is positive:
+    without it, separable data have no optimum.
     """
-    return minimize(_SoftmaxObjective(z, targets, ridge))
+    start = z.new_zeros(targets.shape[1] * z.shape[1], 1)
+    solution = descend(
+        _Softmax(z, targets, ridge), start, iterations=ITERATIONS, tolerance=TOLERANCE
+    )
+    weights = solution.w.view(targets.shape[1], -1).cpu().numpy()
+    return weights, float(solution.decrement) <= TOLERANCE
 
 
 RIDGE = 1e-3  # as a multiple of the mean square of a coordinate
@@ -166,14 +99,6 @@ class Readout:
             set_separation(z @ w.T, scenes.contains_value(k)) for k, w in enumerate(self.concepts)
         ]
         return np.stack(hits, axis=1)
-
-    def pooled_concept_hits(self, z: Floats, scenes: Scenes) -> Doubles:
-        """Return whether the values of all types are, among the values of all types, (n,)."""
-        every = range(len(self.concepts))
-        scores = self.scaled(z) @ np.concatenate(self.concepts).T
-        return set_separation(
-            scores, np.concatenate([scenes.contains_value(k) for k in every], axis=1)
-        )
 
     def object_hits(self, z: Floats, scenes: Scenes) -> Doubles:
         """Return whether the objects are recognized among the candidates, (n,)."""
@@ -221,12 +146,12 @@ def fit_probes(z: Floats, scenes: Scenes, train: Integers, *, device: str = "cpu
     fits = [
         fit_softmax(part, _shares(part_present).to(device), strength) for part_present in present
     ]
-    weights = [fit.weights.cpu().numpy() for fit in fits]
+    weights, converged = zip(*fits, strict=True)
     return Readout(
-        concepts=tuple(weights[: len(scenes.sizes)]),
+        concepts=weights[:-1],
         objects=weights[-1],
         candidates=scenes.present,
-        converged=all(fit.converged for fit in fits),
+        converged=all(converged),
         unseen=int((~present[-1].any(axis=0)).sum()),
         center=(mean, spread),
     )
@@ -245,38 +170,39 @@ def queries(concepts: Sequence[Floats], objects: Floats, candidates: Integers) -
     return Readout(tuple(unit(q) for q in concepts), unit(objects), candidates)
 
 
-def recognize(readout: Readout, z: Floats, scenes: Scenes) -> list[Row]:
+def recognize(readout: Readout, z: Floats, scenes: Scenes, resamples: int = RESAMPLES) -> list[Row]:
     """Score embeddings (n, d) of scenes by frozen maps: a row per target and stratum.
 
-    Targets are `concept` (mean over types), `concept_pooled` (all types among one another) and
-    `object`. Embeddings with NaN (what could not be reconstructed) are skipped, and counted.
+    Targets are `concept` (mean over types) and `object`. Embeddings with NaN (what could not be
+    reconstructed) are skipped, and counted.
     """
-    return scored(readout, hits_of(readout, z, scenes), scenes)
+    return scored(readout, hits_of(readout, z, scenes), scenes, resamples)
 
 
 def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
     """Return the hits of scenes (n,) by target, NaN where an embedding is; a block at a time."""
-    parts = []
-    for start in range(0, max(len(scenes), 1), SCENES_AT_ONCE):
-        batch = scenes.take(slice(start, start + SCENES_AT_ONCE))
-        here = z[start : start + SCENES_AT_ONCE]
+    block, parts = max(1, SCORES_AT_ONCE // scenes.n_objects), []
+    for start in range(0, max(len(scenes), 1), block):
+        batch = scenes.take(slice(start, start + block))
+        here = z[start : start + block]
         known = np.asarray(np.isfinite(here).all(axis=1))
         here = np.where(known[:, None], here, 0)
         hits = {
             "concept": readout.concept_hits(here, batch).mean(axis=1),
-            "concept_pooled": readout.pooled_concept_hits(here, batch),
             "object": readout.object_hits(here, batch),
         }
         parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
     return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
 
 
-def scored(readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes) -> list[Row]:
+def scored(
+    readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes, resamples: int = RESAMPLES
+) -> list[Row]:
     """Return rows of what `hits_of` returned of scenes."""
     expected = {
         "concept": expected_of_values(scenes, "mean"),
-        "concept_pooled": expected_of_values(scenes, "pooled"),
         "object": expected_of_objects(scenes, readout.candidates),
     }
-    measured = accuracies(hits, expected, scenes.slots, strata_of(scenes))
+    strata = strata_of(scenes)
+    measured = accuracies(hits, expected, scenes.slots, strata, resamples=resamples)
     return [{"measure": target, **row} for target, row in measured]

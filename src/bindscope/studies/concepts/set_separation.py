@@ -64,12 +64,6 @@ class Expected:
     floor: Doubles
     guess: Doubles
 
-    @classmethod
-    def joined(cls, parts: Sequence[Expected]) -> Expected:
-        """Return what several sets of scenes come to, one after the other."""
-        names = ("chance", "floor", "guess")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
 
 def swaps(slots: Integers, sizes: Sequence[int]) -> Integers:
     """Return all combinations of the values of a scene's objects, int64 (scenes, combinations)."""
@@ -93,18 +87,13 @@ def expected_of_objects(scenes: Scenes, candidates: Integers | None = None) -> E
     for start in range(0, len(scenes), SCENES_AT_ONCE):
         here = slice(start, start + SCENES_AT_ONCE)
         mixed = swaps(scenes.slots[here], scenes.sizes)
-        tied = is_candidate[mixed] & ~among_slots(mixed, scenes.slots[here])
+        in_scene = (mixed[:, :, None] == scenes.slots[here, None]).any(axis=2)
+        tied = is_candidate[mixed] & ~in_scene
         floor[here] = ~tied.any(axis=1)
     count = (scenes.first_of_its_kind & is_candidate[scenes.slots]).sum(axis=1)
     known = count > 0
     guess = np.where(known, 1 / _agreeing_sets(scenes, is_candidate), np.nan)
     return Expected(chance(count, len(candidates)), np.where(known, floor, np.nan), guess)
-
-
-def among_slots(objects: Integers, slots: Integers) -> Flags:
-    """Return whether objects (n, k) are among those of their scenes (n, m), bool (n, k)."""
-    mask: Flags = (objects[:, :, None] == slots[:, None]).any(axis=2)
-    return mask
 
 
 def _agreeing_sets(scenes: Scenes, is_candidate: Flags) -> Doubles:
@@ -137,15 +126,12 @@ def _agreeing_of(scenes: Scenes, is_candidate: Flags) -> Doubles:
     return counted
 
 
-def expected_of_values(scenes: Scenes, over: Literal["mean", "joint", "pooled"]) -> Expected:
+def expected_of_values(scenes: Scenes, over: Literal["mean", "joint"]) -> Expected:
     """Return what recognizing the values comes to; there is no floor and no guess.
 
-    Over concept types: the `mean` of their hits, all of them at once (`joint`), or with the values
-    of all types as candidates together (`pooled`).
+    Over concept types: the `mean` of their hits, or all of them at once (`joint`).
     """
     present = [scenes.contains_value(k) for k in range(len(scenes.sizes))]
-    if over == "pooled":
-        present = [np.concatenate(present, axis=1)]
     by_type = np.stack([chance(values.sum(axis=1), values.shape[1]) for values in present])
     expected = by_type.prod(axis=0) if over == "joint" else by_type.mean(axis=0)
     nothing = np.full(len(scenes), np.nan)

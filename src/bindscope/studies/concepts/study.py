@@ -15,7 +15,7 @@ from bindscope.studies.concepts.registry import EMBEDDING_NAME, VECTORS
 
 _HERE = "bindscope.studies.concepts"
 _TABLES = f"{_HERE}.tables"
-EMBEDDING_STEPS = ("concept_geometry", "concept_editing", "binding_complexity")
+EMBEDDING_STEPS = ("concept_geometry", "binding_complexity")
 
 
 def _rows(*steps: str) -> Any:
@@ -29,8 +29,8 @@ def _rows(*steps: str) -> Any:
 
 
 def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rows, measured = graph.select("dual_encoder"), graph.select("dual_geometry")
-    return Request({"rows": rows, "geometry": measured}) if measured else None
+    rules = graph.select("binding_complexity", vectors="dual")
+    return Request({"rows": graph.select("dual_encoder"), "rules": rules}) if rules else None
 
 
 def _of_encoders(
@@ -48,6 +48,12 @@ def _measured_by(step: str, **wildcards: str) -> Any:
         return Request({"table": graph.select("table", table="concepts")}) if some else None
 
     return request
+
+
+def _edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    geometry = graph.select("concept_geometry")
+    edited = geometry and any(entry.strengths for entry in section.analyses)
+    return Request({"table": graph.select("table", table="concepts")}) if edited else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -94,11 +100,11 @@ STUDY = Study(
         ),
         _figure(
             "figures:concept_models",
-            "Recognition of held-out objects against three measures",
+            "Recognition of held-out objects against measures of encoders",
             "One point per trained dual encoder, darker with more training objects. Up: held-out "
-            "object pairs recognized. Across: the same after a product rule (left), pairing "
-            "decoded from all objects, as a fraction of its entropy (middle), values recognized "
-            "(right). Above: rank correlation with its 95 % interval over groups. A correlation is "
+            "object pairs recognized. Across: pairs recognized in embeddings that an approximator "
+            "predicts for objects it never saw, a panel per approximator; values recognized "
+            "(last). Above: rank correlation with its 95 % interval over groups. A correlation is "
             "no cause.",
             partial(_of_encoders, "concept_models"),
         ),
@@ -119,7 +125,7 @@ STUDY = Study(
             "middle: probes decode the new values; right: the probe decodes the new pair. Dotted: "
             "counting values. Fractions of edits; no intervals are drawn. An edit works if all "
             "three rise.",
-            _measured_by("concept_editing"),
+            _edits,
         ),
         _figure(
             "figures:binding_complexity",

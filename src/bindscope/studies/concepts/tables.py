@@ -1,7 +1,7 @@
 """The study's three tables: type, unit, meaning, and where each column comes from.
 
 `concepts` has what is measured of embeddings, `binding_generalization` what controlled dual
-encoders recognize, `concept_models` a row per trained encoder.
+encoders recognize, `concept_models` a row per trained encoder and approximator of it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from bindscope.core.interfaces import Inputs
 from bindscope.studies.concepts.config import Kind
 from bindscope.studies.concepts.counting import SPLITS_BY
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
-from bindscope.studies.concepts.views import recognized
+from bindscope.studies.concepts.views import recognized, rows_with
 from bindscope.tables.rows import rows_of
-from bindscope.tables.rules import is_ratio
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -29,8 +28,9 @@ from bindscope.tables.schema import (
     frame_of,
     joined,
     label,
+    ordered,
     share,
-    table_of,
+    validate,
 )
 
 _SCENES = "share of scenes"
@@ -54,10 +54,8 @@ EMBEDDING_FLAGS = {
 _MEASURES = {
     "object": "both objects of a pair are recognized",
     "concept": "values, a mean over types; of edits the values of all types at once",
-    "concept_pooled": "values, the types ranked together",
     "r2": "R2 of scenes that the sum, or the approximator, was not estimated from",
     "r2_objects": "R2 of vectors of objects as sums of those of values",
-    "r2_all_scenes": "R2 against the mean of all scenes, not of those scored",
     "retrieval_strict": "the greatest cosine of what is composed or edited is with the scene",
     "retrieval_unordered": "with the scene or one of the same objects",
     "explained": "R2 of the part that is subtracted",
@@ -67,7 +65,7 @@ _MEASURES = {
 }
 _VARIANTS = (
     "Of recognition `probes`, fitted to 40 % of the sets of objects and scored on the others, or "
-    "queries of values and objects from the other modality: `captions`, or `images` of one object. "
+    "`captions` of values and objects as queries. "
     "Of sums and edits the estimator of vectors: `avg`, `avg_pos`, `single`, `ols`. Of removal the "
     "part: `nothing`, `concept`, `object`, or a control: `permuted_concept`, `permuted_object`. Of "
     "alignment the map: `orthogonal`, none (`identity`), or `permuted`: fitted to exchanged "
@@ -229,11 +227,9 @@ _SCORED = (
           values=("train", "held_out")),
     count("n_objects", "objects", "Objects of a scene.", _EVALUATION),
     label("target", "What is recognized: `object`; `concept`, each type among its own values, a "
-          "mean over types; `concept_pooled`, among the values of all types.", _EVALUATION,
-          values=("object", "concept", "concept_pooled")),
-    label("candidates", "What is ranked: `full`, all that there is; `trained`, the "
-          "objects of training scenes and those of the scene; `sampled`, the objects of 64 "
-          "scenes and a combination of each.", _EVALUATION, values=("full", "trained", "sampled")),
+          "mean over types.", _EVALUATION, values=("object", "concept")),
+    label("candidates", "What is ranked: `full`, all that there is; `trained`, the objects of "
+          "training scenes.", _EVALUATION, values=("full", "trained")),
     label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",
           _EVALUATION, values=STRATA),
 )  # fmt: skip
@@ -282,10 +278,6 @@ GENERALIZATION_SCHEMA = TableSchema(
 )  # fmt: skip
 BINDING_GENERALIZATION = RowTable(GENERALIZATION_SCHEMA, "rows")
 
-_GEOMETRY, _BITS = "`studies.concepts.dual.geometry`", "`studies.concepts.pairing_bits`"
-MEASURE_FLAGS = ("prior", "probe_not_converged")  # prior: no fit was better on validation
-
-
 # Column -> its meaning, which rows of `binding_generalization`, and which of their columns.
 _TAKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "held_out_accuracy": (
@@ -303,55 +295,44 @@ _TAKEN: dict[str, tuple[str, dict[str, Any], str]] = {
         {"split": "train", "candidates": "trained"}, "accuracy",
     ),
 }  # fmt: skip
+# Column of `concepts` -> the same of `concept_models`.
+_NAMES = {
+    "dataset": "space", "trained_coverage": "coverage", "trained_seed": "seed",
+    "variant": "approximator", "value": "rule_accuracy",
+}  # fmt: skip
 MODELS_SCHEMA = TableSchema(
     name="concept_models",
-    version=1,
-    description="One row per trained dual encoder whose embeddings were measured "
-    "(`geometry: true`): what it recognizes of held-out pairs, "
-    "whether object vectors follow a rule, and bits of pairing.",
+    version=2,
+    description="What a trained dual encoder recognizes of held-out pairs, and whether a rule "
+    "describes its embeddings. One row per encoder and approximator of it.",
     columns=(
         *_RUN,
+        label("analysis", "Name of the analysis that has the approximator.", _ANALYSES,
+              pattern=SLUG),
+        label("approximator", "Name of the approximator.", _ANALYSES, pattern=SLUG),
         _KIND,
         _SPACE,
         *(share(name, _SCENES, meaning, "`binding_generalization`", null="never")
           for name, (meaning, *_) in _TAKEN.items()),
-        share("product_accuracy", _SCENES, "Pairs of held-out objects that the encoder's queries "
-              "recognize, among all objects, in sums of vectors that a rule predicts. The rule, a "
-              "product of a vector per value plus their sum, is fitted to the vectors of training "
-              "objects.", _GEOMETRY, null="never"),
-        bits("pairing_lower_bound_bits", "Lower bound on the pairing information I(O;Z|M) of two "
-             "different objects drawn from all: a linear probe on scenes of all of them, "
-             "training objects or not.", _BITS, null="never"),
-        bits("pairing_lower_bound_bits_low", "Lower end of its 95 % interval.", _BITS,
-             null="never"),
-        bits("pairing_lower_bound_bits_high", "Upper end of its 95 % interval.", _BITS,
-             null="never"),
-        bits("pairing_entropy_bits", "H(O|M), exact: all that there is.", _BITS, null="never",
-             low=0.0),
-        Column("pairing_ratio", "float64", "share of H(O|M)", "That bound over "
-               "`pairing_entropy_bits`.", _BITS, high=1.0),
-        count("n_scenes", "scenes", "Pairs that were embedded.", _GEOMETRY),
+        share("rule_accuracy", _SCENES, "Pairs of objects that the encoder's queries recognize in "
+              "embeddings that the approximator predicts. It is fitted to scenes of a fraction of "
+              "all objects, the largest coverage of the analysis; these pairs are of the others.",
+              "`concepts`", null="never"),
         _FLAGS,
-        label("measure_flags", "Of the measures, joined by `;`: " + ", ".join(MEASURE_FLAGS) + ".",
-              _GEOMETRY),
         *KEYS,
     ),
-    key=RUN,
-    rules=(
-        is_ratio("pairing_ratio", "pairing_lower_bound_bits", "pairing_entropy_bits"),
-        joined("flags", tuple(FLAGS)),
-        joined("measure_flags", MEASURE_FLAGS),
-    ),
+    key=(*RUN, "analysis", "approximator"),
+    rules=(joined("flags", tuple(FLAGS)),),
 )  # fmt: skip
 
 
 class ModelsTable:
-    """Measures of trained encoders, with what these recognize."""
+    """What trained encoders recognize, and what approximators of them predict."""
 
     schema = MODELS_SCHEMA
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Join the rows of measures, `geometry`, to those of recognition, `rows`."""
+        """Join the rows of approximators, `rules`, to those of recognition, `rows`."""
         frame = frame_of(rows_of(inputs.get("rows")), GENERALIZATION_SCHEMA)
         sources = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
         sources |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
@@ -359,10 +340,15 @@ class ModelsTable:
             name: recognized(frame, **rows).set_index(list(RUN))[column]
             for name, (rows, column) in sources.items()
         }
-        beside = pd.DataFrame(columns).to_dict("index")
-        measured = rows_of(inputs.get("geometry"))
-        joined_rows = [{**row, **beside[tuple(row[name] for name in RUN)]} for row in measured]
-        return table_of(joined_rows, self.schema)
+        runs = pd.DataFrame(columns).reset_index()
+        runs = runs.assign(embedding=runs["encoder"] + "-" + runs["query_pool"])
+        rules = frame_of(rows_of(inputs.get("rules")), CONCEPTS_SCHEMA)
+        rules = rows_with(rules, measure="object", stratum="all", split="test")
+        largest = rules.groupby(["analysis", "variant"])["coverage"].transform("max")
+        rules = rules[rules["value"].notna() & rules["coverage"].eq(largest)]
+        rules = rules[["analysis", "embedding", *_NAMES, *(column.name for column in KEYS)]]
+        table = runs.merge(rules.rename(columns=_NAMES), validate="one_to_many")[self.schema.names]
+        return validate(ordered(table, self.schema), self.schema, self.schema.name)
 
 
 CONCEPT_MODELS = ModelsTable()

@@ -31,12 +31,6 @@ def rows_with(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
 
 GROUP = ["encoder", "space", "query_pool", "coverage"]
 OUTCOME = "held_out_accuracy"
-# Measure -> how a reader sees it.
-MEASURES = {
-    "product_accuracy": "recognized in what a product rule predicts",
-    "pairing_ratio": "pairing, share of all (>=)",
-    "held_out_concept_accuracy": "values of held-out pairs recognized",
-}
 FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
 
@@ -61,13 +55,27 @@ def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     return means.assign(**clipped).sort_values(["encoder", "n_space", "query_pool", "coverage"])
 
 
+def measures(models: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the runs with each measure of them as column `measure`, by its words.
+
+    Measures are recognition in what each approximator predicts, and that of held-out values.
+    """
+    several = models["analysis"].nunique() > 1
+    frames = {}
+    for (analysis, name), rows in models.groupby(["analysis", "approximator"], sort=False):
+        words = f"recognized in what {name}{f' of {analysis}' if several else ''} predicts"
+        frames[words] = rows.assign(measure=rows["rule_accuracy"])
+    runs = models.drop_duplicates([*GROUP, "seed"])
+    values = runs.assign(measure=runs["held_out_concept_accuracy"])
+    return {**frames, "values of held-out pairs recognized": values}
+
+
 class Correlated(NamedTuple):
     """A measure's rank correlation with the recognition of held-out pairs over groups of models.
 
     `low` and `high` are NaN for fewer than five groups, `pearson` where one side is constant.
     """
 
-    measure: str
     stratum: str
     correlation: float
     low: float
@@ -78,8 +86,8 @@ class Correlated(NamedTuple):
 
 
 def _without_kind_and_coverage(models: pd.DataFrame) -> pd.DataFrame:
-    """Return measures and outcome without what coverage, and encoder and space, explain."""
-    columns = [*MEASURES, OUTCOME]
+    """Return measure and outcome without what coverage, and encoder and space, explain."""
+    columns = ["measure", OUTCOME]
     kinds = models["encoder"] + " " + models["space"]
     design = np.concatenate(
         [pd.get_dummies(names).to_numpy(float) for names in (models["coverage"], kinds)], axis=1
@@ -99,14 +107,14 @@ def _strata(models: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{encoder}, {space}, queries {pool}", part
 
 
-def correlated(models: pd.DataFrame, measure: str, only: str | None = None) -> list[Correlated]:
-    """Correlate a measure with the recognition of held-out pairs in each stratum, or in one."""
+def correlated(models: pd.DataFrame, only: str | None = None) -> list[Correlated]:
+    """Correlate `measure` with the recognition of held-out pairs in each stratum, or in one."""
     rows = []
     for stratum, part in _strata(models):
         if only not in (None, stratum):
             continue
         groups = [
-            group[[measure, OUTCOME]].to_numpy(float)
+            group[["measure", OUTCOME]].to_numpy(float)
             for _, group in part.groupby(GROUP, sort=False)
         ]
         if len(groups) < FEWEST:
@@ -115,7 +123,7 @@ def correlated(models: pd.DataFrame, measure: str, only: str | None = None) -> l
         means = np.array([group.mean(0) for group in groups])
         constant = (np.ptp(means, axis=0) == 0).any()
         pearson = np.nan if constant else float(np.corrcoef(means.T)[0, 1])
-        rows.append(Correlated(measure, stratum, value, low, high, pearson, len(part), len(groups)))
+        rows.append(Correlated(stratum, value, low, high, pearson, len(part), len(groups)))
     return rows
 
 

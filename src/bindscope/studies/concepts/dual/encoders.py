@@ -112,21 +112,16 @@ class ProductEncoder(DualEncoder):
         self.scene_table = self.normal(n, dim, deviation=1.0)
         self.query_table = self.normal(n, dim, deviation=1.0)
         self.concept_table = self.normal(n, dim, deviation=1.0)
-        if options.mixing:
-            self.scene_mixing = self.normal(dim, dim, deviation=dim**-0.5)
-            self.query_mixing = self.normal(dim, dim, deviation=dim**-0.5)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
         products = _looked_up(self.scene_table, self.tokens[slots.clamp_min(0)]).prod(-2)
         there = (slots >= 0).to(products.dtype)
-        summed = torch.einsum("rbmd,rbm->rbd", products, there)
-        return summed @ self.scene_mixing if self.options.mixing else summed
+        return torch.einsum("rbmd,rbm->rbd", products, there)
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return products of the queries' own vectors; see `DualEncoder.objects`."""
-        products = _looked_up(self.query_table, self.tokens[ids]).prod(-2)
-        return products @ self.query_mixing if self.options.mixing else products
+        return _looked_up(self.query_table, self.tokens[ids]).prod(-2)
 
     def concepts(self) -> Tensor:
         """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""

@@ -1,34 +1,17 @@
-"""What a trained dual encoder recognizes: exact counts over all scenes of some objects.
-
-The measure is that of embeddings (`recognition`); its candidates may differ from scene to scene.
-The *bag-of-concepts floor* ties an object with a swap (a combination of the scene's own values that
-is not in it), so it is right exactly where no swap is among the candidates: where two objects
-differ in one type alone, and of one object always.
-"""
+"""What a trained dual encoder recognizes: counts over scenes of some objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.counting import SAMPLED_SCENES, SCORES_AT_ONCE
 from bindscope.studies.concepts.dual.batches import Ids
-from bindscope.studies.concepts.recognition import Readout
+from bindscope.studies.concepts.recognition import Readout, recognize
 from bindscope.studies.concepts.rows import Row
-from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
-from bindscope.studies.concepts.set_separation import (
-    Expected,
-    accuracies,
-    among_slots,
-    chance,
-    expected_of_values,
-    strata_of,
-    swaps,
-)
+from bindscope.studies.concepts.scenes import Floats, Scenes
 
 SAMPLING = 3  # stream of a seed
 
@@ -69,92 +52,22 @@ def _drawn(n: int, most: int | None, seed: int) -> Ids:
 
 
 def evaluate(
-    embed: Callable[[Ids], Floats],
-    queries: Readout,
-    scenes: tuple[Scenes, int],
-    trained: Ids,
-    seed: int,
-    device: str = "cpu",
+    z: Floats, queries: Readout, scenes: Scenes, candidates: Ids | None = None
 ) -> Iterator[Row]:
-    """Yield what one run recognizes of some scenes, and of how many: target, candidates, stratum.
+    """Yield what queries of all objects and values recognize in embeddings (n, d) of scenes.
 
-    `embed` makes embeddings (n, dim) of objects of scenes (n, places). Queries are of all objects
-    of the space, and of all values; candidates all objects, those that the run was `trained` on
-    with those of the scene, and of two objects those of 64 scenes. The seed draws these.
+    A row per target and stratum. With `candidates`, only objects are recognized, among these,
+    which hold those of all scenes.
     """
-    scored, n_all = scenes
-    # In a random order: those of `sampled` are grouped as they come, and neighbors share objects.
-    scored = scored.take(rng(seed, SAMPLING, 0).permutation(len(scored)))
-    rows = max(SCORES_AT_ONCE // scored.n_objects // SAMPLED_SCENES, 1) * SAMPLED_SCENES
-    objects = torch.from_numpy(queries.objects).to(device)
-    parts = []
-    for start in range(0, len(scored), rows):
-        block = scored.take(slice(start, start + rows))
-        z = embed(block.slots)
-        scores = _Scores(queries.scaled(z), objects, block)
-        part = {
-            ("object", "full"): scores.among(np.arange(block.n_objects)),
-            ("object", "trained"): scores.among(trained),
-            ("concept", "full"): (
-                queries.concept_hits(z, block).mean(axis=1), expected_of_values(block, "mean"),
-            ),
-            ("concept_pooled", "full"): (
-                queries.pooled_concept_hits(z, block), expected_of_values(block, "pooled"),
-            ),
-        }  # fmt: skip
-        if block.n_slots > 1:
-            part["object", "sampled"] = scores.sampled(seed, start)
-        parts.append(part)
-    hits = {key: np.concatenate([part[key][0] for part in parts]) for key in parts[0]}
-    beside = {key: Expected.joined([part[key][1] for part in parts]) for key in parts[0]}
-    strata = {name: mask for name, mask in strata_of(scored).items() if mask.any()}
-    if scored.n_slots == 1:
-        strata = {"all": strata["all"]}
-    for (target, kind), row in accuracies(hits, beside, scored.slots, strata, resamples=0):
-        columns = ("stratum", "chance", "bag_of_concepts_floor", "n_scenes")
-        yield {
-            "target": target, "candidates": kind, "accuracy": row["value"], "n_all_scenes": n_all,
-            **{name: row[name] for name in columns},
-        }  # fmt: skip
-
-
-class _Scores:
-    """Scores of all objects (U, d) in some scenes, of scaled embeddings float64 (n, d)."""
-
-    def __init__(self, z: Doubles, objects: Tensor, scenes: Scenes) -> None:
-        self.scenes, self.mixed = scenes, swaps(scenes.slots, scenes.sizes)
-        scores = torch.from_numpy(z).to(objects.device) @ objects.t()
-        slots = torch.from_numpy(scenes.slots).to(objects.device)
-        self.lowest = scores.gather(1, slots).amin(1)
-        self.others = scores.scatter_(1, slots, -torch.inf)
-        """Scores of the objects that are not in the scene; those that are have minus infinity."""
-
-    def sampled(self, seed: int, start: int) -> tuple[Doubles, Expected]:
-        """Return hits among the objects of 64 scenes and a combination of the values of each."""
-        parts = []
-        for first in range(0, len(self.scenes), SAMPLED_SCENES):
-            group = slice(first, first + SAMPLED_SCENES)
-            mixed = self.mixed[group]
-            drawn = rng(seed, SAMPLING, start + first).integers(mixed.shape[1], size=len(mixed))
-            listed = [self.scenes.slots[group].ravel(), mixed[np.arange(len(drawn)), drawn]]
-            parts.append(self.among(np.unique(np.concatenate(listed)), group))
-        hits, rivals = zip(*parts, strict=True)
-        return np.concatenate(hits), Expected.joined(rivals)
-
-    def among(self, objects: Ids, rows: slice = slice(None)) -> tuple[Doubles, Expected]:
-        """Return hits of some scenes among objects (k,) and their own, without a guess.
-
-        A swap among these that is not in the scene makes a tie.
-        """
-        index = torch.from_numpy(objects).to(self.others.device)
-        highest = self.others[rows].index_select(1, index).amax(1)
-        hits = np.asarray((self.lowest[rows] > highest).cpu().numpy(), np.float64)
-        scenes, mixed = self.scenes.take(rows), self.mixed[rows]
-        is_candidate = np.zeros(scenes.n_objects, np.bool_)
-        is_candidate[objects] = True
-        first = scenes.first_of_its_kind
-        n_candidates = len(objects) + (first & ~is_candidate[scenes.slots]).sum(axis=1)
-        tied = is_candidate[mixed] & ~among_slots(mixed, scenes.slots)
-        floor = np.asarray(~tied.any(axis=1), np.float64)
-        by_chance = chance(first.sum(axis=1), n_candidates)
-        return hits, Expected(by_chance, floor, np.full(len(scenes), np.nan))
+    if candidates is not None:
+        queries = replace(queries, objects=queries.objects[candidates], candidates=candidates)
+    for row in recognize(queries, z, scenes, resamples=0):
+        of_objects = row["measure"] == "object"
+        several = scenes.n_slots > 1 or row["stratum"] == "all"
+        if row["n_scenes"] and several and (of_objects or candidates is None):
+            columns = ("stratum", "chance", "bag_of_concepts_floor", "n_scenes")
+            yield {
+                "target": row["measure"], "accuracy": row["value"],
+                "candidates": "full" if candidates is None else "trained",
+                **{name: row[name] for name in columns},
+            }  # fmt: skip

@@ -59,7 +59,7 @@ def rows(
             "train_loss_bits": number(trained.losses[-1, i]),
             "steps": trained.steps[-1],
         }  # fmt: skip
-        scores = list(_scores(entry, encoder, split, seed, device))
+        scores = list(_scores(entry, encoder, split, seed))
         flags = [*trained.flags(i), *unfitted(scores)]
         for row in scores:
             yield {**about, **row, "flags": ";".join(sorted(flags))}
@@ -75,9 +75,7 @@ def unfitted(scores: Sequence[Row]) -> list[str]:
     return [] if trained >= FITTED else ["not_fitted"]
 
 
-def _scores(
-    entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int, device: str
-) -> Iterator[Row]:
+def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) -> Iterator[Row]:
     """Yield what a run recognizes: of objects it was trained on, and of those for testing."""
     queries, most = encoder.queries(), entry.evaluation.max_scenes
     for name, objects in (("train", split.train), ("held_out", split.test)):
@@ -85,9 +83,11 @@ def _scores(
         two = pairs(
             objects, encoder.sizes, ordered=not encoder.order_free, max_scenes=most, seed=seed
         )
-        for n, scenes in enumerate((single, two), 1):
-            for row in evaluate(encoder.embed, queries, scenes, split.train, seed, device):
-                yield {"split": name, "n_objects": n, **row}
+        for n, (scenes, n_all) in enumerate((single, two), 1):
+            z = encoder.embed(scenes.slots)
+            for candidates in (None, split.train) if name == "train" else (None,):
+                for row in evaluate(z, queries, scenes, candidates):
+                    yield {"split": name, "n_objects": n, "n_all_scenes": n_all, **row}
 
 
 def write_results(
