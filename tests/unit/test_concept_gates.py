@@ -115,6 +115,7 @@ def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) 
     lines = [line.get_xydata() for line in figure.axes[0].lines]
     assert any(line[-1, 1] >= 0.9 for line in lines)
     generalization = chapter({"binding_generalization": table}, inputs)
-    words = dict(generalization.findings[0].points)
-    assert "product, 16x16, queries train_only" in words
-    assert chapter({}, inputs).findings == ()
+    assert (
+        "the best dual encoder recognizes 100.0% (product, coverage 0.8)" in generalization.lead[0]
+    )
+    assert generalization.findings == chapter({}, inputs).findings == ()

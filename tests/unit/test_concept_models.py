@@ -115,7 +115,7 @@ def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:
     models_chapter = chapter(
         {"concept_models": table, "binding_generalization": recognized}, Inputs()
     )
-    ((sentence, text),) = models_chapter.findings[1].points
+    ((sentence, text),) = models_chapter.findings[0].points
     assert "correlates with the recognition of held-out pairs" in sentence
     assert "recognized in what product predicts" in text
     assert [section.name for section in models_chapter.sections] == [

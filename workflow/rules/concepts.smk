@@ -4,7 +4,6 @@ rule dual_encoder:
     output:
         rows=output_of("dual_encoder", "rows"),
         weights=output_of("dual_encoder", "weights"),
-        history=output_of("dual_encoder", "history"),
     log:
         log_of("dual_encoder"),
     benchmark:

@@ -28,7 +28,7 @@ def main(job: "Job") -> None:
         else:
             how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
             runs = iter([({}, read_embedded(job.input, *how_read, device))])
-        rows = rows_of_runs(runs, job.spec, checkpoint, device)
+        rows = rows_of_runs(runs, job.spec, checkpoint)
     lines = [canonical_json({**about, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))
     checkpoint.remove()

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import bindscope
 from bindscope.core.devices import hold_device
+from bindscope.core.files import canonical_json, write_atomic
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.studies.concepts.dual.runs import entry_of, rows, write_results
+from bindscope.studies.concepts.dual.runs import entry_of, rows, weights_file
 from bindscope.studies.concepts.dual.training import draw_runs, train
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(job: "Job") -> None:
-    """Write rows, weights and history; resume from a checkpoint of the same keys."""
+    """Write rows and weights; resume from a checkpoint of the same keys."""
     names = {name: job.wildcards[name] for name in ("encoder", "space", "query_pool")}
     sizes = tuple(job.spec["sizes"])
     entry = entry_of(job.spec, names)
@@ -26,7 +27,9 @@ def main(job: "Job") -> None:
     with hold_device(entry.device) as device:
         trained = train(entry, sizes, entry.query_pools[0], runs, device, checkpoint)
         scores = list(rows(entry, sizes, runs, trained, device))
-    write_results(job.output, scores, runs, trained, {**names, **job.keys})
+    write_atomic(job.output.weights, weights_file(trained, runs))
+    lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in scores)
+    write_atomic(job.output.rows, "".join(lines))
     checkpoint.remove()
 
 

@@ -103,7 +103,6 @@ def approximator_rows(
     options: Mapping[str, Any],
     coverages: Sequence[float],
     seeds: Sequence[int],
-    device: str = "cpu",
     validation_share: float = VALIDATION_SHARE,
 ) -> Iterator[Row]:
     """Yield rows of an approximator: R2, and what probes recognize in what it predicts.
@@ -118,7 +117,7 @@ def approximator_rows(
         scores: dict[str, list[_Score]] = {subset: [] for subset in SUBSETS}
         ended: list[bool] = []
         for split in splits:
-            fit = approximate(Approximator(**options), z, scenes, split, device)
+            fit = approximate(Approximator(**options), z, scenes, split, embedded.device)
             ended.append(fit.ended)
             for subset, of_subset in scores.items():
                 if len(index := getattr(split, subset)):
@@ -148,11 +147,22 @@ def _scored(embedded: Embedded, scores: Sequence[_Score]) -> Iterator[Row]:
     yield from scored(embedded.readout, hits, scenes)
 
 
+def named_rows(
+    embedded: Embedded,
+    approximators: Sequence[Mapping[str, Any]],
+    coverages: Sequence[float],
+    seeds: Sequence[int],
+) -> Iterator[Row]:
+    """Yield the rows of several approximators, mappings of `name` and `options`."""
+    for approximator in approximators:
+        for row in approximator_rows(embedded, approximator["options"], coverages, seeds):
+            yield {"variant": approximator["name"], **row}
+
+
 def rows_of_runs(
     runs: Iterable[tuple[Row, Embedded]],
     spec: Mapping[str, Any],
     checkpoint: Checkpoint,
-    device: str = "cpu",
 ) -> list[Row]:
     """Return rows of several embeddings, those of a checkpoint included.
 
@@ -168,7 +178,7 @@ def rows_of_runs(
             step += 1
             if step <= done:
                 continue
-            how = spec["approximator"], [coverage], spec["seeds"], device
+            how = spec["approximator"], [coverage], spec["seeds"]
             rows += [{**row, **about} for row in approximator_rows(embedded, *how)]
             checkpoint.write({}, {"step": step, "rows": rows})
     return rows

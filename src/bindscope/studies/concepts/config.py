@@ -22,7 +22,7 @@ from bindscope.graph.texts import unread
 from bindscope.studies.concepts.counting import (
     FEWER_SLOTS,
     SplitBy,
-    n_objects_by_split,
+    n_training_objects,
     too_many,
 )
 
@@ -307,7 +307,8 @@ def _dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
             yield f"{where}.{key}: a value is there twice; list each once"
     for sizes in entry.spaces:
         for coverage in entry.coverages:
-            train, _, test = n_objects_by_split(sizes, coverage)
+            train = n_training_objects(sizes, coverage)
+            test = prod(sizes) - train
             if entry.require_value_coverage and train < max(sizes):
                 yield (
                     f"{where}.coverages: {coverage:g} of {prod(sizes)} objects are {train}, "

@@ -12,7 +12,6 @@ from bindscope.core.work import Work, sides, stored
 from bindscope.graph.cost import n_of, shape_of
 from bindscope.graph.towers import text_width, tower_of
 from bindscope.studies.concepts.counting import (
-    EVALUATIONS,
     ROWS_AT_ONCE,
     SCORES_AT_ONCE,
     SPECIAL_TOKENS,
@@ -23,8 +22,8 @@ Content = Mapping[str, Any]
 _NEWTON = 40  # passes of a softmax regression over its scenes (default run)
 _ROW = 330  # bytes of a row (default run)
 _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (small presets)
-# Of a row of scores, of a run's history, and of a tensor's entry in a file (concepts_nightly).
-_SCORE, _EVALUATION, _TENSOR = 600, 41, 115
+# Of a row of scores, and of a tensor's entry in a file (concepts_nightly).
+_SCORE, _TENSOR = 600, 115
 _OF_SCORE = 5  # numbers that are made of a score
 # What a job imports beside torch, bytes: scikit-learn for trees, and transforms of functions for
 # embeddings of trained encoders (`concepts`).
@@ -84,7 +83,6 @@ def dual_encoder(product: Product) -> Work:
     )  # fmt: skip
     # Of training objects three scores, of held-out ones two; of two objects by three strata.
     rows = 1.0 * runs * (3 + 2) * (1 + 3) * _SCORE
-    history = runs * (1 + min(how["steps"], EVALUATIONS)) * _EVALUATION
     tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
         "torch",
@@ -96,11 +94,7 @@ def dual_encoder(product: Product) -> Work:
         python=how["steps"] * (4e4 + 2000 * runs) + runs * 3e6,
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
-        # Weights and the objects of each run.
-        bytes_disk=runs * (4.0 * total + 8.0 * objects + 3 * _TENSOR)
-        + _TENSOR * tensors
-        + history
-        + rows,
+        bytes_disk=runs * 4.0 * total + _TENSOR * tensors + rows,
         bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],

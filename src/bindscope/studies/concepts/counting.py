@@ -18,8 +18,6 @@ SPECIAL_TOKENS = 4  # beside those of values
 ROWS_AT_ONCE = 8192  # embedded
 SCORES_AT_ONCE = 2**22
 EVALUATIONS = 10  # of the losses on new scenes
-# Share of the objects that dual encoders are not trained on; these choose fits of rules.
-DUAL_VALIDATION = 0.1
 
 
 def too_many(sizes: Sequence[int], n_slots: int) -> str | None:
@@ -39,12 +37,6 @@ def too_many(sizes: Sequence[int], n_slots: int) -> str | None:
     return None
 
 
-def n_objects_by_split(sizes: Sequence[int], coverage: float) -> tuple[int, int, int]:
-    """Return how many objects train a dual encoder, validate and test.
-
-    A share `coverage` of all combinations of values trains, rounded down.
-    """
-    total = prod(sizes)
-    train = int(coverage * total)
-    validation = int(DUAL_VALIDATION * (total - train))
-    return train, validation, total - train - validation
+def n_training_objects(sizes: Sequence[int], coverage: float) -> int:
+    """Return how many objects train a dual encoder: a share of all, rounded down."""
+    return int(coverage * prod(sizes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import GREY, PALETTE
-from bindscope.figures.facets import Look, colored, crossed, facets, wrapped
+from bindscope.figures.facets import Grid, Look, colored, crossed, facets, wrapped
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
     handle,
@@ -213,14 +213,9 @@ def binding_complexity(table: pd.DataFrame) -> Figure:
     rows = pd.concat([named(approximated(table, what)).assign(what=what) for what in whats])
     few = "No approximator was fitted at three coverages or more."
     rows = curves_of(rows, ["name", "variant"], "fitted_share", few)
-    names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
-    look = {**looks(list(dict.fromkeys(rows["variant"]))), _BAG: {**_FLOOR, "color": GREY}}
-    grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey=True)
-    facets(
-        _with_floors(rows, ["name", "what", "fitted_share"]), look, grid, ("name", "what"),
-        x="fitted_share", by="variant", band=0.15, xlim=(0, 1), ylim=_SHARES,
-        title=lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s",
-    )  # fmt: skip
+    grid, look = _approximators(
+        rows, whats, "fitted_share", lambda key: f"{key[0].replace(chr(10), ', ')}: {key[1]}s"
+    )
     grid.label("fraction of objects for fitting", "fraction of scenes")
     return grid.legend(look, per_row=4)
 
@@ -236,28 +231,31 @@ def dual_complexity(table: pd.DataFrame) -> Figure:
     """
     means = {what: approximated(table, what, dual=True) for what in APPROXIMATED}
     some(means["object"], "No dual encoder was approximated on scenes of unseen objects.")
-    rows = pd.concat([mean.assign(measure=what) for what, mean in means.items()])
+    rows = pd.concat([mean.assign(what=what) for what, mean in means.items()])
     rows = rows.assign(name=rows["embedding"] + "\n" + rows["dataset"])
-    names = list(dict.fromkeys(rows.loc[rows["measure"] == "object", "name"]))
-    approximators = list(dict.fromkeys(means["object"]["variant"]))
-    look = {**looks(approximators), _BAG: {**_FLOOR, "color": GREY}}
-    grid = crossed(names, APPROXIMATED, (0.9, 1.6), sharex=True)
-    facets(
-        _with_floors(rows, ["name", "measure", "trained_coverage"]), look, grid,
-        ("name", "measure"), x="trained_coverage", by="variant", band=0.15, xlim=(0, 1),
-        ylim=_SHARES, title=lambda key: APPROXIMATED[key[1]],
-    )  # fmt: skip
-    for (_, measure), axes in grid.panels.items():
-        axes.set_ylim(-1.02 if measure == "r2" else _SHARES[0], _SHARES[1])
+    grid, look = _approximators(
+        rows, tuple(APPROXIMATED), "trained_coverage", lambda key: APPROXIMATED[key[1]]
+    )
+    for (_, what), axes in grid.panels.items():
+        axes.set_ylim(-1.02 if what == "r2" else _SHARES[0], _SHARES[1])
     grid.label("coverage of the encoder")
-    grid.label(y=names, fontsize=7)
+    grid.label(y=list(dict.fromkeys(name for name, _ in grid.panels)), fontsize=7)
     return grid.legend(look, per_row=4)
 
 
-def _with_floors(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Add what a bag of concepts reaches as one more approximator."""
-    floors = rows.groupby(keys)["floor"].mean().dropna().rename("value").reset_index()
-    return pd.concat([rows, floors.assign(variant=_BAG)])
+def _approximators(
+    rows: pd.DataFrame, whats: tuple[str, ...], x: str, title: Callable[[Any], str]
+) -> tuple[Grid, dict[str, Look]]:
+    """Draw a line per approximator, and what a bag of concepts reaches, by `name` and `what`."""
+    look: dict[str, Look] = {**looks(list(dict.fromkeys(rows["variant"])))}
+    look[_BAG] = {**_FLOOR, "color": GREY}
+    names = list(dict.fromkeys(rows.loc[rows["what"] == "object", "name"]))
+    grid = crossed(names, whats, (0.9, 1.6), sharex=True, sharey="r2" not in whats)
+    floors = rows.groupby(["name", "what", x])["floor"].mean().dropna().rename("value")
+    rows = pd.concat([rows, floors.reset_index().assign(variant=_BAG)])
+    facets(rows, look, grid, ("name", "what"), x=x, by="variant", band=0.15, xlim=(0, 1),
+           ylim=_SHARES, title=title)  # fmt: skip
+    return grid, look
 
 
 MARKS: dict[str, dict[str, Any]] = {

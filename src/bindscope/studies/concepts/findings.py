@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
-from bindscope.report.chapter import Chapter, Column, Finding, PageTable, Section, page_table
+from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_table
 from bindscope.report.claims import claims_findings, claims_section, read_rates
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
@@ -54,12 +54,10 @@ _CAVEATS = (
 _NO_RATES = pd.DataFrame(columns=["study", "claim", "case", "kind", "holds", "n"])
 
 
-def _percent(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
-    return Column(heading, source, "number", words, ".1%", interval)
-
-
-def _share(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
-    return Column(heading, source, "number", words, ".2f", interval)
+def _share(
+    heading: str, source: str, words: str, style: str = ".2f", *, interval: bool = False
+) -> Column:
+    return Column(heading, source, "number", words, style, interval)
 
 
 _COVERAGES = (
@@ -67,11 +65,11 @@ _COVERAGES = (
     Column("space", "space", "label", "numbers of values of the concept types"),
     Column("queries", "query_pool", "label", "objects that are queries in training"),
     _share("coverage", "coverage", "share of objects in training"),
-    _percent("held out", "accuracy", "pairs of objects that were in no training scene, among all "
-             "objects; mean over seeds with its t interval", interval=True),
-    _percent("bag of concepts", "floor", "what counting concepts would get right"),
-    Column("chance", "chance", "number", "of a random ranking", ".1e"),
-    _percent("training pairs", "trained", "pairs of training objects, among training objects"),
+    _share("held out", "accuracy", "pairs of objects that were in no training scene, among all "
+           "objects; mean over seeds with its t interval", ".1%", interval=True),
+    _share("bag of concepts", "floor", "what counting concepts would get right", ".1%"),
+    _share("chance", "chance", "of a random ranking", ".1e"),
+    _share("training pairs", "trained", "pairs of training objects, among training objects", ".1%"),
     Column("seeds", "n", "number", "", "d"),
     Column("flags", "flags"),
 )  # fmt: skip
@@ -172,7 +170,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         lead=_lead(coverages),
         headline=("concept_coverage",),
         caveats=_CAVEATS,
-        findings=(_transitions(coverages), *findings),
+        findings=findings,
         sections=(encoders, *([] if models is None else _correlations(models)), *sections),
     )
 
@@ -236,22 +234,6 @@ def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
         f"({best['encoder']}, coverage {best['coverage']:g}); counting concepts recognizes "
         f"{best['floor']:.1%}.",
     )
-
-
-def _transitions(coverages: pd.DataFrame) -> Finding:
-    """Say of each encoder what the smallest and the largest coverage make of it."""
-    points = []
-    for (encoder, space, pool), rows in coverages.groupby(["encoder", "space", "query_pool"]):
-        last = rows.iloc[-1]
-        ends = [f"{r['accuracy']:.1%} at coverage {r['coverage']:g}" for _, r in rows.iterrows()]
-        of_all = ends[0] if len(ends) == 1 else f"{ends[0]} and {ends[-1]}"
-        sentence = (
-            f"recognizes of held-out pairs, among all objects, {of_all}, where counting "
-            f"concepts recognizes {last['floor']:.1%}; of training pairs, among training "
-            f"objects, {last['trained']:.1%}."
-        )
-        points.append((f"{encoder}, {space}, queries {pool}", sentence))
-    return Finding("Dual encoders that are trained on a share of all objects:", tuple(points))
 
 
 # --- Embeddings ---------------------------------------------------------------------------------

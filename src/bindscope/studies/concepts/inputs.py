@@ -140,12 +140,12 @@ def read_dual(
     Yields columns that name the run, and its embedding.
     """
     dual, sizes = spec["dual"], tuple(spec["sizes"])
-    for run, encoder in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
-        order = rng(run.seed, 21).permutation(int(np.prod(sizes)))
+    for coverage, seed, encoder in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
+        order = rng(seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
         scenes = Scenes(objects[Scenes.all_of((len(objects),)).slots], sizes)
         encoder.to(device)
         readout = encoder.queries(objects)
         z = encoder.embed(scenes.slots)
-        about = {"trained_coverage": run.coverage, "trained_seed": run.seed}
-        yield about, Embedded(z, scenes, readout, split_by=spec["split_by"])
+        about = {"trained_coverage": coverage, "trained_seed": seed}
+        yield about, Embedded(z, scenes, readout, split_by=spec["split_by"], device=device)

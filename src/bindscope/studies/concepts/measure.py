@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -11,7 +11,6 @@ import numpy as np
 
 from bindscope.arrays.inputs import (
     ObjectTable,
-    Representation,
     device_kind,
     on_threads,
     read_layers,
@@ -64,18 +63,6 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
 }
 _PARTS: Final = ("vectors", "probes", "scores")
 _VIEW: Final = "bindscope.studies.concepts.result_view:VIEW"
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """What is measured of every layer."""
-
-    analyses: Sequence[tuple[str, Mapping[str, Any]]]  # names with all options
-    queries: Mapping[str, Readout]  # by name of their modality
-    other_modality: Floats | None  # full scenes in it, (n, d')
-    parts: Parts
-    split_by: SplitBy
-    random_state: int  # of the approximators
 
 
 def concepts(
@@ -132,66 +119,36 @@ def concepts(
     """
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
     scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
-    plan = _plan(analyses, texts, split, scenes, random_state)
-    holding = hold_device(device_kind(device))
-    with on_threads(threads), holding as used_device, make_current(used_device):
-        rows = _measured(layers, scenes, plan, used_device)
-    return Result(rows, _VIEW, _notes(scenes, plan, texts))
-
-
-def _plan(
-    analyses: Sequence[str | Mapping[str, Any]],
-    texts: Mapping[str, Any] | None,
-    split: Any,
-    scenes: _ArrayScenes,
-    random_state: int,
-) -> _Plan:
-    chosen = [_analysis(entry) for entry in analyses]
-    readouts, vectors = _texts(texts, scenes)
-    if vectors is None and "alignment" in [name for name, _ in chosen]:
+    chosen = [_analysis(entry, scenes) for entry in analyses]
+    text_queries, captions = _texts(texts, scenes)
+    if captions is None and "alignment" in [name for name, _ in chosen]:
         raise InputError(
             WHERE, "`alignment` compares two modalities, and there is one",
             'give `texts` with "scenes", or leave it out of `analyses`',
         )  # fmt: skip
     parts, split_by = _parts(split, scenes, random_state)
-    return _Plan(chosen, readouts, vectors, parts, split_by, random_state)
-
-
-def _measured(
-    layers: Mapping[str, Representation], scenes: _ArrayScenes, plan: _Plan, device: str
-) -> dict[str, list[Row]]:
-    """Return the rows of all analyses of all layers, by the name of the table."""
+    inputs: dict[str, dict[str, Any]] = {
+        "recognition": {"queries": text_queries},
+        "alignment": {"other_modality": captions},
+        "approximators": {"seeds": range(random_state, random_state + N_SPLITS)},
+    }
     rows: list[Row] = []
-    embedded: tuple[str, Embedded] | None = None
-    for layer, (name, options) in progress_bar([*product(layers, plan.analyses)], "analyses"):
-        if embedded is None or embedded[0] != layer:
-            z = whole(layers[layer].take(np.arange(scenes.n)))
-            embedded = layer, scenes.embedded(z, plan.split_by, plan.parts, device)
-        about = {"layer": layer} if layer else {}
-        for row in _rows(name, options, embedded[1], plan):
-            rows.append({**about, **row})
-    return {"concepts": rows}
+    of_layer: dict[str, Embedded] = {}
+    holding = hold_device(device_kind(device))
+    with on_threads(threads), holding as used_device, make_current(used_device):
+        for layer, (name, options) in progress_bar([*product(layers, chosen)], "analyses"):
+            if layer not in of_layer:
+                z = whole(layers[layer].take(np.arange(scenes.n)))
+                of_layer = {layer: scenes.embedded(z, split_by, parts, used_device)}
+            about = {"layer": layer} if layer else {}
+            about |= {"analysis_kind": name, **of_layer[layer].about()}
+            run = resolve(ANALYSES[name])
+            some = run(of_layer[layer], **inputs.get(name, {}), **options)
+            rows += [{**about, **row} for row in some]
+    return Result({"concepts": rows}, _VIEW, _notes(scenes, split_by, texts, chosen))
 
 
-def _rows(name: str, options: Mapping[str, Any], embedded: Embedded, plan: _Plan) -> Iterator[Row]:
-    """Yield the rows of one analysis, as its table has them."""
-    run = resolve(ANALYSES[name])
-    if name == "approximators":
-        seeds = range(plan.random_state, plan.random_state + N_SPLITS)
-        for option in options["approximators"]:
-            how = option["options"], options["coverages"], seeds, embedded.device
-            for row in run(embedded, *how):
-                yield {"analysis_kind": name, "variant": option["name"], **row}
-        return
-    if "estimators" in options and options["estimators"] is None:
-        single = ("single",) if embedded.single else ()
-        options = {**options, "estimators": (*ESTIMATORS, *single)}
-    inputs = {"recognition": (plan.queries,), "alignment": (plan.other_modality,)}.get(name, ())
-    for row in run(embedded, *inputs, *options.values()):
-        yield {"analysis_kind": name, **embedded.about(), **row}
-
-
-def _analysis(entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _analysis(entry: str | Mapping[str, Any], scenes: _ArrayScenes) -> tuple[str, dict[str, Any]]:
     """Return the name and all options of an analysis."""
     options: dict[str, Any] = {"analysis": entry} if isinstance(entry, str) else dict(entry)
     name = str(options.pop("analysis", ""))
@@ -206,6 +163,8 @@ def _analysis(entry: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             f"its options: {', '.join(OPTIONS[name]) or 'none'}",
         )  # fmt: skip
     options = {**OPTIONS[name], **options}
+    if options.get("estimators", ()) is None:
+        options["estimators"] = (*ESTIMATORS, *(("single",) if len(scenes.single) else ()))
     if name == "approximators":
         options["approximators"] = [*map(_approximator, options["approximators"])]
     return name, options
@@ -332,7 +291,12 @@ def _parts(split: Any, scenes: _ArrayScenes, seed: int) -> tuple[Parts, SplitBy]
     )
 
 
-def _notes(scenes: _ArrayScenes, plan: _Plan, texts: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _notes(
+    scenes: _ArrayScenes,
+    split_by: SplitBy,
+    texts: Mapping[str, Any] | None,
+    analyses: Sequence[tuple[str, Any]],
+) -> tuple[str, ...]:
     """Say what was left out, and why."""
     notes = []
     if scenes.n_omitted:
@@ -340,12 +304,11 @@ def _notes(scenes: _ArrayScenes, plan: _Plan, texts: Mapping[str, Any] | None) -
             f"{scenes.n_omitted} scenes were left out: they have neither "
             f"{scenes.scenes.n_slots} objects nor one."
         )
-    if plan.split_by == "scenes":
+    if split_by == "scenes":
         notes.append(
             "Scenes of the same objects are on both sides of the split: no claim is tested."
         )
-    aligned = "alignment" in [name for name, _ in plan.analyses]
-    if texts and "scenes" in texts and not aligned:
+    if texts and "scenes" in texts and "alignment" not in [name for name, _ in analyses]:
         notes.append('Captions of scenes were not used: add "alignment" to `analyses`.')
     return tuple(notes)
 

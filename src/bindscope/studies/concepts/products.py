@@ -25,7 +25,6 @@ STEPS = (
         {
             "rows": f"{_DUAL}.jsonl",
             "weights": f"{_DUAL}.safetensors",
-            "history": f"{_DUAL}.history.json",
         },
         leaf=True,
         makes="dual encoders",

@@ -13,7 +13,7 @@ ANALYSES = {
     "removal": f"{_HERE}.removal:removal_rows",
     "alignment": f"{_HERE}.alignment:alignment_rows",
     "editing": f"{_HERE}.editing:editing_rows",
-    "approximators": f"{_HERE}.approximators:approximator_rows",
+    "approximators": f"{_HERE}.approximators:named_rows",
 }
 VECTORS = ("planted", "cls", "mean", "joint", "text", "dual")
 EMBEDDING_NAME = r"[a-z0-9][a-z0-9_-]{0,63}"  # of a dual encoder with its query pool

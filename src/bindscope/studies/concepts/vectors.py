@@ -14,7 +14,6 @@ A vector of an object or value that no scene has is NaN, and so is every sum wit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -27,31 +26,11 @@ from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, 
 RIDGE = 1e-6
 
 
-def sums(
-    columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None
-) -> tuple[Doubles, Integers]:
-    """Add up embeddings (n, d) by column of a design, whose rows have ones in columns (n, q).
-
-    `counted` (n, q) says which ones count, all by default. Returns sums (K, d), and how many rows
-    each has (K,).
-    """
+def design(columns: Integers, n_columns: int, counted: Flags | None = None) -> csr_array:
+    """Return the design (n, K) whose rows have ones in columns (n, q), or in the `counted` ones."""
     n, q = columns.shape
-    weights = np.ones(n * q) if counted is None else counted.astype(np.float64).ravel()
-    pointer = np.arange(0, n * q + 1, q)
-    design = csr_array((weights, columns.ravel(), pointer), shape=(n, n_columns))
-    total = np.asarray(design.T @ np.asarray(z, np.float64))
-    count = np.bincount(columns.ravel(), weights, minlength=n_columns)
-    return total, count.astype(np.int64)
-
-
-def pair_counts(columns: Integers, n_columns: int) -> Doubles:
-    """Return X'X of the design, (K, K), by counting."""
-    gram = np.diag(np.bincount(columns.ravel(), minlength=n_columns).astype(np.float64))
-    for a, b in combinations(range(columns.shape[1]), 2):
-        pairs = columns[:, a] * n_columns + columns[:, b]
-        counts = np.bincount(pairs, minlength=n_columns**2).reshape(n_columns, n_columns)
-        gram += counts + counts.T
-    return gram
+    ones = np.ones(n * q) if counted is None else counted.astype(np.float64).ravel()
+    return csr_array((ones, columns.ravel(), np.arange(0, n * q + 1, q)), shape=(n, n_columns))
 
 
 def one_hot_fit(columns: Integers, n_columns: int, z: Floats, ridge: float = RIDGE) -> Doubles:
@@ -60,19 +39,24 @@ def one_hot_fit(columns: Integers, n_columns: int, z: Floats, ridge: float = RID
     Columns without a row are 0. The ridge picks one of the tables that fit equally well (a constant
     may move between slots), nearly the smallest.
     """
-    total, _ = sums(columns, n_columns, z)
-    gram = pair_counts(columns, n_columns)
+    x = design(columns, n_columns)
+    gram = (x.T @ x).toarray()
     gram[np.diag_indices_from(gram)] += ridge
+    total = x.T @ np.asarray(z, np.float64)
     solved: Doubles = cho_solve(cho_factor(gram, overwrite_a=True), total, overwrite_b=True)
     return solved
 
 
 def one_hot_sum(table: Floats, columns: Integers) -> Doubles:
     """Return the sum of a table's rows that each design row names, (n, d)."""
-    sums = np.zeros((len(columns), table.shape[1]))
-    for column in columns.T:
-        sums += table[column]
-    return sums
+    return np.asarray(design(columns, len(table)) @ table)
+
+
+def means(columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None) -> Doubles:
+    """Average embeddings by column of a design of ones, (K, d); NaN for columns without a row."""
+    x = design(columns, n_columns, counted)
+    count = x.sum(axis=0)[:, None]
+    return np.asarray(x.T @ np.asarray(z, np.float64) / np.where(count > 0, count, np.nan))
 
 
 def object_columns(scenes: Scenes) -> Integers:
@@ -142,14 +126,6 @@ def object_vectors(
         fitted = one_hot_fit(columns, n_columns, centered)
         by_slot = np.where(np.isnan(by_slot), np.nan, fitted)
     return ObjectVectors(by_slot.reshape(shape), mean)
-
-
-def means(columns: Integers, n_columns: int, z: Floats, counted: Flags | None = None) -> Doubles:
-    """Average embeddings by column of a design of ones, (K, d); NaN for columns without a row."""
-    total, count = sums(columns, n_columns, z, counted)
-    divisor = np.where(count > 0, count, np.nan)[:, None]
-    averaged: Doubles = total / divisor
-    return averaged
 
 
 def _single(single: SingleScenes | None, shape: tuple[int, int, int]) -> Doubles:

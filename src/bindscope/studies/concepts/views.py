@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bindscope.statistics.means import half_width, mean_interval
+from bindscope.statistics.means import half_width
 from bindscope.statistics.rank_correlation import rank_correlation
 
 
@@ -183,21 +183,17 @@ def approximated(
 def _over_runs(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
     rows = rows[rows["coverage"] == rows["coverage"].max()]
     keys = [*EMBEDDING, "variant", "kind", "trained_coverage"]
-    lowest = -np.inf if measure.startswith("r2") else 0.0
-    means = []
-    for names, runs in rows.groupby(keys, sort=False):
-        row = {**dict(zip(keys, names, strict=True)), "n": len(runs)}
-        for name, least in (("value", lowest), ("gain", -1.0)):
-            ends = [runs[f"{name}{end}"].iloc[0] for end in ("", "_low", "_high")]
-            if len(runs) > 1 and runs[name].notna().all():
-                ends = list(mean_interval(runs[name], possible=(least, 1.0)))
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
-        row |= {name: runs[name].mean() for name in ("floor", "chance")}
-        row |= {name: runs[name].min() for name in ("n_scenes", "n_resampled")}
-        means.append(row)
-    columns = [*keys, "n", "value", "value_low", "value_high", "gain", "gain_low", "gain_high",
-               "floor", "chance", "n_scenes", "n_resampled"]  # fmt: skip
-    return pd.DataFrame(means, columns=columns)
+    runs = rows.groupby(keys, sort=False)
+    numbers = ["value", "gain"]
+    ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
+    means, n = runs[[*numbers, *ends, "floor", "chance"]].mean(), runs.size()
+    for name, least in (("value", -np.inf if measure.startswith("r2") else 0.0), ("gain", -1.0)):
+        half = half_width(runs[name].std(), n)
+        for end, sign in (("low", -1), ("high", 1)):
+            over_runs = (means[name] + sign * half).clip(least, 1.0)
+            means[f"{name}_{end}"] = over_runs.where(n > 1, means[f"{name}_{end}"])
+    fewest = runs[["n_scenes", "n_resampled"]].min()
+    return means.assign(n=n, **fewest).reset_index()
 
 
 def wide(rows: pd.DataFrame, names: list[str], measures: list[str]) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from bindscope.codes.coverage import drawn_objects
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualTraining, QueryPool
-from bindscope.studies.concepts.counting import n_objects_by_split
+from bindscope.studies.concepts.counting import n_training_objects
 from bindscope.studies.concepts.scenes import values_of
 
 # Streams of a seed: of the split, of training scenes, of those of the loss (3: `evaluation`).
@@ -35,12 +36,10 @@ def offsets(sizes: Sequence[int]) -> Ids:
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class Split:
-    """Which objects are for training, for validation and for testing; ascending int64."""
+class Split(NamedTuple):
+    """Which objects are for training and for testing; ascending int64."""
 
     train: Ids
-    validation: Ids
     test: Ids
     missing_values: int  # of all types, that no training object has
 
@@ -49,12 +48,11 @@ def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_val
     """Draw the objects that a dual encoder is trained on, of a share `coverage` of all.
 
     With `every_value` they are drawn again until they have every value; `ConfigError` if no draw
-    has. A tenth of the others validate.
+    has.
     """
-    train, validation, _ = n_objects_by_split(tuple(sizes), coverage)
+    train = n_training_objects(sizes, coverage)
     order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
-    trained, chosen, tested = map(np.sort, np.split(order, [train, train + validation]))
-    return Split(trained, chosen, tested, missing)
+    return Split(np.sort(order[:train]), np.sort(order[train:]), missing)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import save
-from torch import Tensor, from_numpy
+from torch import Tensor
 
-from bindscope.core.files import canonical_json, write_atomic, write_json
 from bindscope.studies.concepts.config import DualEncoders, Encoder
 from bindscope.studies.concepts.dual.batches import Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
@@ -90,48 +89,22 @@ def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) 
                     yield {"split": name, "n_objects": n, "n_all_scenes": n_all, **row}
 
 
-def write_results(
-    output: Any,
-    scores: Sequence[Row],
-    runs: Sequence[EncoderRun],
-    trained: Trained,
-    names: Mapping[str, Any],
-) -> None:
-    """Write rows, weights with the objects of each run, and the history.
-
-    `output` has the paths `rows`, `weights`, `history`; `names` are columns that the job knows.
-    """
-    tensors = dict(trained.weights)
-    for i, run in enumerate(runs):
-        for part in ("train", "validation", "test"):
-            tensors[f"objects.{i}.{part}"] = from_numpy(getattr(run.split, part))
+def weights_file(trained: Trained, runs: Sequence[EncoderRun]) -> bytes:
+    """Return the weights of all runs as a safetensors file, with what distinguishes the runs."""
     about = [{"coverage": run.coverage, "seed": run.seed} for run in runs]
-    write_atomic(output.weights, save(tensors, {"runs": json.dumps(about)}))
-    history = [
-        {**names_of_run, "steps": trained.steps, "scale": trained.scale[i],
-         "train_bits": [number(loss) for loss in trained.losses[:, i]]}
-        for i, names_of_run in enumerate(about)
-    ]  # fmt: skip
-    write_json(output.history, history)
-    lines = "".join(canonical_json({**names, **row}) + "\n" for row in scores)
-    write_atomic(output.rows, lines)
+    return save(trained.weights, {"runs": json.dumps(about)})
 
 
 def stored_runs(
     path: Path | str, encoder: Mapping[str, Any], sizes: Sequence[int]
-) -> Iterator[tuple[EncoderRun, DualEncoder]]:
-    """Yield the runs of a job with their encoders on the CPU, in its order, from its weights.
+) -> Iterator[tuple[float, int, DualEncoder]]:
+    """Yield coverage, seed and encoder (on the CPU) of the runs of a job from its weights.
 
     `encoder` has kind and options as the configuration has them.
     """
     options: Encoder = TypeAdapter(Encoder).validate_python(encoder)
     with safe_open(str(path), framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         runs = json.loads(file.metadata()["runs"])
-    weights = {name: value for name, value in tensors.items() if not name.startswith("objects.")}
-    for i, about in enumerate(runs):
-        train, validation, test = (
-            tensors[f"objects.{i}.{part}"].numpy() for part in ("train", "validation", "test")
-        )
-        run = EncoderRun(about["coverage"], about["seed"], Split(train, validation, test, 0))
-        yield run, run_of(options, sizes, run.seed, weights, i)
+    for i, run in enumerate(runs):
+        yield run["coverage"], run["seed"], run_of(options, sizes, run["seed"], weights, i)

@@ -88,7 +88,6 @@ class Trained:
     # Bits on new scenes of training objects, (evaluations, runs); NaN where one is not finite.
     losses: NDArray[np.float64]
     steps: list[int]  # before each evaluation
-    scale: list[float]  # factor of cosines at the end, of each run
 
     def flags(self, run: int) -> list[str]:
         """Return `diverged`, or `not_converged` where the loss of training was still falling."""
@@ -131,7 +130,6 @@ def train(
         {name: value.detach().cpu().contiguous() for name, value in encoder.named_parameters()},
         trainee.losses[:n].cpu().numpy(),
         [step for step, _ in run.evaluations],
-        trainee.log_scale.detach().exp().tolist(),
     )
 
 
