@@ -31,8 +31,7 @@ def run_rows(coverage: float, seed: int, encoder: str, accuracy: float) -> tuple
              "coverage": coverage, "seed": seed, **KEYS}  # fmt: skip
     about = {
         "n_objects": 2, "stratum": "all", "chance": 0.0, "n_scenes": 4,
-        "n_all_scenes": 4, "kind": "product", "n_space": 64, "n_train_objects": 32,
-        "n_test_objects": 32, "n_missing_values": 0, "n_parameters": 9, "steps": 3,
+        "kind": "product", "n_space": 64, "n_missing_values": 0, "n_parameters": 9,
         "train_loss_bits": 1.0, "flags": "",
     }  # fmt: skip
     recognized = [

@@ -83,7 +83,7 @@ def dual_encoder(product: Product) -> Work:
     )  # fmt: skip
     # Of training objects three scores, of held-out ones two; of two objects by three strata.
     rows = 1.0 * runs * (3 + 2) * (1 + 3) * _SCORE
-    tensors = {"product": 5, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
+    tensors = {"product": 3, "mlp_set": 9}.get(content["encoder"]["kind"], 4 + 24 * layers)
     return Work(
         "torch",
         flops=(how["steps"] * step + 2.0 * ((scored + n_queries) * used + scored * objects * dim))

@@ -81,12 +81,6 @@ def read_embedded(
     return Embedded(z, Scenes(slots, tuple(sizes)), split_by=split_by, device=device)
 
 
-def _single(slots: Integers) -> tuple[Integers, Integers]:
-    """Return the object of each scene of one object (n,), and its slot (n,)."""
-    place = (slots >= 0).argmax(axis=1)
-    return slots[np.arange(len(slots)), place], place
-
-
 def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str, Any]) -> Doubles:
     """Return embeddings (n, d) by a planted encoder, of its entry of the configuration.
 
@@ -94,8 +88,8 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
     """
     places = None
     if (slots < 0).any():
-        objects, place = _single(slots)
-        slots, places = objects[:, None], (slots.shape[1], place[:, None])
+        place = (slots >= 0).argmax(axis=1)[:, None]
+        slots, places = np.take_along_axis(slots, place, 1), (slots.shape[1], place)
     tables = Planted(encoder["dim"], 0, encoder["slot_effect"], places)
     return ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from bindscope.arrays.inputs import (
     ObjectTable,
+    Representation,
     device_kind,
     on_threads,
     read_layers,
@@ -95,10 +97,8 @@ def concepts(
     split
         By sets of objects (default), by ``"scenes"``, or `vectors`, `probes` or `scores` for each
         scene (N,): what is estimated, fitted or scored on it.
-    random_state, device
-        Seed of the split and of the approximators; where these and probes are fitted.
-    threads
-        Of a CPU.
+    random_state, device, threads
+        Seed of the split and of the approximators; where these and probes are fitted; CPU threads.
 
     Returns
     -------
@@ -120,32 +120,51 @@ def concepts(
     layers = read_layers(embeddings, WHERE, "embeddings", axes=(2,))
     scenes = _read_scenes(values, next(iter(layers.values())).shape[0])
     chosen = [_analysis(entry, scenes) for entry in analyses]
+    inputs = _inputs(texts, scenes, chosen, random_state)
+    parts, split_by = _parts(split, scenes, random_state)
+    with on_threads(threads), hold_device(device_kind(device)) as held, make_current(held):
+        embed = partial(scenes.embedded, split_by=split_by, parts=parts, device=held)
+        rows = [*_rows(layers, scenes.n, chosen, inputs, embed)]
+    return Result({"concepts": rows}, _VIEW, _notes(scenes, split_by, texts, chosen))
+
+
+def _inputs(
+    texts: Mapping[str, Any] | None,
+    scenes: _ArrayScenes,
+    analyses: Sequence[tuple[str, Any]],
+    random_state: int,
+) -> dict[str, dict[str, Any]]:
+    """Return what analyses read beside an embedding and their options, by name."""
     text_queries, captions = _texts(texts, scenes)
-    if captions is None and "alignment" in [name for name, _ in chosen]:
+    if captions is None and "alignment" in [name for name, _ in analyses]:
         raise InputError(
             WHERE, "`alignment` compares two modalities, and there is one",
             'give `texts` with "scenes", or leave it out of `analyses`',
         )  # fmt: skip
-    parts, split_by = _parts(split, scenes, random_state)
-    inputs: dict[str, dict[str, Any]] = {
+    return {
         "recognition": {"queries": text_queries},
         "alignment": {"other_modality": captions},
         "approximators": {"seeds": range(random_state, random_state + N_SPLITS)},
     }
-    rows: list[Row] = []
+
+
+def _rows(
+    layers: Mapping[str, Representation],
+    n_scenes: int,
+    analyses: Sequence[tuple[str, Mapping[str, Any]]],
+    inputs: Mapping[str, Mapping[str, Any]],
+    embed: Callable[[Floats], Embedded],
+) -> Iterator[Row]:
+    """Yield the rows of all analyses of all layers, of which one is in memory."""
     of_layer: dict[str, Embedded] = {}
-    holding = hold_device(device_kind(device))
-    with on_threads(threads), holding as used_device, make_current(used_device):
-        for layer, (name, options) in progress_bar([*product(layers, chosen)], "analyses"):
-            if layer not in of_layer:
-                z = whole(layers[layer].take(np.arange(scenes.n)))
-                of_layer = {layer: scenes.embedded(z, split_by, parts, used_device)}
-            about = {"layer": layer} if layer else {}
-            about |= {"analysis_kind": name, **of_layer[layer].about()}
-            run = resolve(ANALYSES[name])
-            some = run(of_layer[layer], **inputs.get(name, {}), **options)
-            rows += [{**about, **row} for row in some]
-    return Result({"concepts": rows}, _VIEW, _notes(scenes, split_by, texts, chosen))
+    for layer, (name, options) in progress_bar([*product(layers, analyses)], "analyses"):
+        if layer not in of_layer:
+            of_layer = {layer: embed(whole(layers[layer].take(np.arange(n_scenes))))}
+        about = {"layer": layer} if layer else {}
+        about |= {"analysis_kind": name, **of_layer[layer].about()}
+        run = resolve(ANALYSES[name])
+        for row in run(of_layer[layer], **inputs.get(name, {}), **options):
+            yield {**about, **row}
 
 
 def _analysis(entry: str | Mapping[str, Any], scenes: _ArrayScenes) -> tuple[str, dict[str, Any]]:

@@ -109,25 +109,16 @@ def _add_measurements(
     _add_complexity(graph, entry, names, split, read)
 
 
-def _add_dual(graph: Graph, entry: Analysis, section: ConceptSection, trained: Product) -> None:
+def _add_dual(graph: Graph, entry: Analysis, trained: Product) -> None:
     """Add the approximators of all runs of one job of dual encoders."""
-    (encoder,) = (
-        group.encoder
-        for group in section.dual_encoders
-        if group.name == trained.wildcards["encoder"]
-    )
     name, space, pool = (trained.wildcards[key] for key in ("encoder", "space", "query_pool"))
     content = {
-        "sizes": [int(size) for size in space.split("x")], "split_by": entry.split_by,
-        **_computed(entry),
-        "dual": {
-            "encoder": encoder.model_dump(mode="json"), "objects": entry.dual_objects,
-        },
+        "sizes": trained.content["sizes"], "split_by": entry.split_by, **_computed(entry),
+        "dual": {"encoder": trained.content["encoder"], "objects": entry.dual_objects},
     }  # fmt: skip
     names = {"analysis": entry.name, "dataset": space, "embedding": f"{name}-{pool}",
              "vectors": "dual"}  # fmt: skip
-    runs = (DUAL_RUNS,)
-    _add_complexity(graph, entry, names, content, {"weights": trained}, runs)
+    _add_complexity(graph, entry, names, content, {"weights": trained}, (DUAL_RUNS,))
 
 
 def _add_complexity(
@@ -172,7 +163,7 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
                 _add_measurements(graph, entry, dataset, name, vectors, inputs)
         for name in entry.dual_encoders:
             for trained in graph.select("dual_encoder", encoder=name):
-                _add_dual(graph, entry, section, trained)
+                _add_dual(graph, entry, trained)
 
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:

@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import Evaluated, descend
-from bindscope.studies.concepts.counting import SCORES_AT_ONCE
+from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
@@ -181,7 +181,7 @@ def recognize(readout: Readout, z: Floats, scenes: Scenes, resamples: int = RESA
 
 def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
     """Return the hits of scenes (n,) by target, NaN where an embedding is; a block at a time."""
-    block, parts = max(1, SCORES_AT_ONCE // scenes.n_objects), []
+    block, parts = min(ROWS_AT_ONCE, max(1, SCORES_AT_ONCE // scenes.n_objects)), []
     for start in range(0, max(len(scenes), 1), block):
         batch = scenes.take(slice(start, start + block))
         here = z[start : start + block]

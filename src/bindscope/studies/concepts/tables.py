@@ -197,7 +197,7 @@ CONCEPTS = RowTable(CONCEPTS_SCHEMA, "rows")
 # --- Controlled dual encoders -------------------------------------------------------------------
 
 _ENTRY = "config `dual_encoders[]`"
-_EVALUATION, _TRAINING = "`studies.concepts.dual.evaluation`", "`studies.concepts.dual.training`"
+_EVALUATION, _TRAINING = "`studies.concepts.dual.runs`", "`studies.concepts.dual.training`"
 _OBJECTS = "`studies.concepts.dual.batches`"
 # not_fitted: not even training pairs are recognized among training objects, so that held-out ones
 # say little.
@@ -241,7 +241,7 @@ def _object_floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 GENERALIZATION_SCHEMA = TableSchema(
     name="binding_generalization",
-    version=1,
+    version=2,
     description="What controlled dual encoders recognize, one row per encoder, space, query pool, "
     "coverage, seed, split, number of objects, target, candidates and stratum.",
     columns=(
@@ -254,16 +254,11 @@ GENERALIZATION_SCHEMA = TableSchema(
               "concepts and nothing else, exact; empty for concepts, all of which it recognizes.",
               _EVALUATION, null="allowed", reference="exact"),
         count("n_scenes", "scenes", "Scenes that were scored.", _EVALUATION, reference="same"),
-        count("n_all_scenes", "scenes", "Scenes of that many different objects of the split; more "
-              "than were scored where `max_scenes` says so.", _EVALUATION, reference="same"),
         _KIND,
         _SPACE,
-        count("n_train_objects", "objects", "Objects of training scenes.", _OBJECTS),
-        count("n_test_objects", "objects", "Objects that test.", _OBJECTS),
         count("n_missing_values", "values", "Values that no training object has; 0 unless "
               "`require_value_coverage: false`.", _OBJECTS),
         count("n_parameters", "numbers", "Parameters of both encoders.", _TRAINING),
-        count("steps", "steps", "Optimizer steps.", _TRAINING),
         bits("train_loss_bits", "Loss at the end on new scenes of training objects, of concepts "
              "plus of objects; empty where it is not finite.", _TRAINING, null="allowed", low=0.0),
         _FLAGS,
@@ -273,7 +268,6 @@ GENERALIZATION_SCHEMA = TableSchema(
     rules=(
         joined("flags", tuple(FLAGS)),
         ("there is a floor of objects, and of nothing else", _object_floors),
-        ("no more scenes than there are", lambda frame: frame["n_scenes"] <= frame["n_all_scenes"]),
     ),
 )  # fmt: skip
 BINDING_GENERALIZATION = RowTable(GENERALIZATION_SCHEMA, "rows")

@@ -9,7 +9,7 @@ each space, is subtracted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,15 +44,29 @@ def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over seeds of `accuracy` with t intervals, which are empty for one seed."""
-    grouped = rows.groupby(["encoder", "kind", "space", "n_space", *GROUP[2:]], sort=False)
-    means = grouped.agg(
-        accuracy=("accuracy", "mean"), deviation=("accuracy", "std"), n=("accuracy", "size"),
-        floor=("bag_of_concepts_floor", "mean"), chance=("chance", "mean"),
-    ).reset_index()  # fmt: skip
-    half = half_width(means["deviation"], means["n"])
-    ends = {"accuracy_low": means["accuracy"] - half, "accuracy_high": means["accuracy"] + half}
-    clipped = {name: end.clip(0.0, 1.0) for name, end in ends.items()}
-    return means.assign(**clipped).sort_values(["encoder", "n_space", "query_pool", "coverage"])
+    keys = ["encoder", "kind", "space", "n_space", *GROUP[2:]]
+    rows = rows.rename(columns={"bag_of_concepts_floor": "floor"})
+    means = _over_runs(rows, keys, {"accuracy": 0.0}, ["floor", "chance"])
+    return means.sort_values(["encoder", "n_space", "query_pool", "coverage"])
+
+
+def _over_runs(
+    rows: pd.DataFrame, keys: list[str], numbers: Mapping[str, float], others: list[str]
+) -> pd.DataFrame:
+    """Average columns over runs: `numbers`, between their least mean and 1, and `others`.
+
+    Numbers have t intervals over runs; where there is one run, its own, if it has one. `n` says how
+    many there are.
+    """
+    runs = rows.groupby(keys, sort=False)
+    n = runs.size()
+    means = runs[[*numbers, *others]].mean().assign(n=n)
+    for name, least in numbers.items():
+        half = half_width(runs[name].std(), n)
+        for end, sign in ((f"{name}_low", -1), (f"{name}_high", 1)):
+            of_one = runs[end].mean() if end in rows else np.nan
+            means[end] = (means[name] + sign * half).clip(least, 1.0).where(n > 1, of_one)
+    return means.reset_index()
 
 
 def measures(models: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -177,23 +191,13 @@ def approximated(
                      split="test")  # fmt: skip
     rows = rows[(rows["n_scenes"] > 0) & ((rows["vectors"] == "dual") == dual)]
     rows = rows.rename(columns={"bag_of_concepts_floor": "floor"})
-    return _over_runs(rows, measure) if dual else rows
-
-
-def _over_runs(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
+    if not dual:
+        return rows
     rows = rows[rows["coverage"] == rows["coverage"].max()]
     keys = [*EMBEDDING, "variant", "kind", "trained_coverage"]
-    runs = rows.groupby(keys, sort=False)
-    numbers = ["value", "gain"]
-    ends = [f"{name}_{end}" for name in numbers for end in ("low", "high")]
-    means, n = runs[[*numbers, *ends, "floor", "chance"]].mean(), runs.size()
-    for name, least in (("value", -np.inf if measure.startswith("r2") else 0.0), ("gain", -1.0)):
-        half = half_width(runs[name].std(), n)
-        for end, sign in (("low", -1), ("high", 1)):
-            over_runs = (means[name] + sign * half).clip(least, 1.0)
-            means[f"{name}_{end}"] = over_runs.where(n > 1, means[f"{name}_{end}"])
-    fewest = runs[["n_scenes", "n_resampled"]].min()
-    return means.assign(n=n, **fewest).reset_index()
+    numbers = {"value": -np.inf if measure.startswith("r2") else 0.0, "gain": -1.0}
+    fewest = rows.groupby(keys)[["n_scenes", "n_resampled"]].min().reset_index()
+    return _over_runs(rows, keys, numbers, ["floor", "chance"]).merge(fewest, on=keys)
 
 
 def wide(rows: pd.DataFrame, names: list[str], measures: list[str]) -> pd.DataFrame:

@@ -24,7 +24,7 @@ from bindscope.studies.concepts.config import DualTraining, QueryPool
 from bindscope.studies.concepts.counting import n_training_objects
 from bindscope.studies.concepts.scenes import values_of
 
-# Streams of a seed: of the split, of training scenes, of those of the loss (3: `evaluation`).
+# Streams of a seed: of the split, of training scenes, of those of the loss (3: `runs`).
 SPLITTING, SCENES, VALIDATION = range(3)
 SWAPS = 1  # per scene: an object of it with one concept of another object of it
 Ids = NDArray[np.int64]

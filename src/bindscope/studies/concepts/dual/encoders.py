@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log
 from typing import Any
 
@@ -69,24 +69,20 @@ class DualEncoder(nn.Module, ABC):
     @torch.no_grad()
     def embed(self, slots: Ids) -> Floats:
         """Return raw embeddings (scenes, dim) of one run; objects int64 (scenes, places)."""
-        device = self.tokens.device
-        parts = [
-            self.scenes(torch.from_numpy(slots[start : start + ROWS_AT_ONCE])[None].to(device))[0]
-            for start in range(0, len(slots), ROWS_AT_ONCE)
-        ]
-        return np.asarray(torch.cat(parts).cpu().numpy())
+        return self._in_blocks(self.scenes, slots)
 
     @torch.no_grad()
     def queries(self, objects: Ids | None = None) -> Readout:
         """Return one run's queries of all values, and of some objects (default: all)."""
         ids = np.arange(len(self.tokens)) if objects is None else objects
-        device = self.tokens.device
-        parts = [
-            self.objects(torch.from_numpy(ids[start : start + ROWS_AT_ONCE])[None].to(device))[0]
-            for start in range(0, len(ids), ROWS_AT_ONCE)
-        ]
         by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
-        return queries(by_type, torch.cat(parts).cpu().numpy(), ids)
+        return queries(by_type, self._in_blocks(self.objects, ids), ids)
+
+    def _in_blocks(self, embed: Callable[[Tensor], Tensor], rows: Ids) -> Floats:
+        blocks = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        device = self.tokens.device
+        parts = [embed(torch.from_numpy(block)[None].to(device))[0] for block in blocks]
+        return np.asarray(torch.cat(parts).cpu().numpy())
 
 
 def _looked_up(table: Tensor, rows: Tensor) -> Tensor:
@@ -96,52 +92,13 @@ def _looked_up(table: Tensor, rows: Tensor) -> Tensor:
     return nn.functional.embedding(rows + first, table.reshape(runs * n, dim))
 
 
-class ProductEncoder(DualEncoder):
-    """An object is the element-wise product of its concepts' vectors, a scene the sum of objects.
-
-    A new combination of known values has a vector that no sum of parts has, so that a model of this
-    kind can name objects that it never saw: the positive control, by construction. Scenes and
-    queries have tables of their own.
-    """
+class _SetEncoder(DualEncoder):
+    """A scene is the sum of its objects; modules embed tokens of objects, and of queries."""
 
     order_free = True
-
-    def __init__(self, sizes: Sequence[int], options: ProductOptions, seeds: Sequence[int]) -> None:
-        super().__init__(sizes, options, seeds)
-        n, dim = sum(self.sizes), options.dim
-        self.scene_table = self.normal(n, dim, deviation=1.0)
-        self.query_table = self.normal(n, dim, deviation=1.0)
-        self.concept_table = self.normal(n, dim, deviation=1.0)
-
-    def scenes(self, slots: Tensor) -> Tensor:
-        """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
-        products = _looked_up(self.scene_table, self.tokens[slots.clamp_min(0)]).prod(-2)
-        there = (slots >= 0).to(products.dtype)
-        return torch.einsum("rbmd,rbm->rbd", products, there)
-
-    def objects(self, ids: Tensor) -> Tensor:
-        """Return products of the queries' own vectors; see `DualEncoder.objects`."""
-        return _looked_up(self.query_table, self.tokens[ids]).prod(-2)
-
-    def concepts(self) -> Tensor:
-        """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""
-        return self.concept_table
-
-
-class MlpSetEncoder(DualEncoder):
-    """An object is an MLP's answer to its concepts' vectors, a scene the sum of objects.
-
-    It can fit any scene of training objects, and nothing in it determines what a new combination
-    is: the negative control. Queries have another MLP.
-    """
-
-    order_free = True
-
-    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seeds: Sequence[int]) -> None:
-        super().__init__(sizes, options, seeds)
-        self.scene_objects = _Mlp(self, options)
-        self.query_objects = _Mlp(self, options)
-        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
+    scene_objects: nn.Module
+    query_objects: nn.Module
+    concept_table: nn.Parameter
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
@@ -149,13 +106,53 @@ class MlpSetEncoder(DualEncoder):
         return torch.einsum("rbmd,rbm->rbd", answers, (slots >= 0).to(answers.dtype))
 
     def objects(self, ids: Tensor) -> Tensor:
-        """Return the answers of the queries' MLP; see `DualEncoder.objects`."""
+        """Return objects by weights of their own; see `DualEncoder.objects`."""
         answers: Tensor = self.query_objects(self.tokens[ids])
         return answers
 
     def concepts(self) -> Tensor:
         """Return the concepts' vectors as queries; see `DualEncoder.concepts`."""
         return self.concept_table
+
+
+class ProductEncoder(_SetEncoder):
+    """An object is the element-wise product of its concepts' vectors.
+
+    A new combination of known values has a vector that no sum of parts has, so that a model of this
+    kind can name objects that it never saw: the positive control, by construction.
+    """
+
+    def __init__(self, sizes: Sequence[int], options: ProductOptions, seeds: Sequence[int]) -> None:
+        super().__init__(sizes, options, seeds)
+        self.scene_objects = _Product(self, options)
+        self.query_objects = _Product(self, options)
+        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
+
+
+class _Product(nn.Module):
+    """The product of vectors of the values of all types."""
+
+    def __init__(self, encoder: DualEncoder, options: ProductOptions) -> None:
+        super().__init__()
+        self.table = encoder.normal(sum(encoder.sizes), options.dim, deviation=1.0)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return (runs, ..., dim) of tokens, int64 (runs, ..., types)."""
+        return _looked_up(self.table, tokens).prod(-2)
+
+
+class MlpSetEncoder(_SetEncoder):
+    """An object is an MLP's answer to its concepts' vectors.
+
+    It can fit any scene of training objects, and nothing in it determines what a new combination
+    is: the negative control.
+    """
+
+    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seeds: Sequence[int]) -> None:
+        super().__init__(sizes, options, seeds)
+        self.scene_objects = _Mlp(self, options)
+        self.query_objects = _Mlp(self, options)
+        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
 
 
 class _Mlp(nn.Module):

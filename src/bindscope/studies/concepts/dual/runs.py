@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualEncoders, Encoder
-from bindscope.studies.concepts.dual.batches import Split
+from bindscope.studies.concepts.dual.batches import Ids, Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
-from bindscope.studies.concepts.dual.evaluation import evaluate, pairs, singles
 from bindscope.studies.concepts.dual.training import EncoderRun, Trained
+from bindscope.studies.concepts.recognition import Readout, recognize
 from bindscope.studies.concepts.rows import Row, number
+from bindscope.studies.concepts.scenes import Floats, Scenes
 
 FITTED = 0.95  # of training pairs that are recognized
+SAMPLING = 3  # stream of a seed
 
 
 def entry_of(spec: Mapping[str, Any], names: Mapping[str, str]) -> DualEncoders:
@@ -52,11 +57,9 @@ def rows(
         about = {
             "coverage": coverage, "seed": seed,
             "kind": entry.encoder.kind, "n_space": prod(sizes),
-            "n_train_objects": len(split.train), "n_test_objects": len(split.test),
             "n_missing_values": split.missing_values,
             "n_parameters": sum(p.numel() for p in encoder.parameters()),
             "train_loss_bits": number(trained.losses[-1, i]),
-            "steps": trained.steps[-1],
         }  # fmt: skip
         scores = list(_scores(entry, encoder, split, seed))
         flags = [*trained.flags(i), *unfitted(scores)]
@@ -82,11 +85,71 @@ def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) 
         two = pairs(
             objects, encoder.sizes, ordered=not encoder.order_free, max_scenes=most, seed=seed
         )
-        for n, (scenes, n_all) in enumerate((single, two), 1):
-            z = encoder.embed(scenes.slots)
+        for scenes in (single, two):
+            z, names = encoder.embed(scenes.slots), {"split": name, "n_objects": scenes.n_slots}
             for candidates in (None, split.train) if name == "train" else (None,):
                 for row in evaluate(z, queries, scenes, candidates):
-                    yield {"split": name, "n_objects": n, "n_all_scenes": n_all, **row}
+                    yield {**names, **row}
+
+
+# --- What they recognize --------------------------------------------------------------------------
+
+
+def pairs(
+    objects: Ids, sizes: Sequence[int], *, ordered: bool, max_scenes: int | None, seed: int
+) -> Scenes:
+    """Return scenes of two different objects.
+
+    If `ordered`, (a, b) and (b, a) are two scenes. Where there are more than `max_scenes`, so many
+    are drawn without replacement.
+    """
+    n = len(objects)
+    ranks = _drawn(n * (n - 1) // (1 if ordered else 2), max_scenes, seed)
+    if ordered:
+        first, second = np.divmod(ranks, max(n - 1, 1))
+        second += second >= first
+    else:  # the pairs i < j in the order of j
+        second = ((1 + np.sqrt(1 + 8 * ranks.astype(np.float64))) // 2).astype(np.int64)
+        first = ranks - second * (second - 1) // 2
+    return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes))
+
+
+def singles(objects: Ids, sizes: Sequence[int], *, max_scenes: int | None, seed: int) -> Scenes:
+    """Return scenes of one object; see `pairs`."""
+    drawn = objects[_drawn(len(objects), max_scenes, seed)]
+    return Scenes(drawn[:, None], tuple(sizes))
+
+
+def _drawn(n: int, most: int | None, seed: int) -> Ids:
+    """Return numbers below `n` in order: all, or so many of them without replacement."""
+    if most is None or n <= most:
+        return np.arange(n)
+    return np.sort(rng(seed, SAMPLING).choice(n, most, replace=False))
+
+
+def evaluate(
+    z: Floats, queries: Readout, scenes: Scenes, candidates: Ids | None = None
+) -> Iterator[Row]:
+    """Yield what queries of all objects and values recognize in embeddings (n, d) of scenes.
+
+    A row per target and stratum. With `candidates`, only objects are recognized, among these,
+    which hold those of all scenes.
+    """
+    if candidates is not None:
+        queries = replace(queries, objects=queries.objects[candidates], candidates=candidates)
+    for row in recognize(queries, z, scenes, resamples=0):
+        of_objects = row["measure"] == "object"
+        several = scenes.n_slots > 1 or row["stratum"] == "all"
+        if row["n_scenes"] and several and (of_objects or candidates is None):
+            columns = ("stratum", "chance", "bag_of_concepts_floor", "n_scenes")
+            yield {
+                "target": row["measure"], "accuracy": row["value"],
+                "candidates": "full" if candidates is None else "trained",
+                **{name: row[name] for name in columns},
+            }  # fmt: skip
+
+
+# --- Files ----------------------------------------------------------------------------------------
 
 
 def weights_file(trained: Trained, runs: Sequence[EncoderRun]) -> bytes:
