@@ -122,8 +122,8 @@ def concepts(
     chosen = [_analysis(entry, scenes) for entry in analyses]
     inputs = _inputs(texts, scenes, chosen, random_state)
     parts, split_by = _parts(split, scenes, random_state)
-    with on_threads(threads), hold_device(device_kind(device)) as held, make_current(held):
-        embed = partial(scenes.embedded, split_by=split_by, parts=parts, device=held)
+    with on_threads(threads), hold_device(device_kind(device)) as used, make_current(used):
+        embed = partial(scenes.embedded, split_by=split_by, parts=parts, device=used)
         rows = [*_rows(layers, scenes.n, chosen, inputs, embed)]
     return Result({"concepts": rows}, _VIEW, _notes(scenes, split_by, texts, chosen))
 
