@@ -16,7 +16,6 @@ import argparse
 import ctypes
 import os
 import random
-import re
 import shutil
 import signal
 import stat
@@ -42,6 +41,7 @@ VERDICTS = ("equal", "refused", "healed", "wrong")
 # What runs again in the rounds that disturb a run; their like are among them.
 RULES = ("codes", "anchors", "scenes", "training", "encoded", "pooled", "index", "fit", "null",
          "attention", "learning_curve", "table", "figure", "report")  # fmt: skip
+SCRIPTS = {"pooled": "extract", "null": "fit"}  # of other names than their rules
 PATIENCE_S = int(os.environ.get("CHAOS_PATIENCE_S", "240"))
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
 
@@ -194,19 +194,6 @@ def lose_records(number: int, clone: Clone, chance: random.Random) -> tuple[str,
 # --- runs that are disturbed ---------------------------------------------------------------------
 
 
-def jobs_of(clone: Clone, rule: str) -> list[int]:
-    """Processes that run a rule's script in this clone."""
-    script = {"pooled": "extract", "null": "fit"}.get(rule, rule)
-    numbers = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (entry / "cmdline").read_bytes()
-            named = re.search(rf"\.snakemake/scripts/tmp\w*\.{script}\.py".encode(), words)
-            if named and (entry / "cwd").readlink() == clone.path:
-                numbers.append(int(entry.name))
-    return numbers
-
-
 def children(pid: int) -> list[int]:
     """Return the processes that one started."""
     with suppress(OSError):
@@ -223,7 +210,7 @@ def kill(
     rule = RULES[number % len(RULES)]
     run = start(clone, "--forcerun", rule)
     deadline = time.monotonic() + PATIENCE_S
-    while not (jobs := jobs_of(clone, rule)) and time.monotonic() < deadline:
+    while not (jobs := clone.jobs(SCRIPTS.get(rule, rule))) and time.monotonic() < deadline:
         if run.poll() is not None:
             raise AssertionError(f"no job of {rule}: {run.communicate()[0]}")
         time.sleep(0.05)

@@ -3,15 +3,14 @@
 from math import prod
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bindscope.codes.ranks import unrank
 from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import build_space, feature_code, n_outcomes
+from bindscope.codes.space import build_space, feature_code
 from bindscope.codes.splits import feature_codes
 from bindscope.core.splits import SPLITS
-from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
 from datasets_by_hand import dataset
 
@@ -68,20 +67,6 @@ def test_entropies_are_ordered_and_add_up(data):
 
 
 @quick
-@given(datasets(), st.permutations(range(3)))
-def test_entropies_do_not_depend_on_the_order_of_groups(data, order):
-    assume(data.split.rule == "random")
-    space = data.space.model_dump()
-    order = [i for i in order if i < len(space["groups"])]
-    space["groups"] = [space["groups"][i] for i in order]
-    if "chosen" in space:
-        space["chosen"] = [space["chosen"][i] for i in order]
-    for a, b in zip(entropies(data), entropies(dataset(space)), strict=True):
-        for key, value in a.items():
-            assert value == b[key] or abs(value - b[key]) < 1e-12
-
-
-@quick
 @given(datasets(), st.integers(0, 30), st.integers(0, 30))
 def test_samples_are_of_the_split_and_independent_of_shards(data, cut, more):
     space = build_space(data.space)
@@ -93,39 +78,6 @@ def test_samples_are_of_the_split_and_independent_of_shards(data, cut, more):
         assert ((numbers >= space.min_objects) & (numbers <= space.max_objects)).all()
         allowed = {row.tobytes() for row in feature_codes(data, split)}
         assert {row.tobytes() for row in feature_code(whole, space.sizes)} <= allowed
-
-
-@quick
-@given(datasets())
-def test_splits_by_feature_code_share_none(data):
-    assume(data.split.rule != "random")
-    codes = [{row.tobytes() for row in feature_codes(data, split)} for split in SPLITS]
-    assert len(set.union(*codes)) == sum(map(len, codes))
-
-
-@quick
-@given(spaces(), st.randoms(use_true_random=False))
-def test_relabelling_values_leaves_each_scenes_information_alone(config, random):
-    data = dataset(config)
-    space = build_space(data.space)
-    objects = sample_codes(data, "train", 0, 20)
-    grid = objects.reshape(-1, *space.sizes)
-    for axis, size in enumerate(space.sizes, start=1):
-        grid = grid.take(random.sample(range(size), size), axis=axis)
-    totals = []
-    for codes in (objects, grid.reshape(objects.shape)):
-        odds = log_odds(space, codes)
-        signs = np.where(codes == 1, -1, 1)
-        features = np.where(feature_code(codes, space.sizes) == 1, -1, 1)
-        totals.append(
-            [
-                np.logaddexp(0, odds["object"] * signs).sum(axis=1),
-                np.logaddexp(0, odds["object_given_feature"] * signs).sum(axis=1),
-                np.logaddexp(0, odds["feature"] * features).sum(axis=1),
-            ]
-        )
-    np.testing.assert_allclose(totals[0], totals[1], atol=1e-11)
-    np.testing.assert_allclose(totals[0][0], np.log(n_outcomes(space)), atol=1e-11)
 
 
 @quick

@@ -4,9 +4,12 @@ import json
 
 import matplotlib as mpl
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
 
 from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
+from bindscope.core.parquet import seal
 from bindscope.core.store.writer import StoreWriter
 from bindscope.studies.binding_information.quantities import ESTIMATES
 from bindscope.studies.binding_information.schemas import (
@@ -297,6 +300,28 @@ def paper_table():
         null_loss_object_bits=h[0] + 11.0,
     )  # fmt: skip
     return make_table([*rows, attention])
+
+
+def pairing_row(value, width, entropy, **names):
+    """Return a row of bits about what goes with what, for the joins of `together`."""
+    return {
+        "probe": "best", "control": "none", "seed": 0, "flags": "",
+        "h_object_given_counts_bits": entropy, "pairing_lower_bound_bits": value,
+        "pairing_lower_bound_bits_low": value - width,
+        "pairing_lower_bound_bits_high": value + width, "pairing_ratio": value / entropy, **KEYS,
+        **names,
+    }  # fmt: skip
+
+
+def write_rows(folder, schema, rows):
+    """Write rows as a table that is not checked, and return it as an input."""
+    counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
+    frame = frame_of([counts | row for row in rows], schema)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    path = folder / f"{schema.name}.parquet"
+    parquet.write_table(table.replace_schema_metadata({"bindscope.schema": schema.stamp}), path)
+    path.write_bytes(seal(path.read_bytes()))
+    return to_input(path)
 
 
 def words(figure):

@@ -1,13 +1,10 @@
 """Sampling: numbers are uniform, numbering is a bijection, hence codes are uniform."""
 
-import time
 from collections import Counter
 
 import numpy as np
 import pytest
 from codes_by_hand import (
-    PAPER,
-    PAPER_SPLIT,
     SPACES,
     all_codes,
     as_array,
@@ -20,7 +17,7 @@ from scipy.stats import chisquare
 
 from bindscope.codes.ranks import uniform_integers, unrank, unrank_free
 from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import build_space, feature_code
+from bindscope.codes.space import build_space
 from bindscope.codes.splits import feature_codes
 from bindscope.core.errors import ConfigError
 from datasets_by_hand import dataset
@@ -104,22 +101,6 @@ def test_splits_and_seeds_have_their_own_streams():
     b = sample_codes(dataset(space, seed=1), "train", 0, 200)
     rows = [{row.tobytes() for row in part} for part in (*a.values(), b)]
     assert sum(map(len, rows)) == len(set.union(*rows))  # 800 of 94 million codes
-
-
-def test_the_papers_scenes():
-    data = dataset(PAPER, PAPER_SPLIT)
-    start = time.perf_counter()
-    objects = {split: sample_codes(data, split, 0, 1000) for split in ("train", "val", "test")}
-    features = {split: feature_code(codes, (8, 8)) for split, codes in objects.items()}
-    assert time.perf_counter() - start < 10
-    codes_of_split = {split: {row.tobytes() for row in rows} for split, rows in features.items()}
-    assert not codes_of_split["train"] & codes_of_split["test"]
-    assert not codes_of_split["train"] & codes_of_split["val"]
-    assert len(codes_of_split["test"]) == 131  # 1,000 draws of 131: all of them, almost surely
-    for split, codes in objects.items():
-        assert (codes.sum(axis=1) == 18).all()
-        assert (features[split].reshape(-1, 2, 8).sum(axis=2) == 6).all()
-        assert codes_of_split[split] <= {row.tobytes() for row in feature_codes(data, split)}
 
 
 def test_spaces_beyond_64_bits():

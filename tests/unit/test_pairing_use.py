@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 from drawing import reason
-from sample_tables import KEYS, to_input
+from sample_tables import KEYS, pairing_row, write_rows
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
-from bindscope.core.parquet import seal
 from bindscope.studies.binding_id.oracles.oracle import PART, Oracle, word_vector
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
@@ -31,7 +28,6 @@ from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import BINDING_ID, BITS
 from bindscope.studies.together.tables import PAIRING_USE, place_of
-from bindscope.tables.schema import frame_of
 from mutations import example
 
 MECHANISMS = ("slot", "color", "gather", "order")
@@ -50,40 +46,19 @@ RATES = {"claims": str(Path(__file__).parents[2] / "resources/reference/claims.c
 
 def bits(model: str, layer: int, value: float) -> dict[str, Any]:
     """A row of study one: `value` of 1 bit, within 0.05."""
-    return {
-        "dataset": "sprites", "model": model, "layer": str(layer), "tokens": "patches",
-        "probe": "best", "control": "none", "seed": 0, "flags": "",
-        "n_test": 500, "h_object_given_counts_bits": 1.0, "pairing_lower_bound_bits": value,
-        "pairing_lower_bound_bits_low": value - 0.05,
-        "pairing_lower_bound_bits_high": value + 0.05, "pairing_ratio": value, **KEYS,
-    }  # fmt: skip
+    names = {"dataset": "sprites", "model": model, "layer": str(layer), "tokens": "patches"}
+    return pairing_row(value, 0.05, 1.0, n_test=500, **names)
 
 
 @pytest.fixture(scope="module")
 def oracle_rows() -> list[dict[str, Any]]:
     """The experiment on oracles, rows as its job writes them."""
+    names = {"suite": "known", "task": "pairs", "origin": "oracle", **KEYS}
     return [
-        {
-            "suite": "known",
-            "task": "pairs",
-            "model": f"by-{mechanism}",
-            "origin": "oracle",
-            **KEYS,
-            **row,
-        }
+        {**names, "model": f"by-{mechanism}", **row}
         for mechanism in MECHANISMS
         for row in run(Oracle(mechanism, 0.05, "color", 0), None, SPEC).rows
     ]
-
-
-def written(folder: Path, schema: Any, rows: list[dict[str, Any]]) -> Any:
-    counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
-    frame = frame_of([counts | row for row in rows], schema)
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    path = folder / f"{schema.name}.parquet"
-    parquet.write_table(table.replace_schema_metadata({"bindscope.schema": schema.stamp}), path)
-    path.write_bytes(seal(path.read_bytes()))
-    return to_input(path)
 
 
 def joined(
@@ -99,18 +74,12 @@ def joined(
         for layer, value in bits_by_layer.items()
     ]
     joins = [
-        {
-            "dataset": "sprites",
-            "task": "pairs",
-            "model": mechanism,
-            "toy": f"by-{mechanism}",
-            "depth": DEPTH,
-        }
-        for mechanism in mechanisms
+        {"dataset": "sprites", "task": "pairs", "model": name, "toy": f"by-{name}", "depth": DEPTH}
+        for name in mechanisms
     ]
     inputs = {
-        BITS: [written(folder, BINDING_SCHEMA, read)],
-        BINDING_ID: [written(folder, BINDING_ID_SCHEMA, oracle_rows)],
+        BITS: [write_rows(folder, BINDING_SCHEMA, read)],
+        BINDING_ID: [write_rows(folder, BINDING_ID_SCHEMA, oracle_rows)],
     }
     return PAIRING_USE.build(Inputs(inputs, {"joins": joins}))
 

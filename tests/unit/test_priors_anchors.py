@@ -94,13 +94,6 @@ def test_what_probes_get_is_clipped_single_precision():
     np.testing.assert_allclose(pairing, 32.90786873, rtol=0, atol=1e-4)
 
 
-def test_one_group_leaves_nothing_to_say_about_objects():
-    data = dataset(uniform((6,), 1, 4))
-    objects = sample_codes(data, "train", 0, 50)
-    pairing = anchors(data, objects)["object_given_feature"]
-    np.testing.assert_array_equal(pairing, np.where(objects, 30, -30))
-
-
 @pytest.mark.parametrize("config", [uniform((3, 3), 2, 6), balanced(*BALANCED[5])], ids=name_of)
 def test_python_integers_give_the_same_as_64_bits(config, monkeypatch):
     objects = as_array(all_codes(config))[::7]

@@ -105,19 +105,6 @@ def test_pixels_have_the_colors_of_their_labels() -> None:
             assert colors == {palette[cell // 3], (0, 0, 0)}
             left, right, top, bottom = extent(mask == slot + 1)
             assert tuple(boxes[slot]) == (left, top, right + 1, bottom + 1)
-    shard = render_scenes(dataset, "train", 20, objects[20:30])["images"]
-    np.testing.assert_array_equal(shard, arrays["images"][20:30])
-
-
-def test_an_empty_slot_is_empty() -> None:
-    dataset = single_objects(64)
-    objects = sample_codes(dataset, "train", 0, 24)
-    arrays = render_scenes(dataset, "train", 0, objects)
-    assert set((arrays["cells"] < 0).sum(axis=1).tolist()) == {1}
-    for mask, cells, boxes in zip(arrays["masks"], arrays["cells"], arrays["boxes"], strict=True):
-        empty = int(np.flatnonzero(cells < 0)[0])
-        assert set(np.unique(mask).tolist()) == {0, 2 - empty}
-        assert (boxes[empty] == -1).all()
 
 
 def test_colors_are_clevrs_and_values_have_names() -> None:

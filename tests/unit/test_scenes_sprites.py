@@ -57,14 +57,6 @@ def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
     assert set(slot.ravel()) == set(range(SIDE**2))
 
 
-@pytest.mark.parametrize("jitter", [False, True])
-def test_a_scene_looks_the_same_in_any_shard(jitter: bool) -> None:
-    config, objects = dataset(render={"kind": "sprites", "jitter": jitter}), codes(12, 2)
-    whole, part = (render_scenes(config, "val", at, objects[at:]) for at in (0, 5))
-    for name, values in part.items():
-        np.testing.assert_array_equal(values, whole[name][5:])
-
-
 def test_jitter_moves_by_a_pixel_and_changes_colors() -> None:
     plain, varied = (
         render_scenes(dataset(render={"kind": "sprites", "jitter": on}), "test", 0, codes(60, 1))
@@ -75,13 +67,6 @@ def test_jitter_moves_by_a_pixel_and_changes_colors() -> None:
     still = (moved == 0).all(axis=1)
     assert still.any()
     assert (varied["images"][still] != plain["images"][still]).any(axis=(1, 2, 3)).all()
-
-
-def test_absent_objects_have_no_box() -> None:
-    drawn = render_scenes(dataset(), "test", 0, codes(4, 2))
-    assert (drawn["boxes"][:, 2] == -1).all()
-    assert (drawn["cells"][:, 2] == -1).all()
-    assert drawn["masks"].max() == 2
 
 
 def test_values_have_names() -> None:

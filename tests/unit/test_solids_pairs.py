@@ -51,14 +51,6 @@ def test_as_much_is_hidden_as_was_asked_for(hidden: list[float]) -> None:
     assert front < behind
 
 
-def test_a_scene_does_not_depend_on_its_shard() -> None:
-    dataset = pairs([0.2, 0.3])
-    arrays, _ = drawn(dataset)
-    again = render_scenes(dataset, "train", 2, sample_codes(dataset, "train", 2, 4))
-    for name in ("images", "masks", "visible"):
-        np.testing.assert_array_equal(again[name], arrays[name][2:])
-
-
 def test_what_cannot_be_hidden_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"of the object behind can be hidden"):
         drawn(pairs([0.95, 1.0], camera_height=8.0))

@@ -106,12 +106,6 @@ def test_csv_and_parquet_say_the_same(folder: Path) -> None:
         ]
 
 
-def test_rows_of_an_image_need_not_stand_together(folder: Path) -> None:
-    write_rows(folder, [ROWS[0], *ROWS[2:], ROWS[1]])
-    _, splits, *_ = read_source(dataset(folder))
-    assert splits["train"][0].cells == (0, 3)
-
-
 def test_numbers_are_values_too(folder: Path) -> None:
     write_rows(folder, ["a.png,1,x", "b.png,2,x", "c.png,3,x"], "image,color,shape")
     groups = [{"name": "color", "size": 3}, {"name": "shape", "size": 1}]

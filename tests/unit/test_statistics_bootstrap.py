@@ -19,16 +19,6 @@ def rng(*seed):
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
 
 
-def test_variance_of_the_resampled_mean_is_the_sample_variance_over_n():
-    values = rng(0).gamma(2.0, 3.0, (150, 2))
-    means = resampled_means(values, 20_000, 1)
-    assert means.shape == (20_000, 2)
-    np.testing.assert_allclose(means.mean(axis=0), values.mean(axis=0), rtol=2e-3)
-    np.testing.assert_allclose(means.var(axis=0), values.var(axis=0) / 150, rtol=0.04)
-    covariance = np.cov(values.T, bias=True)[0, 1] / 150
-    assert np.cov(means.T)[0, 1] == pytest.approx(covariance, abs=0.04 * means.var(axis=0).max())
-
-
 def test_columns_share_each_resample():
     values = rng(0).normal(size=(100, 1))
     means = resampled_means(np.hstack([values, values + 5, 2 * values]), 200, 0)
@@ -67,38 +57,6 @@ def test_equal_rows_are_one_cluster():
     numbers = cluster_numbers(features)
     assert numbers[0] == numbers[2]
     assert len(set(numbers.tolist())) == 3
-
-
-def coverage(draw, truth, repetitions=300, samples=300):
-    """Share of 95 % intervals that hold the truth."""
-    hits = 0
-    for i in range(repetitions):
-        values, clusters = draw(rng(5, i))
-        low, high = interval(resampled_means(values[:, None], samples, i, clusters)[:, 0])
-        hits += low <= truth <= high
-    return hits / repetitions
-
-
-def test_coverage_for_skewed_losses():
-    # Exponential losses of mean 2: the sampling error of a coverage of 0.95 is 0.011.
-    covered = coverage(lambda r: (r.exponential(2.0, 300), None), 2.0)
-    assert 0.91 <= covered <= 0.98
-
-
-@pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_coverage_over_clusters(spread):
-    """60 feature codes of 10 scenes, whose means have standard deviation `spread`."""
-
-    def draw(r):
-        clusters = np.repeat(np.arange(60), 10)
-        return r.normal(0, spread, 60)[clusters] + r.normal(0, 1, 600), clusters
-
-    assert 0.91 <= coverage(draw, 0.0) <= 0.98
-    plain = coverage(lambda r: (draw(r)[0], None), 0.0)
-    if spread:
-        assert plain < 0.7  # scenes of one F are no independent evidence
-    else:
-        assert 0.91 <= plain <= 0.98
 
 
 def test_means_are_those_of_all_resamples_of_clusters():

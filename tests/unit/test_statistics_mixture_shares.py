@@ -42,15 +42,6 @@ def test_no_shares_on_a_grid_do_better_and_the_bound_holds() -> None:
     assert early.shares.sum(axis=1) == pytest.approx(np.ones(4))
 
 
-def test_shares_are_a_fixed_point_of_expectation_maximisation() -> None:
-    rng = np.random.default_rng(1)
-    parts = rng.dirichlet(np.ones(6), size=4).T
-    counts = rng.multinomial(500, parts @ [0.4, 0.3, 0.2, 0.1], size=3).astype(float)
-    shares = mixture_shares(counts, parts).shares
-    frequencies = counts / counts.sum(axis=1, keepdims=True)
-    assert shares * ((frequencies / (shares @ parts.T)) @ parts) == pytest.approx(shares, abs=1e-4)
-
-
 def test_what_cannot_be_fitted_is_refused() -> None:
     with pytest.raises(ValueError, match="other outcomes"):
         mixture_shares(np.ones((1, 3)), np.eye(2))

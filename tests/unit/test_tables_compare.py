@@ -35,13 +35,6 @@ def reference(tmp_path):
     return tmp_path / "reference.csv"
 
 
-def test_a_table_agrees_with_itself(reference):
-    result = compare(default_table(), reference)
-    assert result.passed
-    assert max(value for value, _ in result.deviations.values()) < 1e-6
-    assert result.text().endswith("the tables agree\n")
-
-
 def test_a_fit_that_has_not_ended_is_no_reference(tmp_path):
     table = default_table()
     table.loc[3, "flags"] = "not_converged"

@@ -6,17 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 import yaml
 from drawing import reason
-from sample_tables import KEYS, to_input, words
+from sample_tables import KEYS, pairing_row, words, write_rows
 
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
-from bindscope.core.parquet import seal
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
@@ -26,7 +23,6 @@ from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.tables import TOGETHER
 from bindscope.studies.together.views import left_out, over_groups, points
-from bindscope.tables.schema import frame_of
 
 ROOT = Path(__file__).parents[2]
 RATES = {"claims": str(ROOT / "resources/reference/claims.csv")}
@@ -34,15 +30,10 @@ ENTROPY = 9.5
 POSITION = 0.96
 
 
-def bits(model, value, layer="4", tokens="cls", flags="", probe="best", seed=0, **changes):
+def bits(model, value, layer="4", tokens="cls", **changes):
     """A row of study one about `value` bits of what goes with what."""
-    return {
-        "dataset": "scenes", "model": model, "layer": layer, "tokens": tokens, "probe": probe,
-        "control": "none", "seed": seed, "flags": flags, "h_object_given_counts_bits": ENTROPY,
-        "pairing_lower_bound_bits": value, "pairing_lower_bound_bits_low": value - 0.1,
-        "pairing_lower_bound_bits_high": value + 0.1, "pairing_ratio": value / ENTROPY,
-        **KEYS, **changes,
-    }  # fmt: skip
+    names = {"dataset": "scenes", "model": model, "layer": layer, "tokens": tokens}
+    return pairing_row(value, 0.1, ENTROPY, **names, **changes)
 
 
 def pair_row(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
@@ -75,16 +66,8 @@ def joined(tmp_path):
 
     def join(bits_rows, pair_rows, models):
         """`models`: model -> its group."""
-        inputs = {}
-        for schema, rows in ((BINDING_SCHEMA, bits_rows), (SAME_OBJECT_SCHEMA, pair_rows)):
-            stamp = {"bindscope.schema": schema.stamp}
-            counts = {column.name: 0 for column in schema.columns if column.kind == "int64"}
-            frame = frame_of([counts | row for row in rows], schema)
-            frame = pa.Table.from_pandas(frame, preserve_index=False)
-            path = tmp_path / f"{schema.name}.parquet"
-            parquet.write_table(frame.replace_schema_metadata(stamp), path)
-            path.write_bytes(seal(path.read_bytes()))
-            inputs[schema.name] = [to_input(path)]
+        read = (BINDING_SCHEMA, bits_rows), (SAME_OBJECT_SCHEMA, pair_rows)
+        inputs = {schema.name: [write_rows(tmp_path, schema, rows)] for schema, rows in read}
         about = [
             {"model": name, "group": group, "training_seed": i if group == "ours" else None}
             for i, (name, group) in enumerate(models.items())

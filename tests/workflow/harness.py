@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -166,6 +167,17 @@ class Clone:
             if wildcards.items() <= product.wildcards.items()
         )
         return selected
+
+    def jobs(self, script: str = r"\w+") -> list[int]:
+        """Return the processes that run a script here."""
+        words = re.compile(rf"\.snakemake/scripts/tmp\w*\.{script}\.py".encode())
+        numbers = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                here = (entry / "cwd").readlink() == self.path
+                if here and words.search((entry / "cmdline").read_bytes()):
+                    numbers.append(int(entry.name))
+        return numbers
 
     def results(self) -> dict[str, str]:
         """Hash every product, by path; logs, benchmarks and Snakemake's time stamps left out."""

@@ -217,7 +217,7 @@ def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     deadline = time.monotonic() + 10
-    while jobs_of(clone):
+    while clone.jobs():
         assert time.monotonic() < deadline, "a job outlived its Snakemake"
         time.sleep(0.1)
 
@@ -280,16 +280,3 @@ def test_every_script_dies_once_after_a_change(
     assert [path for path in undisturbed if results.get(path) != undisturbed[path]] == []
     assert not list(clone.path.glob("results/**/*.tmp-*"))
     assert clone.would_run().total() == 0
-
-
-def jobs_of(clone: Clone) -> list[int]:
-    """Processes that run a script of this clone."""
-    numbers = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            here = (entry / "cwd").readlink().is_relative_to(clone.path)
-            if here and b".snakemake/scripts" in (entry / "cmdline").read_bytes():
-                numbers.append(int(entry.name))
-        except OSError:
-            continue
-    return numbers
