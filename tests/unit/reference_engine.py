@@ -42,8 +42,8 @@ class ReferenceEngine(VisionLanguageEngine):
             whole_pass(self.adapter, inputs, inputs.ids[:, :0])
         everything = torch.arange(length, device=inputs.ids.device).expand(n, -1)
         return Frozen(
-            scenes, read, inputs, text, self.adapter.embed(inputs), residual,
-            slots_of(everything, length), self.options.pad, self.options.border,
+            scenes, read, inputs, text, self.adapter.embed(inputs), self.options.pad,
+            self.options.border, residual, slots_of(everything, length),
         )  # fmt: skip
 
     def _answer(

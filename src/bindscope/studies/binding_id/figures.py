@@ -29,7 +29,6 @@ from bindscope.studies.binding_id.views import (
     costly,
     in_order,
     left_out,
-    legend_columns,
     most_measured,
     named,
     roles_in_order,
@@ -214,7 +213,8 @@ _HOLLOW: dict[str, Any] = {"linestyle": (0, (3, 1.5)), "markerfacecolor": "none"
 
 def _columns(entries: Sequence[Any]) -> tuple[int, float]:
     """Return the columns of a legend, and the inches that it takes."""
-    columns = legend_columns(str(entry.get_label()) for entry in entries)
+    longest = max((len(str(entry.get_label())) for entry in entries), default=0)
+    columns = max(1, min(4, 135 // (longest + 8)))  # a line below a figure has 135 letters
     return columns, 0.17 * -(-len(entries) // columns)
 
 

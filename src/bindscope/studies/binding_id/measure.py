@@ -92,18 +92,13 @@ def binding_ids(
     >>> result.best["condition"], float(result.best["share"])
     ('O', 1.0)
     """
-    _refuse_counts(n, batch_size)
+    if n < 2 or batch_size < 1:
+        problem = f"`n` is {n} and `batch_size` {batch_size}"
+        raise InputError(WHERE, problem, "give two scenes or more")
     if scenes is not None and not isinstance(scenes, Mapping):
         return _of_records(model, processor, scenes, experiments, batch_size, random_state, device)
     spec = _specification(scenes or {}, experiments, n, batch_size, random_state)
     return _measure_drawn(model, processor, spec, batch_size, device)
-
-
-def _refuse_counts(n: int, batch_size: int) -> None:
-    if n < 2 or batch_size < 1:
-        raise InputError(
-            WHERE, f"`n` is {n} and `batch_size` {batch_size}", "give two scenes or more"
-        )
 
 
 def _measure_drawn(

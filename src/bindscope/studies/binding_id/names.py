@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 ORIGINS = ("oracle", "toy", "interchange_toy", "pretrained", "local")
 """What kind of model it is; numbers of an oracle or a toy say nothing about a real model, an
 `interchange_toy` was trained to bind by slot, and what a local folder holds is not known here."""
@@ -49,8 +44,3 @@ def place_of(condition: str) -> str:
     what = _WHAT.index(letters) if letters in _WHAT else len(_WHAT)
     how = _HOW.index(rest) if rest in _HOW else len(_HOW)
     return f"{what:02d} {len(first):02d} {how:02d} {condition}"
-
-
-def in_place(conditions: pd.Series) -> pd.Series:
-    """Return what a column of conditions is sorted by."""
-    return conditions.map(place_of)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.names import ALL, ORIGINS, in_place
+from bindscope.studies.binding_id.names import ALL, ORIGINS, place_of
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
     KEYS,
@@ -28,14 +28,10 @@ _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
     label("suite", "Name of the suite.", _ENTRY, pattern=SLUG),
-    label(
-        "task",
-        "Name of the task, or of the records.",
-        "config `tasks[]`, `records[]`",
-        pattern=SLUG,
-    ),
+    label("task", "Name of the task, or of the records.", "config `tasks[]`, `records[]`",
+          pattern=SLUG),
     label("model", "Name of the model.", _ENTRY, pattern=SLUG),
-)
+)  # fmt: skip
 _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is planted; a toy is "
                 "trained here on this task alone, `interchange_toy` to bind by slot; `random` has "
                 "no trained weights: none of them says what a real model does.", _ENTRY,
@@ -164,7 +160,7 @@ BINDING_ID_SCHEMA = TableSchema(
     key=tuple(column.name for column in _INTERVENTION),
     rules=tuple(map(_inside, ("share", "unpredicted", "own", "swap", "mean_logprob", "lead",
                               "effect", "bits"))),
-    order={"condition": in_place, "head": _numbers},
+    order={"condition": lambda column: column.map(place_of), "head": _numbers},
 )  # fmt: skip
 
 _VECTOR = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -91,12 +90,6 @@ def costly(heads: pd.DataFrame) -> bool:
     """Return whether hiding a group from all heads costs answers, given a model's rows of it."""
     whole = rows_with(heads, layers=ALL, head=ALL)
     return bool((whole["change_high"] < 0).all())
-
-
-def legend_columns(names: Iterable[str]) -> int:
-    """Return how many columns of a legend fit below a figure, at most 4."""
-    longest = max(map(len, names), default=0)
-    return max(1, min(4, 135 // (longest + 8)))  # a line below a figure has 135 letters
 
 
 def in_order(values: pd.Series) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +75,6 @@ Each = Callable[[Callable[[Any], Doubles], Sequence[Any]], Iterable[Doubles]]
 """What `map` does."""
 
 
-@runtime_checkable
-class Stepping(Protocol):
-    """An engine that answers a few conditions at a time: rounding depends on which."""
-
-    def conditions_at_once(self, base: Any) -> int:
-        """Return how many conditions are answered together."""
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """An experiment on one batch: trials by their source, the first of all being the control.
@@ -118,8 +110,9 @@ class Plan:
             conditions = [trial.condition for trial in trials]
             return engine.answers(base, there[number], conditions, questions, candidates)
 
+        # Some engines answer a few conditions at a time: rounding depends on which.
         longest = max(len(trials) for _, trials in self.by_source)
-        step = engine.conditions_at_once(base) if isinstance(engine, Stepping) else longest
+        step = getattr(engine, "conditions_at_once", lambda _: longest)(base)
         parts = [
             (number, trials[start : start + step])
             for number, (_, trials) in enumerate(self.by_source)

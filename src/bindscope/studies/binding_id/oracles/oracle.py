@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from bindscope.studies.binding_id.tasks.scenes import (
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 SHARPNESS = 24.0  # of attention
 _SIZES = {"shape": 16, "color": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
@@ -202,9 +203,9 @@ class Oracle:
         )
         for i, condition in enumerate(conditions):
             edited = self._edited(base, source, condition)
-            hidden = _hidden(base, condition.interventions, "question")
+            hidden = [_hidden(base, condition.interventions, "question", layer) for layer in (2, 3)]
             for j, question in enumerate(questions):
-                answer = CONFIDENCE * self._answer(edited, question, hidden) @ table.T
+                answer = CONFIDENCE * self._answer(edited, question, *hidden) @ table.T
                 logs = answer - np.log(np.exp(answer).sum(axis=1, keepdims=True))
                 log_probabilities[:, i, j] = np.take_along_axis(logs, candidates, axis=1)
         return log_probabilities
@@ -296,7 +297,7 @@ class Oracle:
         """Return what block 0 or 1 adds."""
         added, image = np.zeros_like(now), base.image_tokens
         mentions = now[:, image::2]
-        hidden = _hidden(base, interventions, "color" if layer == 0 else "item")(layer)
+        hidden = _hidden(base, interventions, "color" if layer == 0 else "item", layer)
         if layer == 1:
             visible = ~hidden[:, image::2, None]
             for part in _CARRIED[self.mechanism]:
@@ -315,13 +316,14 @@ class Oracle:
                 added[:, image::2, PART[written]] = attended_parts[:, :, PART[read]]
         return added
 
-    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
-        """Return what blocks 2 and 3 find: the item part, float32 (n, size)."""
+    def _answer(
+        self, state: OracleState, question: Question, hidden: Mask, blocked: Mask
+    ) -> Floats:
+        """Return what blocks 2 and 3, blind to some tokens, find: the item part, (n, size)."""
         image, key = state.image_tokens, PART[_KIND[question.by]]
         queries = _vectors(question.words, question.by, question.values)[:, None]
         view, items = state.parts[2][:, :image], state.parts[3][:, image + 1 :: 2]
-        first = self._attend(queries, view[:, :, key], self._unread(hidden(2), view))
-        blocked = hidden(3)
+        first = self._attend(queries, view[:, :, key], self._unread(hidden, view))
         if self.mechanism == "order":
             there = (first[:, 0] * state.positions[:, :image]).sum(axis=1, keepdims=True)
             near = nearness(_rank(state, "object", there), _rank(state, "item"))
@@ -333,7 +335,7 @@ class Oracle:
 
     def _lookup(
         self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: NDArray[np.bool_],
+        blocked: Mask,
     ) -> Floats:  # fmt: skip
         """Return the attention of the question to items, by what the mechanism compares."""
         items = state.parts[3][:, state.image_tokens + 1 :: 2]
@@ -349,7 +351,7 @@ class Oracle:
 
     def _by_content(
         self, by: Attribute, queries: Floats, thing: Floats, items: Floats,
-        blocked: NDArray[np.bool_],
+        blocked: Mask,
     ) -> Floats:  # fmt: skip
         """Compare what is asked with what items carry; a place with all that is seen there."""
         kind = _KIND[by]
@@ -362,7 +364,7 @@ class Oracle:
         squared = np.square(content).sum(axis=-1, keepdims=True)
         return self._attend(content / np.maximum(squared, 1e-6), carried, blocked)
 
-    def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
+    def _unread(self, hidden: Mask, image: Floats) -> Mask:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
         tokens = image.shape[1]
         unread = np.zeros(tokens, bool)
@@ -370,7 +372,7 @@ class Oracle:
             unread[:] = np.arange(tokens) * 2 // tokens != self._only_view
         return hidden[:, :tokens] | unread
 
-    def _attend(self, queries: Floats, keys: Floats, hidden: NDArray[np.bool_]) -> Floats:
+    def _attend(self, queries: Floats, keys: Floats, hidden: Mask) -> Floats:
         """Return attention (n, queries, keys) to tokens that are not hidden, bool (n, keys)."""
         products = queries @ keys.swapaxes(-1, -2)
         unseen = hidden[:, None] | (products < self._least)
@@ -395,25 +397,19 @@ def _order(edit: Intervention) -> int:
     return 2 if isinstance(edit, Add) else int(isinstance(edit, Replace) and edit.bases is not None)
 
 
-Hidden = Callable[[int], NDArray[np.bool_]]
-
-
-def _hidden(state: OracleState, interventions: Iterable[Intervention], seen_by: str) -> Hidden:
+def _hidden(
+    state: OracleState, interventions: Iterable[Intervention], seen_by: str, layer: int
+) -> Mask:
     """Return which tokens the one head of a block cannot see, bool (n, tokens)."""
-    edits = [
-        edit for edit in interventions
-        if isinstance(edit, Knockout) and edit.seen_by == seen_by
-        and (edit.heads is None or 0 in edit.heads)
-    ]  # fmt: skip
-
-    def hide(layer: int) -> NDArray[np.bool_]:
-        mask = np.zeros(state.positions.shape, bool)
-        for edit in edits:
-            if edit.layers is None or layer in edit.layers:
-                np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
-        return mask
-
-    return hide
+    mask = np.zeros(state.positions.shape, bool)
+    for edit in interventions:
+        if (
+            isinstance(edit, Knockout) and edit.seen_by == seen_by
+            and (edit.heads is None or 0 in edit.heads)
+            and (edit.layers is None or layer in edit.layers)
+        ):  # fmt: skip
+            np.put_along_axis(mask, state.tokens(edit.group, edit.role, edit.tokens), True, 1)
+    return mask
 
 
 def _source_tokens(

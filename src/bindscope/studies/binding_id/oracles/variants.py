@@ -19,7 +19,7 @@ from bindscope.studies.binding_id.engine import Intervention
 from bindscope.studies.binding_id.oracles.oracle import (
     PART,
     Floats,
-    Hidden,
+    Mask,
     Mechanism,
     Oracle,
     OracleState,
@@ -76,8 +76,10 @@ class MixedOracle(Oracle):
         blocks = [oracle._block(layer, now, base, interventions) for oracle in self._taken]
         return np.asarray(sum(blocks), np.float32)
 
-    def _answer(self, state: OracleState, question: Question, hidden: Hidden) -> Floats:
-        every = np.stack([oracle._answer(state, question, hidden) for oracle in self._parts])
+    def _answer(
+        self, state: OracleState, question: Question, hidden: Mask, blocked: Mask
+    ) -> Floats:
+        every = np.stack([each._answer(state, question, hidden, blocked) for each in self._parts])
         if self.blend:
             weights = np.diff(self._ends, prepend=0.0, append=1.0)
             return np.tensordot(weights, every, axes=1).astype(np.float32)
@@ -111,7 +113,7 @@ class ThroughColors(Oracle):
 
     def _lookup(
         self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: NDArray[np.bool_],
+        blocked: Mask,
     ) -> Floats:  # fmt: skip
         text = state.parts[3][:, state.image_tokens :]
         hidden = blocked[:, state.image_tokens :]
@@ -124,13 +126,13 @@ class ThroughColors(Oracle):
 class Fragile(Oracle):
     """Binds by slot, and reads no object or item token that is longer than those of a context."""
 
-    def _unread(self, hidden: NDArray[np.bool_], image: Floats) -> NDArray[np.bool_]:
+    def _unread(self, hidden: Mask, image: Floats) -> Mask:
         too_long = np.linalg.norm(image, axis=-1) > LONGEST["object"]
         return np.asarray(super()._unread(hidden, image) | too_long, bool)
 
     def _lookup(
         self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: NDArray[np.bool_],
+        blocked: Mask,
     ) -> Floats:  # fmt: skip
         lengths = np.linalg.norm(state.parts[3][:, state.image_tokens :], axis=-1)
         blocked = blocked.copy()

@@ -69,17 +69,14 @@ class Scenes:
     boxes: Integers | None = None
 
     def __post_init__(self) -> None:
-        shape = self.shape.shape
-        names = ("color", "item", "slot", "material", "size")
-        wrong = [name for name in names if getattr(self, name).shape != shape]
-        if self.boxes is not None and self.boxes.shape != (*shape, 4):
-            wrong.append("boxes")
-        if wrong or len(shape) != 2:
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "words"}
+        shapes = {name: array.shape for name, array in arrays.items() if array is not None}
+        expected = {name: (*self.shape.shape[:2], *[4] * (name == "boxes")) for name in shapes}
+        if shapes != expected or self.shape.ndim != 2:
             raise InputError(
-                "scenes",
-                f"`shape` is an array of shape {shape} and differs from {', '.join(wrong) or 'it'}",
+                "scenes", f"arrays have shapes {shapes}",
                 "give every array a row per scene and a column per role, boxes four numbers",
-            )
+            )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.shape)

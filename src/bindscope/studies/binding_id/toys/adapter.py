@@ -18,9 +18,9 @@ from bindscope.config.zoo import REMEDY, manifest_path
 from bindscope.core.errors import ConfigError, InputError, ModelError, snakemake_command
 from bindscope.models.hooked import HookedModule
 from bindscope.scenes.sprite_palette import SIZE_PX
-from bindscope.studies.binding_id.tasks.images import draw
+from bindscope.studies.binding_id.tasks.images import Images
 from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Reading, prompts
-from bindscope.studies.binding_id.tasks.scenes import Pictures, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Pictures
 from bindscope.studies.binding_id.toys.model import ToyModel, read_manifest
 from bindscope.studies.binding_id.toys.model import load as load_toy
 from bindscope.studies.binding_id.toys.tasks import LAYOUT
@@ -53,14 +53,11 @@ def load(
             f"use a task of `layout: {LAYOUT}` and a suite of `template: short`",
         )  # fmt: skip
 
-    def pictures(scenes: Scenes) -> NDArray[np.uint8]:
-        return draw(scenes, reading.rule.layout).images
-
     if "source" in model:
         weights = manifest_path(model["source"])
     assert weights is not None  # the graph has it
     remedy = REMEDY if "source" in model else None
-    return engine_of(where, load_toy(weights, remedy=remedy), reading.form), pictures
+    return engine_of(where, load_toy(weights, remedy=remedy), reading.form), Images(LAYOUT)
 
 
 class ToyAdapter(Decoder):

@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Scenes
 from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.tasks import KINDS, Asked, Kind
 from bindscope.studies.binding_id.vlm.adapters import before_layers
-from bindscope.studies.binding_id.vlm.edits import Edits, Frozen, places, token_map
+from bindscope.studies.binding_id.vlm.edits import Edits, Frozen
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.passes import edited, last_tokens, question_pass
 
@@ -96,7 +96,7 @@ class SlotProbes(nn.Module):
         scenes = contexts.scenes
         slots = torch.from_numpy(scenes.slot).to(questions.device)
         roles = range(scenes.things)
-        items = torch.cat([token_map(contexts, "item", role, _WORD) for role in roles], 1)
+        items = torch.cat([contexts.tokens("item", role, _WORD) for role in roles], 1)
         at_items = contexts.residual_at(PROBED_LAYER, items)
         return nn.functional.cross_entropy(
             self.item(at_items).flatten(0, 1), slots.flatten()
@@ -122,9 +122,10 @@ def naming_loss(
     what a tower that was trained on captions brings with it.
     """
     inputs, visual = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
-    rows = torch.arange(len(scenes), device=visual.device)[:, None]
+    assert scenes.boxes is not None  # drawn scenes have them
+    select, rows = inputs.image.select, torch.arange(len(scenes), device=visual.device)[:, None]
     indices = [
-        places(scenes, inputs, {}, 0, "inside", ("object", role, ALL_TOKENS))
+        torch.from_numpy(np.stack([select(b, role, ALL_TOKENS, "inside") for b in scenes.boxes]))
         for role in range(scenes.things)
     ]
     tokens = torch.stack([visual[rows, index].mean(1) for index in indices], 1)

@@ -43,12 +43,12 @@ class Frozen:
     inputs: Inputs
     text: Mapping[tuple[Group, int], Tensor]
     embedded: Embedded
-    residual: Sequence[Tensor]
-    slots: Tensor
     pad: int
     border: Border
+    residual: Sequence[Tensor] = ()
+    slots: Tensor = field(default_factory=lambda: torch.zeros(0))
     cache: Sequence[tuple[Tensor, Tensor]] = ()
-    place_cache: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
+    _places: dict[tuple[Group, int, Tokens], Tensor] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -81,67 +81,55 @@ class Frozen:
         """Return the position of the first token behind each context, int64 (n,)."""
         return self.positions.amax(dim=(0, 2)) + 1
 
+    def tokens(self, group: Group, role: int, tokens: Tokens | None = None) -> Tensor:
+        """Return the tokens that a group, a role and a choice of image tokens mean, int64 (n, t).
 
-def token_map(state: Frozen, group: Group, role: int, tokens: Tokens | None = None) -> Tensor:
-    """Return the tokens that a group, a role and a choice of image tokens mean, int64 (n, t).
+        InputError if there is no such group or role, a thing's box is outside the image, or scenes
+        have unequal numbers of these tokens.
+        """
+        key = (group, role, tokens or ALL_TOKENS)
+        if key not in self._places:
+            where = f"{group} of role {role}"
+            if group not in GROUPS or not 0 <= role < self.scenes.things:
+                known = f"{', '.join(GROUPS)} of {self.scenes.things} roles"
+                raise InputError(where, f"scenes have {known}", "roles are counted from 0")
+            find = self._image_tokens if group == "object" else self._text_tokens
+            self._places[key] = find(where, *key)
+        return self._places[key]
 
-    InputError if there is no such group or role, a thing's box is outside the image, or scenes have
-    unequal numbers of these tokens.
-    """
-    key = (group, role, tokens or ALL_TOKENS)
-    if key not in state.place_cache:
-        state.place_cache[key] = places(
-            state.scenes, state.inputs, state.text, state.pad, state.border, key
-        )
-    return state.place_cache[key]
-
-
-def places(
-    scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
-    pad: int, border: Border, key: tuple[Group, int, Tokens],
-) -> Tensor:  # fmt: skip
-    """Find the tokens of `token_map`."""
-    group, role, tokens = key
-    if group not in GROUPS or not 0 <= role < scenes.things:
-        raise InputError(
-            f"{group} of role {role}", f"scenes have {', '.join(GROUPS)} of {scenes.things} roles",
-            "roles are counted from 0",
-        )  # fmt: skip
-    if group != "object":
-        if (group, role) not in text:
+    def _text_tokens(self, where: str, group: Group, role: int, tokens: Tokens) -> Tensor:
+        if (group, role) not in self.text:
             raise InputError(
-                f"{group} of role {role}", "the prompt's template does not say where it stands",
+                where, "the prompt's template does not say where it stands",
                 "give its characters in `Prompt.spans`",
             )  # fmt: skip
-        words = text[group, role]
+        words = self.text[group, role]
         return words if tokens.cells is None else words[:, list(tokens.cells)]
-    if scenes.boxes is None:
-        raise InputError(
-            "the scenes", "they have no boxes, which say where a thing's image tokens are",
-            "give `boxes`, a region in pixels for each thing",
-        )  # fmt: skip
-    tokens = replace(tokens, pad=pad if tokens.pad is None else tokens.pad)
-    regions, rows = np.unique(scenes.boxes, axis=0, return_inverse=True)
-    indices = [inputs.image.select(boxes, role, tokens, border) for boxes in regions]
-    if len(counts := {len(part) for part in indices}) > 1:
-        raise InputError(
-            f"{group} of role {role}", f"it has {sorted(counts)} tokens, depending on the scene",
-            "give things of a batch boxes of one size that do not overlap",
-        )  # fmt: skip
-    index = np.stack(indices)[rows.reshape(-1)] + inputs.start
-    return torch.from_numpy(index).to(inputs.ids.device)
 
+    def _image_tokens(self, where: str, group: Group, role: int, tokens: Tokens) -> Tensor:
+        if self.scenes.boxes is None:
+            raise InputError(
+                "the scenes", "they have no boxes, which say where a thing's image tokens are",
+                "give `boxes`, a region in pixels for each thing",
+            )  # fmt: skip
+        tokens = replace(tokens, pad=self.pad if tokens.pad is None else tokens.pad)
+        regions, rows = np.unique(self.scenes.boxes, axis=0, return_inverse=True)
+        select = self.inputs.image.select
+        indices = [select(boxes, role, tokens, self.border) for boxes in regions]
+        if len(counts := {len(part) for part in indices}) > 1:
+            raise InputError(
+                where, f"it has {sorted(counts)} tokens, depending on the scene",
+                "give things of a batch boxes of one size that do not overlap",
+            )  # fmt: skip
+        index = np.stack(indices)[rows.reshape(-1)] + self.inputs.start
+        return torch.from_numpy(index).to(self.inputs.ids.device)
 
-def tokens_to_store(
-    scenes: Scenes, inputs: Inputs, text: Mapping[tuple[Group, int], Tensor],
-    pad: int, border: Border,
-) -> Tensor:  # fmt: skip
-    """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
-    indices = [index for _, index in sorted(text.items())]
-    if scenes.boxes is not None:
-        for role in range(scenes.things):
-            indices.append(places(scenes, inputs, text, pad, border, ("object", role, ALL_TOKENS)))
-    return torch.cat(indices, 1) if indices else torch.zeros(len(scenes), 0, dtype=torch.int64)
+    def tokens_to_store(self) -> Tensor:
+        """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
+        indices = [index for _, index in sorted(self.text.items())]
+        if self.scenes.boxes is not None:
+            indices += [self.tokens("object", role) for role in range(self.scenes.things)]
+        return torch.cat(indices, 1)
 
 
 def slots_of(index: Tensor, length: int) -> Tensor:
@@ -185,7 +173,7 @@ class Edits:
 
     def tokens(self, edit: Intervention) -> Tensor:
         """Return the tokens that are edited, int64 (n, t)."""
-        return token_map(self.base, edit.group, edit.role, edit.tokens)
+        return self.base.tokens(edit.group, edit.role, edit.tokens)
 
     def origin(self, edit: Replace) -> tuple[Frozen, Tensor]:
         """Return the contexts that tokens are taken from, and which tokens, int64 (n, t)."""
@@ -196,7 +184,7 @@ class Edits:
                 "give source contexts",
             )  # fmt: skip
         role = edit.role if edit.by is None else edit.by
-        return origin, token_map(origin, edit.group, role, edit.tokens)
+        return origin, origin.tokens(edit.group, role, edit.tokens)
 
     def positions(self, layer: int) -> Tensor:
         """Return the positions that a layer's keys are rotated to before they are moved."""
@@ -253,7 +241,7 @@ class Edits:
         for edit in self.of_kind(layer, Knockout):
             if edit.seen_by != "question":
                 roles = range(self.base.scenes.things)
-                seers = torch.cat([token_map(self.base, edit.seen_by, role) for role in roles], 1)
+                seers = torch.cat([self.base.tokens(edit.seen_by, role) for role in roles], 1)
                 hidden = marked(self.tokens(edit), length)
                 pairs = hidden[:, None] & marked(seers, length)[..., None]
                 pairs &= ~torch.eye(length, dtype=torch.bool, device=mask.device)

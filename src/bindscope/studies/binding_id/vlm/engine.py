@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,8 +20,6 @@ from bindscope.studies.binding_id.vlm.edits import (
     moved,
     resolve,
     slots_of,
-    token_map,
-    tokens_to_store,
 )
 from bindscope.studies.binding_id.vlm.image_tokens import Border
 from bindscope.studies.binding_id.vlm.passes import context_pass, edited, question_pass
@@ -87,17 +85,16 @@ class VisionLanguageEngine:
         text: dict[tuple[Group, int], Tensor],
     ) -> Frozen:  # fmt: skip
         pad, border = self.options.pad, self.options.border
-        retained = tokens_to_store(scenes, inputs, text, pad, border)
-        embedded = self.adapter.embed(inputs)
-        cache, residual = context_pass(self.adapter, embedded, stored=retained)
-        slots = slots_of(retained, inputs.ids.shape[1])
-        return Frozen(scenes, read, inputs, text, embedded, residual, slots, pad, border, cache)
+        state = Frozen(scenes, read, inputs, text, self.adapter.embed(inputs), pad, border)
+        stored = state.tokens_to_store()
+        cache, residual = context_pass(self.adapter, state.embedded, stored=stored)
+        return replace(state, residual=residual, slots=slots_of(stored, state.length), cache=cache)
 
     def residual(
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.float32]:
         """Return the residual before each layer; InputError where it was not kept."""
-        index = token_map(state, group, role, tokens)
+        index = state.tokens(group, role, tokens)
         stacked = torch.stack([state.residual_at(layer, index) for layer in range(self.layers)], 1)
         return np.asarray(stacked.float().cpu().numpy(), np.float32)
 
@@ -105,7 +102,7 @@ class VisionLanguageEngine:
         self, state: Frozen, group: Group, role: int, tokens: Tokens | None = None
     ) -> NDArray[np.int64]:
         """Return positions of tokens, int64 (n, t), or (n, t, 3) for M-RoPE."""
-        gathered = moved(state.positions, token_map(state, group, role, tokens))
+        gathered = moved(state.positions, state.tokens(group, role, tokens))
         parts = gathered.movedim(0, -1).cpu().numpy()
         return np.asarray(parts[..., 0] if parts.shape[-1] == 1 else parts, np.int64)
 
