@@ -20,6 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 
+import encoded_problems
 from activations_by_hand import store
 from known_answers import dataset, model
 from pair_problems import planted_splits
@@ -27,8 +28,6 @@ from probe_problems import FAMILIES, probe, problem
 from pydantic import TypeAdapter
 
 from bindscope.activations.extraction import extract
-from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
 from bindscope.config.models import Controlled, Extraction, Pretrained
 from bindscope.core.devices import hold_device
@@ -39,8 +38,6 @@ from bindscope.models.known_answer_truth import truth
 from bindscope.models.loading import load_model
 from bindscope.models.training import train
 from bindscope.models.training_scenes import FreshScenes
-from bindscope.priors.anchors import anchors
-from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_id.engine import (
     Add,
     Condition,
@@ -52,7 +49,6 @@ from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
-from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.probes_config import FAMILIES as SCORERS
@@ -123,15 +119,10 @@ def test_so_is_one_that_streams_its_tokens() -> None:
 @pytest.mark.parametrize("encoder", ["zero", "features", "identity"])
 def test_known_answers_are_found_on_the_device(encoder: str) -> None:
     scenes = dataset((4, 4), (4, 4))
-    splits = {}
-    for split, n in scenes.n_scenes.model_dump().items():
-        objects = sample_codes(scenes, split, 0, n)
-        z = encode(model(encoder), scenes, split, 0, objects)["cls"]
-        features = feature_code(objects, (4, 4))
-        splits[split] = SplitData(z, objects, features, anchors(scenes, objects))
-    data = ProbeData(**splits, sizes=(4, 4))
+    data, prior = encoded_problems.problem(
+        scenes, lambda split, codes: encode(model(encoder), scenes, split, 0, codes)["cls"]
+    )
     (result,) = run_fit(probe("linear", device=DEVICE), data, [0], "none")
-    prior = next(row for row in entropies(scenes) if row["split"] == "test")
     row = estimate(result, prior, data.test.objects, data.test.features, Information())
     known = truth(model(encoder), scenes)[0]
     assert known is not None

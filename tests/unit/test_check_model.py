@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import hooked, make_vit, of_library
+from tiny_models import Stack, hooked, make_vit, of_library
 from torch import Tensor, nn
 
 from bindscope.testing import check_model
@@ -114,23 +114,6 @@ def test_registers_that_the_map_has_elsewhere_are_found() -> None:
         check_model(_RegistersUntold(of_library("timm")))
 
 
-class _InPlace(nn.Module):
-    """A block whose output the next one changes in place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Conv2d(3, 16, 8, stride=8)
-        self.first, self.act, self.second = (
-            nn.Linear(16, 16),
-            nn.ReLU(inplace=True),
-            nn.Linear(16, 16),
-        )
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        tokens = self.first(self.embed(pixels).flatten(2).transpose(1, 2))
-        return self.second(self.act(tokens))
-
-
 class _ReadLate(_Wrapped):
     """Hooks that keep what they are given, and read it after the pass."""
 
@@ -149,7 +132,8 @@ class _ReadLate(_Wrapped):
 
 def test_hooks_that_read_a_changed_tensor_are_found() -> None:
     torch.manual_seed(0)
-    network = _InPlace().eval()
+    layers = {"first": nn.Linear(16, 16), "act": nn.ReLU(inplace=True), "second": nn.Linear(16, 16)}
+    network: Any = Stack(16, **layers).eval()
     model = hooked(network, "first", "second")
     check_model(model)
     with pytest.raises(AssertionError, match="read after a later operation changed it in place"):

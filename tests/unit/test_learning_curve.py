@@ -2,17 +2,14 @@
 
 from dataclasses import replace
 
+import encoded_problems
 import numpy as np
 import pytest
 from drawing import reason
 from known_answers import dataset, model
 
-from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import feature_code
 from bindscope.fitting.rows import whole
 from bindscope.models.known_answer import encode
-from bindscope.priors.anchors import anchors
-from bindscope.priors.entropies import entropies
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import gains
 from bindscope.studies.binding_information.families import LinearProbe
@@ -23,7 +20,7 @@ from bindscope.studies.binding_information.learning_curve import (
     stages,
     with_first,
 )
-from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData, SplitData
+from bindscope.studies.binding_information.probes.data import ArrayPatches, ProbeData
 from bindscope.studies.binding_information.probes.fitting import fit
 from bindscope.studies.binding_information.schemas import CURVE_SCHEMA
 from bindscope.tables.schema import table_of
@@ -37,16 +34,10 @@ NAMES = {
 
 
 def problem(encoder="cell_erasure", n=800):
-    sizes = (3, 2)
-    data = dataset(sizes, (3, 3), scenes=(n, 200, 300))
-    splits = {}
-    for split, count in (("train", n), ("val", 200), ("test", 300)):
-        objects = sample_codes(data, split, 0, count)
-        prior_odds = anchors(data, objects)
-        z = encode(model(encoder), data, split, 0, objects)["cls"]
-        splits[split] = SplitData(z, objects, feature_code(objects, sizes), prior_odds)
-    prior = next(row for row in entropies(data) if row["split"] == "test")
-    return ProbeData(**splits, sizes=sizes), prior
+    data = dataset((3, 2), (3, 3), scenes=(n, 200, 300))
+    return encoded_problems.problem(
+        data, lambda split, codes: encode(model(encoder), data, split, 0, codes)["cls"]
+    )
 
 
 @pytest.mark.parametrize(

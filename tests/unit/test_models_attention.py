@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import PIXELS, hooked, make_vit, of_library, shift
+from tiny_models import PIXELS, Stack, hooked, make_vit, of_library, shift
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -105,15 +105,6 @@ def test_blocks_that_are_none(block: Any) -> None:
 def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
     """Every argument of torch's function against the function itself."""
 
-    class Product(nn.Module):
-        def __init__(self, **arguments: Any) -> None:
-            super().__init__()
-            self.embed = nn.Conv2d(3, 4, 8, stride=8)
-            self.inner = Inner(arguments)
-
-        def forward(self, pixels: Tensor) -> Tensor:
-            return self.inner(self.embed(pixels).flatten(2).transpose(1, 2))
-
     class Inner(nn.Module):
         def __init__(self, arguments: dict[str, Any]) -> None:
             super().__init__()
@@ -139,39 +130,24 @@ def test_masks_shared_keys_and_scales_are_part_of_it() -> None:
     ]  # fmt: skip
     torch.manual_seed(0)
     for case in cases:
-        module = Product(**case)
-        model = hooked(module, "inner", grid=(8, 8))
+        inner = Inner(case)
+        model = hooked(Stack(4, inner=inner), "inner", grid=(8, 8))
         ((_, attention),) = model.attention(PIXELS, [1])
-        torch.testing.assert_close(attention.weights(), module.inner.weights, **CLOSE)
+        torch.testing.assert_close(attention.weights(), inner.weights, **CLOSE)
 
 
-class Encoder(nn.Module):
-    """Blocks of torch's own: packed projections, the sequence first or second."""
-
-    def __init__(self, batch_first: bool) -> None:
-        super().__init__()
-        self.batch_first = batch_first
-        self.embed = nn.Conv2d(3, 16, 8, stride=8)
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(16, 2, 32, batch_first=batch_first) for _ in range(2)
-        )
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Compute."""
-        tokens = self.embed(pixels).flatten(2).transpose(1, 2)
-        tokens = tokens if self.batch_first else tokens.transpose(0, 1)
-        for layer in self.layers:
-            tokens = layer(tokens)
-        return tokens if self.batch_first else tokens.transpose(0, 1)
+def block_of_torch() -> nn.Module:
+    """A block of torch's own, whose projections are packed."""
+    return nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
 
 
 def test_torchs_own_attention_module() -> None:
     torch.manual_seed(0)
-    module = Encoder(batch_first=True)
-    model = hooked(module, "layers.0", "layers.1")
+    first, second = block_of_torch(), block_of_torch()
+    model = hooked(Stack(16, first=first, second=second), "first", "second")
     layers = dict(model.residual_stream(PIXELS, [1]))
     plain = dict(model.attention(PIXELS, [1, 2]))
-    attention = module.layers[1].self_attn
+    attention = second.self_attn
     with torch.no_grad():
         _, expected = attention(*[layers[1]] * 3, need_weights=True, average_attn_weights=False)
     torch.testing.assert_close(plain[2].weights(), expected, **CLOSE)
@@ -214,19 +190,8 @@ def test_modules_whose_attention_cannot_be_read(names: list[str], message: str) 
             hidden = torch.zeros(tokens.shape[:2], dtype=torch.bool)
             return self.attention(*[tokens] * 3, key_padding_mask=hidden)[0]
 
-    class Several(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = nn.Conv2d(3, 16, 8, stride=8)
-            self.both = nn.Sequential(
-                *(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2))
-            )
-            self.masked = Masked()
-
-        def forward(self, pixels: Tensor) -> Tensor:
-            return self.masked(self.both(self.embed(pixels).flatten(2).transpose(1, 2)))
-
-    model = hooked(Several(), *names)
+    both = nn.Sequential(block_of_torch(), block_of_torch())
+    model = hooked(Stack(16, both=both, masked=Masked()), *names)
     with pytest.raises(ModelError, match=message):
         list(model.attention(PIXELS, [1]))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import PIXELS, hooked, make_vit, of_library, shift
+from tiny_models import PIXELS, Stack, hooked, make_vit, of_library, shift
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
@@ -250,21 +250,8 @@ class Named(nn.Module):
         return {0: self.linear(tokens)}
 
 
-class Around(nn.Module):
-    """Reads what `Named` returns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 4, 8, stride=8)
-        self.named = Named()
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Compute."""
-        return self.named(self.stem(pixels).flatten(2).transpose(1, 2))[0]
-
-
 def test_outputs_that_cannot_be_replaced_are_named() -> None:
-    model = hooked(Around(), "stem", "named")
+    model = hooked(Stack(4, named=Named()), "embed", "named")
     list(model.edited_stream(PIXELS, [2], {1: shift}))
     with pytest.raises(ModelError, match="layer 2 gives dict, whose tokens cannot be replaced"):
         list(model.edited_stream(PIXELS, [2], {2: shift}))

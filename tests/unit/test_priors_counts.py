@@ -15,6 +15,7 @@ from codes_by_hand import (
     name_of,
     uniform,
 )
+from encoded_problems import measured, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,11 +26,7 @@ from bindscope.config.observed import DrawsSpace
 from bindscope.priors import counts
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import Information
-from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.families import LinearProbe
-from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
-from bindscope.studies.binding_information.probes.fitting import fit
 from datasets_by_hand import dataset
 
 TWO_GROUPS = [space for space in SPACES if len(space.groups) == 2] + [
@@ -195,20 +192,6 @@ def test_the_parts_of_a_scene_add_up_to_o_given_f(sizes, smallest, further, seed
     np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-11)
 
 
-def measured(encode, objects=4, sizes=(3, 3), n=(1500, 400, 800)):
-    """Fit a linear probe to a function of the object codes; return its row."""
-    data, splits = dataset(uniform(sizes, objects, objects)), {}
-    for split, count in zip(("train", "val", "test"), n, strict=True):
-        codes = sample_codes(data, split, 0, count)
-        z = np.asarray(encode(codes), np.float32)
-        splits[split] = SplitData(z, codes, feature_code(codes, sizes), anchors(data, codes))
-    probe_data = ProbeData(**splits, sizes=sizes)
-    (result,) = fit(PROBE, probe_data, [0])
-    prior = next(row for row in entropies(data) if row["split"] == "test")
-    test = splits["test"]
-    return estimate(result, prior, test.objects, test.features, Information(bootstrap_samples=50))
-
-
 def thermometer(codes):
     return np.concatenate([np.hstack(margins(codes, (3, 3))) >= j for j in range(1, 4)], axis=1)
 
@@ -231,7 +214,8 @@ def bag_of_tokens(codes):
     ids=["histogram", "bag of tokens", "identity", "features", "nothing"],
 )
 def test_representations_are_read_as_what_they_hold(encode, shares):
-    row = measured(encode)
+    data = dataset(uniform((3, 3), 4, 4), n={"train": 1500, "val": 400, "test": 800})
+    row = measured(PROBE, *problem(data, lambda _, codes: np.asarray(encode(codes), np.float32)))
     parts = ("feature", "count", "pairing")
     bounds = np.array([row[f"{part}_lower_bound_bits"] for part in parts])
     names = ("h_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits")

@@ -4,17 +4,11 @@ from math import isfinite, log2
 
 import numpy as np
 import pytest
+from encoded_problems import measured, problem
 from known_answers import dataset
 
-from bindscope.codes.sampling import sample_codes
-from bindscope.codes.space import feature_code
-from bindscope.priors.anchors import CLIP_NATS, anchors
-from bindscope.priors.entropies import entropies
-from bindscope.studies.binding_information.config import Information
-from bindscope.studies.binding_information.estimates import estimate
+from bindscope.priors.anchors import CLIP_NATS
 from bindscope.studies.binding_information.families import LinearProbe, QuadraticProbe
-from bindscope.studies.binding_information.probes.data import ProbeData, SplitData
-from bindscope.studies.binding_information.probes.fitting import fit
 
 PROBES = (
     LinearProbe(name="linear", family="linear"),
@@ -31,18 +25,12 @@ CASES = {
 
 def measure(probe, n, objects):
     """Fit a probe to z = O and return its row."""
-    data = dataset((n, n), objects)
-    splits = {}
-    for split in ("train", "val", "test"):
-        codes = sample_codes(data, split, 0, N)
-        prior = anchors(data, codes)
-        assert all(np.isfinite(a).all() and np.abs(a).max() <= CLIP_NATS for a in prior.values())
-        features = feature_code(codes, (n, n))
-        splits[split] = SplitData(codes.astype(np.float32), codes, features, prior)
-    (result,) = fit(probe, ProbeData(**splits, sizes=(n, n)), [0])
-    prior = next(row for row in entropies(data) if row["split"] == "test")
-    test = splits["test"]
-    return estimate(result, prior, test.objects, test.features, Information(bootstrap_samples=20))
+    data = dataset((n, n), objects, scenes=(N, N, N))
+    encoded, prior = problem(data, lambda _, codes: codes.astype(np.float32))
+    for split in encoded.splits.values():
+        for odds in split.anchors.values():
+            assert np.abs(odds).max() <= CLIP_NATS  # and finite
+    return measured(probe, encoded, prior, 20)
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)

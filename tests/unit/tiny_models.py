@@ -28,6 +28,24 @@ HF = {
 }  # fmt: skip
 
 
+class Stack(nn.Module):
+    """Embeds patches of 8 px, and runs named blocks one after the other on their tokens."""
+
+    def __init__(self, width: int, **blocks: nn.Module) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, width, 8, stride=8)
+        for name, block in blocks.items():
+            self.add_module(name, block)
+
+    def forward(self, pixels: Tensor) -> Any:
+        """Compute."""
+        embed, *blocks = self.children()
+        tokens = embed(pixels).flatten(2).transpose(1, 2)
+        for block in blocks:
+            tokens = block(tokens)
+        return tokens
+
+
 def make_vit(precision: str = "float32") -> FrozenViT:
     """Return our own transformer with random weights."""
     state = build(SMALL, 32, torch.Generator().manual_seed(0)).state_dict()
