@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+import torchvision
 from tiny_models import Stack, hooked, make_vit, of_library
 from torch import Tensor, nn
 
@@ -128,6 +129,33 @@ class _ReadLate(_Wrapped):
         for hook in hooks:
             hook.remove()
         yield from ((layer, outputs[layer]) for layer in sorted(layers))
+
+
+def test_cells_of_convolutions_overlap() -> None:
+    torch.manual_seed(0)
+    check_model(hooked(torchvision.models.resnet18(), "layer3.0", "layer4"))
+
+
+class _Moved(nn.Module):
+    """A map whose cells lie elsewhere than in the image."""
+
+    def __init__(self, move: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.embed, self.out, self.move = nn.Conv2d(3, 16, 8, stride=8), nn.Identity(), move
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        moved: Tensor = self.out(self.move(self.embed(pixels)))
+        return moved
+
+
+@pytest.mark.parametrize(
+    "move", [lambda x: x.transpose(2, 3), lambda x: x.flip(3), lambda x: x.roll(2, 3)]
+)
+def test_a_map_that_lies_otherwise_than_its_image_is_found(move: Any) -> None:
+    torch.manual_seed(0)
+    check_model(hooked(_Moved(lambda x: x), "out"))
+    with pytest.raises(AssertionError, match="cells from the patches that were changed"):
+        check_model(hooked(_Moved(move), "out"))
 
 
 def test_hooks_that_read_a_changed_tensor_are_found() -> None:

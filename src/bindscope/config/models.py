@@ -9,8 +9,9 @@ from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator, 
 
 from bindscope.config.base import Model, NonNegativeInt, PositiveInt, Probability, Slug
 from bindscope.config.training import Architecture, Training
+from bindscope.config.wording import either
 from bindscope.config.zoo import TOY, read_manifest
-from bindscope.core.registries import plugged_in
+from bindscope.core.registries import ADAPTERS, plugged_in
 
 ENCODERS = (
     "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
@@ -22,6 +23,10 @@ NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts", "fl
 OBJECTIVES = (
     "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
 )  # fmt: skip
+
+
+# Schemes of `source` that have a section of their own; every other adapter's is `Pretrained`.
+_OWN = ("known-answer", "controlled", "zoo", "python", "toy")
 
 
 class Extraction(Model):
@@ -260,7 +265,7 @@ class Pretrained(ModelEntry):
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     source: str = Field(
-        pattern=r"^(timm|hf):.+$",
+        pattern=rf"^({'|'.join(scheme for scheme in ADAPTERS if scheme not in _OWN)}):.+$",
         description="`timm:<model>[@<revision>]`, `hf:<repo>@<40 hex>`, or either with `path:` "
         "(`hf:path:/folder`, `timm:<model>:path:/file.safetensors`).",
     )
@@ -459,15 +464,10 @@ class ToyVision(ModelEntry):
         return read_manifest(self.zoo_source, TOY) if self.zoo_source else None
 
 
-_TAGS = {
-    "known-answer": "known-answer", "controlled": "controlled", "zoo": "zoo",
-    "timm": "pretrained", "hf": "pretrained", "python": "python", "toy": "toy",
-}  # fmt: skip
-
-
 def _tag(value: Any) -> str | None:
     source = value.get("source") if isinstance(value, dict) else getattr(value, "source", None)
-    return _TAGS.get(str(source).partition(":")[0])
+    scheme = str(source).partition(":")[0]
+    return scheme if scheme in _OWN else "pretrained" if scheme in ADAPTERS else None
 
 
 AnyModel = Annotated[
@@ -480,7 +480,7 @@ AnyModel = Annotated[
     Discriminator(
         _tag,
         custom_error_type="unknown_source",
-        custom_error_message="source must start with known-answer:, controlled:, zoo:, timm:, hf:, "
-        "python: or toy:",
+        custom_error_message="source must start with "
+        + either([f"{scheme}:" for scheme in ADAPTERS]),
     ),
 ]

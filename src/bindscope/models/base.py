@@ -76,10 +76,14 @@ class TokenMap:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """What the tokens of one layer look like: their width, and which of them is what."""
+    """What the tokens of one layer look like: their width, and which of them is what.
+
+    `is_map`: they are cells of a map of convolutions, which see more of the image than their own.
+    """
 
     dim: int
     token_map: TokenMap
+    is_map: bool = False
 
 
 def layer_shapes(model: Model) -> dict[Layer, LayerShape]:

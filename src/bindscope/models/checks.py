@@ -193,6 +193,9 @@ def _check_map(model: Model, shapes: Mapping[Layer, LayerShape], images: NDArray
     ((_, before),) = model.residual_stream(model.preprocess(images[:1]), [first])
     ((_, after),) = model.residual_stream(model.preprocess(changed), [first])
     moved = (after - before).norm(dim=-1).cpu().numpy()
+    if shapes[first].is_map:
+        _check_cells(tokens.grid, first, cells, moved.argmax(axis=1))
+        return
     for number, cell in enumerate(cells):
         place, most = tokens.prefix + int(cell), int(moved[number].argmax())
         assert most == place, _misplaced(tokens, first, int(cell), place, most)
@@ -201,6 +204,28 @@ def _check_map(model: Model, shapes: Mapping[Layer, LayerShape], images: NDArray
         assert still <= SAME * moved.max(), (
             f"the {tokens.prefix} tokens before the patches do not depend on the image at layer 0"
         )
+
+
+def _check_cells(
+    grid: tuple[int, int], layer: Layer, cells: NDArray[np.intp], most: NDArray[np.intp]
+) -> None:
+    """Compare the cells of a map that change most with those that were changed.
+
+    Convolutions overlap, so one may be a neighbour; all in all they are the raster's.
+    """
+    row, column = np.divmod(cells, grid[1])
+    distances = {
+        name: np.maximum(abs(y - row), abs(x - column)).mean()
+        for name, (y, x) in {
+            "raster": np.divmod(most, grid[1]),
+            "columns first": np.divmod(most, grid[0])[::-1],
+        }.items()
+    }
+    near = distances["raster"]
+    assert near <= min(1, distances["columns first"]), (
+        f"the cells of the map of layer {layer} that change most lie {near:.1f} cells from the "
+        "patches that were changed, on average: give a map (B, C, H, W) as the image lies"
+    )
 
 
 def _misplaced(tokens: TokenMap, layer: Layer, cell: int, place: int, most: int) -> str:

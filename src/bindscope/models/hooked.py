@@ -278,7 +278,8 @@ def _layer_shape(shape: Any, config: PythonModel, side: int, where: str) -> Laye
     # A map of a convolution covers the whole image; where its cells are no whole number of pixels,
     # rounding up says so (`attention_maps` then stretches the grid over the image).
     patch_px = max(-(-side // min(grid)), 1)
-    return LayerShape(width, TokenMap(prefix, config.registers, grid, patch_px, config.has_cls))
+    token_map = TokenMap(prefix, config.registers, grid, patch_px, config.has_cls)
+    return LayerShape(width, token_map, is_map=len(shape) == 4)
 
 
 def _grid(n_tokens: int, prefix: int, config: PythonModel, where: str) -> tuple[int, int]:
