@@ -12,9 +12,8 @@ from bindscope.statistics.claims import judge, judge_case
 from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.oracles.oracle import MATCH, Oracle, word_vector
-from bindscope.studies.binding_id.oracles.variants import Fragile, MixedOracle, ThroughColors
-from bindscope.studies.binding_id.planted import CASES
+from bindscope.studies.binding_id.oracle import MATCH, Oracle, word_vector
+from bindscope.studies.binding_id.planted import CASES, Fragile, MixedOracle, ThroughColors
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.prompts import Reading

@@ -17,7 +17,7 @@ from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
 from bindscope.studies.binding_id.figures import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
-from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question

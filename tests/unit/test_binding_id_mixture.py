@@ -30,8 +30,8 @@ from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import MIXED
-from bindscope.studies.binding_id.oracles.oracle import Mechanism, Oracle
-from bindscope.studies.binding_id.oracles.variants import MixedOracle
+from bindscope.studies.binding_id.oracle import Mechanism, Oracle
+from bindscope.studies.binding_id.planted import MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.prompts import Reading

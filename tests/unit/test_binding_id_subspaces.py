@@ -21,7 +21,7 @@ from bindscope.studies.binding_id.experiments.subspaces import (
     subspaces,
 )
 from bindscope.studies.binding_id.experiments.trials import Batch
-from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
 from bindscope.studies.binding_id.suite import plan_of, run
 from bindscope.studies.binding_id.tasks.prompts import Reading

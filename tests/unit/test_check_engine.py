@@ -12,7 +12,7 @@ import tiny_vlms
 from reference_engine import ReferenceEngine
 
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Engine
-from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.testing import check_engine
 

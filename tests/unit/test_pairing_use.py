@@ -19,7 +19,7 @@ from sample_tables import KEYS, pairing_row, write_rows
 from bindscope.config.loading import load_config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.binding_id.oracles.oracle import PART, Oracle, word_vector
+from bindscope.studies.binding_id.oracle import PART, Oracle, word_vector
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs

@@ -19,7 +19,7 @@ from packages import install
 ENGINE = '''
 """Read the slot, or whatever the configuration names."""
 
-from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Oracle
 
 
 def load(model, reading, weights, device):

@@ -27,7 +27,7 @@ _SIZES = {
 _TEXT = 50  # tokens of a context besides those of its image (stand-ins with released templates)
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
-_ORACLE_WIDTH = 152  # `oracles.oracle.WIDTH`
+_ORACLE_WIDTH = 152  # `oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
 _ROW, _ROWS = (
@@ -246,7 +246,7 @@ def binding_id_estimates(product: Product) -> Work:
     numbers = sum(numbers_of_effects(engine, task) for engine in engines)
     arrays = 4.0 * numbers / len(engines)
     # Of both halves of the rows sums in float64, and what is solved of them and of all.
-    return _to_queries(product, contexts, 0, arrays, 9400, sums=7 * arrays)
+    return _to_queries(product, contexts, 0, arrays, 7900, sums=7 * arrays)
 
 
 def binding_id_interventions(product: Product) -> Work:

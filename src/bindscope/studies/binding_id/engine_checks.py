@@ -68,7 +68,7 @@ def check_engine(
 
     Examples
     --------
-    >>> from bindscope.studies.binding_id.oracles.oracle import Oracle
+    >>> from bindscope.studies.binding_id.oracle import Oracle
     >>> from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
     >>> from bindscope.testing import check_engine
     >>> check_engine(Oracle("slot", noise=0.0), draw_pairs(Rule(), "test", 3, seed=0).base)

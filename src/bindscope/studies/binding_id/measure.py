@@ -22,7 +22,7 @@ from bindscope.studies.binding_id.config import (
 )
 from bindscope.studies.binding_id.config import Oracle as OracleEntry
 from bindscope.studies.binding_id.engine import Engine
-from bindscope.studies.binding_id.oracles.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.images import Images
@@ -93,8 +93,7 @@ def binding_ids(
     ('O', 1.0)
     """
     if n < 2 or batch_size < 1:
-        problem = f"`n` is {n} and `batch_size` {batch_size}"
-        raise InputError(WHERE, problem, "give two scenes or more")
+        raise InputError(WHERE, f"`n` is {n}, `batch_size` {batch_size}", "give two scenes or more")
     if scenes is not None and not isinstance(scenes, Mapping):
         return _of_records(model, processor, scenes, experiments, batch_size, random_state, device)
     spec = _specification(scenes or {}, experiments, n, batch_size, random_state)

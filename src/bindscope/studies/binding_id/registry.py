@@ -8,7 +8,7 @@ _HERE = "bindscope.studies.binding_id"
 
 # kind -> ``load(model, reading, weights, device) -> (engine, pictures)``, of a `prompts.Reading`
 ENGINES = {
-    "oracle": f"{_HERE}.oracles.variants:load",
+    "oracle": f"{_HERE}.oracle:load",
     "published": f"{_HERE}.vlm.loading:load",
     "toy": f"{_HERE}.toys.adapter:load",
 }

@@ -34,7 +34,7 @@ from bindscope.studies.binding_id.engine import Knockout
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS, ALL
-from bindscope.studies.binding_id.oracles.oracle import CELLS, Mechanism, Oracle
+from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Attribute, Pairs, Words
 

@@ -105,6 +105,8 @@ def load_engine(
     one. ModelError if the device, the weights or the processor are missing or do not fit, or the
     architecture is not supported.
     """
+    import transformers
+
     where = f"model {config.name} ({config.source})"
     if device != "cpu" and not torch.cuda.is_available():
         raise no_gpu(where)
@@ -118,7 +120,10 @@ def load_engine(
     if rule is not None:
         form = _counted(form, paper, processor, kind, rule, options, where)
     precision = precision_of(config.precision, config.compat, device.partition(":")[0])
-    model = _weights(config, folder, kind, precision, where)
+    model = from_files(
+        getattr(transformers, FAMILIES[kind][0]), folder, where,
+        dtype=getattr(torch, precision), attn_implementation=config.attention,
+    )  # fmt: skip
     freeze(model, torch.device(device))
     adapter = adapt(where, model, processor, device)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
@@ -134,8 +139,7 @@ def hook_engine(
     adapter = adapt(where, model, processor, None)
     form, options = Form(), Options(batch_size=batch_size, lead=LINE_BREAKS)
     if rule is not None:
-        form = replace(form, mention=rule.mention)
-        kind = model.config.model_type
+        form, kind = replace(form, mention=rule.mention), model.config.model_type
         form = _counted(form, False, processor, kind, rule, options, where)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
 
@@ -144,11 +148,8 @@ def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a model of a suite from its part of a specification, and draw the images it reads."""
-    pictures = Images(reading.rule.layout)
-    engine = load_engine(
-        config_of(model), reading.form, weights, device=device, rule=reading.rule
-    )  # fmt: skip
-    return engine, pictures
+    engine = load_engine(config_of(model), reading.form, weights, device=device, rule=reading.rule)
+    return engine, Images(reading.rule.layout)
 
 
 def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
@@ -167,8 +168,7 @@ def _counted(
         turn = chat_turn(processor, where, FAMILIES[kind][1].image_text)
         form = replace(form, turn=turn)
     tokenize = partial(cut, processor)
-    for split in ("test", "estimation"):
-        answer_tokens(tokenize, where, rule.words(split).items, options.answer)
+    answer_tokens(tokenize, where, rule.words("test").items, options.answer)
     form = evened(tokenize, where, form, rule)
     if more := sorted({word for (_, word), spaces in form.spaces.items() if spaces}):
         log.info("spaces before %s make words take equally many tokens", ", ".join(more))
@@ -202,15 +202,3 @@ def _opened(config: VisionLanguageModel, weights: Path | None, where: str) -> tu
             "(`processor.save_pretrained`)",
         ) from error  # fmt: skip
     return resolved.folder, settings.model_type, processor
-
-
-def _weights(
-    config: VisionLanguageModel, folder: Path, kind: str, precision: str, where: str
-) -> Any:
-    """Return the model, every weight from the files."""
-    import transformers
-
-    return from_files(
-        getattr(transformers, FAMILIES[kind][0]), folder, where,
-        dtype=getattr(torch, precision), attn_implementation=config.attention,
-    )  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
@@ -23,6 +24,7 @@ from bindscope.studies.binding_id.engine import (
     Rotate,
     Tokens,
 )
+from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import (
     Attribute,
     Group,
@@ -377,6 +379,13 @@ class Oracle:
         products = queries @ keys.swapaxes(-1, -2)
         unseen = hidden[:, None] | (products < self._least)
         return softmax(np.where(unseen, -np.inf, SHARPNESS * products))
+
+
+def load(
+    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+) -> tuple[Oracle, None]:
+    """Return the oracle of a configuration; it needs no images, and reads no words."""
+    return Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"]), None
 
 
 def softmax(scores: NDArray[Any]) -> Floats:

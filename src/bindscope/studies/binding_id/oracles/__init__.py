@@ -1,1 +1,0 @@
-"""Models of known mechanism, in closed form."""
