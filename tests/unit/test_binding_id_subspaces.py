@@ -164,8 +164,9 @@ def test_answers_follow_the_subspace_of_ids_and_nothing_else(table: pd.DataFrame
 def test_a_task_with_more_dimensions_is_shown_before_one_with_fewer(table: pd.DataFrame) -> None:
     flat = table[~table["dose"].eq(8.0)].assign(task="flat")
     rows = pd.concat([flat, table])
-    plane = figures.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
+    plane, note = figures.by_dimension(rows[rows["query"].eq("all") & rows["dose"].notna()])
     assert set(plane["task"]) == {"t"}
+    assert note == "Not shown, see the table: flat."
     assert len(figures.binding_id_subspaces.draw(table=table).axes) == 3
 
 

@@ -28,7 +28,6 @@ from bindscope.studies.binding_id.views import (
     cells,
     costly,
     in_order,
-    left_out,
     most_measured,
     named,
     roles_in_order,
@@ -48,8 +47,7 @@ def binding_id(table: pd.DataFrame) -> Figure:
     a map are questions, columns answers; expected cells are framed.
     """
     replaced = some(cells(table, "factorizability"), "No activations were replaced.")
-    rows = most_measured(replaced, MOST_MODELS)
-    note = left_out(rows, replaced)
+    rows, note = most_measured(replaced, MOST_MODELS)
     rows = named(rows)
     names = in_order(rows["name"])
     if len(names) > MOST_MODELS:
@@ -121,7 +119,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     below the other beside it.
     """
     added = table[table["experiment"].isin(["mean", "nulls", "signatures"])]
-    models = most_measured(some(added, "Nothing was added to activations."), MOST_MODELS)
+    models, note = most_measured(some(added, "Nothing was added to activations."), MOST_MODELS)
     first, *others = sorted(panels(models).items(), key=lambda panel: -len(panel[1]))
     tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
     canvas = new_figure(1.0 + 0.2 * tall)
@@ -132,7 +130,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     _numbers(canvas.add_subplot(grid[:, 0]), *first)
     for i, panel in enumerate(others):
         _numbers(canvas.add_subplot(grid[i, 1]), *panel)
-    if note := left_out(most_measured(table, MOST_MODELS), table):
+    if note:
         note_above(canvas, note)
     return canvas
 
@@ -160,7 +158,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     hiding costs some model answers; else those of both routes.
     """
     blinded = some(rows_with(table, experiment="heads"), "No head was blinded.")
-    drawn = most_measured(blinded, MOST_MODELS)
+    drawn, note = most_measured(blinded, MOST_MODELS)
     rows = named(drawn).assign(group=drawn["condition"].str[-1])
     costs = {
         str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "group"])
@@ -179,7 +177,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
             axes.set_title(f"{LETTERS[group]} hidden: lead lost", fontsize=7)
     words = [name.replace(" (", "\n(") for name in names]
     grid.label(y=words, rotation=0, ha="right", va="center", fontsize=6.5)
-    if note := left_out(drawn, blinded):
+    if note:
         note_above(grid.figure, note)
     return grid.figure
 
@@ -311,13 +309,11 @@ _WORDS = {
 }
 
 
-def by_dimension(rows: pd.DataFrame) -> pd.DataFrame:
+def by_dimension(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """Return the rows of the tasks with most dimensions, of as many models as there is room for."""
     within = rows[rows["condition"] == "O within"]
-    sizes = within.groupby(["suite", "task"])["dose"].nunique()
-    deepest = sizes.index[sizes == sizes.max()]
-    deepest_rows = pd.MultiIndex.from_frame(rows[["suite", "task"]]).isin(deepest)
-    return most_measured(rows[deepest_rows], MOST_LINES)
+    sizes = within.groupby(["task", "suite"], sort=False)["dose"].nunique()
+    return most_measured(rows, MOST_LINES, sizes.index[sizes == sizes.max()])
 
 
 @figure(table_of(BINDING_ID_SCHEMA))
@@ -325,8 +321,8 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
     """In how many dimensions binding IDs lie: a panel per group, a line per model and way."""
     every = some(summaries(table, "subspaces"), "No parts of tokens were exchanged.")
     every = every.dropna(subset=["dose"])
-    chosen = by_dimension(every)
-    rows = named(chosen)
+    rows, note = by_dimension(every)
+    rows = named(rows)
     look = looks(in_order(rows["name"]))
     sizes = sorted(set(rows_with(rows, condition="O within")["dose"]))
     parts = rows["condition"].str.extract(r"^(\S+) (\w+)$")
@@ -342,7 +338,7 @@ def binding_id_subspaces(table: pd.DataFrame) -> Figure:
     grid.label("dimensions", "answers predicted by slot", fontsize=7.5)
     ways = {_WORDS[way]: {"color": "#444444", "marker": "o", **_WAYS[way]} for way in _WAYS}
     grid.legend(look, *handles(ways), per_row=3)
-    if note := left_out(chosen, every):
+    if note:
         note_above(grid.figure, note)
     return grid.figure
 

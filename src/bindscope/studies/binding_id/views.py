@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -51,39 +52,33 @@ def named(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(name=model_name + place, model_name=model_name, place=place.str.lstrip())
 
 
-def most_measured(table: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Return the tasks of suites that a figure has room for, those with most new models first.
+def most_measured(
+    table: pd.DataFrame, most: int, among: Iterable[tuple[str, str]] | None = None
+) -> tuple[pd.DataFrame, str]:
+    """Return the tasks of suites that a figure has room for, and say which it does not show.
 
-    `most` models fit, a model on two tasks counted twice; of one task all are there if they can.
+    Those with most new models come first, `among` some pairs of task and suite. `most` models fit,
+    a model on two tasks counted twice; of one task all are there if they can.
     """
-    remaining = {
-        key: set(rows["model"]) for key, rows in table.groupby(["suite", "task"], sort=False)
-    }
-    of_task = pd.MultiIndex.from_frame(table[["suite", "task"]])
-    chosen = pd.Series(False, index=table.index)
-    covered: set[str] = set()
+    by_task = table.groupby(["task", "suite"], sort=False)["model"]
+    pairs: Any = by_task.unique().map(set).to_dict()
+    remaining, chosen, covered = (
+        list(pairs if among is None else among),
+        list[tuple[str, str]](),
+        set[str](),
+    )
     while remaining:
-        key = max(
-            remaining, key=lambda pair: (len(remaining[pair] - covered), len(remaining[pair]))
-        )
-        models = remaining.pop(key)
-        if not covered or len(models) <= most:
-            chosen |= of_task == key
-            covered |= models
-            most -= len(models)
-    return table[chosen]
-
-
-def left_out(drawn: pd.DataFrame, table: pd.DataFrame) -> str:
-    """Say which tasks a figure does not show; empty where it shows all."""
-    there, every = (dict.fromkeys(zip(frame["task"], frame["suite"], strict=True))
-                    for frame in (drawn, table))  # fmt: skip
-    tasks = {task for task, _ in there}
-    missing = sorted(
-        {f"{task} of {suite}" if task in tasks else task
-         for task, suite in every if (task, suite) not in there}
-    )  # fmt: skip
-    return f"Not shown, see the table: {', '.join(missing)}." if missing else ""
+        key = max(remaining, key=lambda pair: (len(pairs[pair] - covered), len(pairs[pair])))
+        remaining.remove(key)
+        if not covered or len(pairs[key]) <= most:
+            chosen.append(key)
+            covered |= pairs[key]
+            most -= len(pairs[key])
+    tasks = {task for task, _ in chosen}
+    missing = {f"{task} of {suite}" if task in tasks else task
+               for task, suite in {*pairs} - {*chosen}}  # fmt: skip
+    note = f"Not shown, see the table: {', '.join(sorted(missing))}." if missing else ""
+    return table[pd.MultiIndex.from_frame(table[["task", "suite"]]).isin(chosen)], note
 
 
 def costly(heads: pd.DataFrame) -> bool:
