@@ -11,7 +11,7 @@ from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
 from bindscope.core.parquet import seal
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.binding_information.quantities import ESTIMATES
+from bindscope.studies.binding_information.quantities import ESTIMATES, RATIOS, SHARES
 from bindscope.studies.binding_information.schemas import (
     BINDING_SCHEMA,
     CURVE_SCHEMA,
@@ -77,18 +77,14 @@ def make_row(
         "split_gap_bits": 0.0, "binding_bits": h[0] - loss_object,
         "conditional_binding_bits": h_given - (loss_object - loss_feature),
         "conditional_binding_lower_bound_bits": h_given - loss_given,
-        "truth_bits": truth[0], "truth_conditional_bits": truth[1], "accuracy_object": 0.91,
-        "exact_match_object": 0.08, "accuracy_feature": 0.95,
+        "truth_bits": truth[0], "truth_conditional_bits": truth[1],
+        **{share.name: 0.9 for share in SHARES},
         "feature_probe": "quadratic" if probe in ("shared", "multilinear") else FAMILIES[probe],
         "protocol": "converged", "options": json.dumps({"family": FAMILIES[probe], "rank": 16}),
         "steps": 400, "flags": "", **KEYS,
     }  # fmt: skip
     chained = h_given - loss_given + max(h[1] - loss_feature + 0.1, 0)
     row["binding_lower_bound_bits"] = min(max(row["binding_bits"], chained), h[0])
-    row["binding_ratio"] = row["binding_bits"] / h[0] if h[0] else None
-    row["conditional_binding_ratio"] = (
-        row["conditional_binding_bits"] / h_given if h_given else None
-    )
     for name in row.keys() & set(ESTIMATES):
         row[f"{name}_low"] = row[name] - width
         row[f"{name}_high"] = row[name] + width
@@ -129,15 +125,9 @@ def complete(row):
             row[f"loss_{loss}_bits"] = lost
         for end, shift in (("low", -0.1), ("high", 0.1)):
             row.setdefault(f"{bound}_lower_bound_bits_{end}", bound_bits and bound_bits + shift)
-    for name, bound, entropy in (
-        ("count", "count", "counts_given_feature"),
-        ("pairing", "pairing", "object_given_counts"),
-    ):
-        bound_bits = row[f"{bound}_lower_bound_bits"]
-        row.setdefault(
-            f"{name}_ratio",
-            bound_bits / h[entropy] if bound_bits is not None and h[entropy] else None,
-        )
+    for ratio in RATIOS:
+        part, whole = row[ratio.estimate], row[ratio.whole.entropy]
+        row.setdefault(ratio.name, part / whole if part is not None and whole else None)
     for name, column in (
         ("object", "object"),
         ("feature", "feature"),

@@ -17,8 +17,9 @@ from sample_tables import (
 
 from bindscope.core.errors import StoreError
 from bindscope.core.registries import studies
+from bindscope.studies.binding_information.best import _CHOSEN
 from bindscope.studies.binding_information.flags import ratios
-from bindscope.studies.binding_information.quantities import RATIOS
+from bindscope.studies.binding_information.quantities import RATIOS, SHARES
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
@@ -211,3 +212,13 @@ def test_a_ratio_is_declared_in_one_line():
         assert ratio.name in BINDING_SCHEMA.names
         assert f"{ratio.name} = {ratio.estimate} / {ratio.whole.entropy}" in rules
         assert values[ratio.name] == pytest.approx(row[ratio.name])
+
+
+def test_a_share_of_a_fit_is_declared_in_one_place():
+    """Its column follows, and so does its value in rows of fits and of the best probe."""
+    for share in SHARES:
+        (column,) = (c for c in BINDING_SCHEMA.columns if c.name == share.name)
+        assert (column.unit, column.meaning, column.low, column.high) == (
+            share.unit, share.meaning, 0, 1,
+        )  # fmt: skip
+        assert share.name in _CHOSEN["object"][1]

@@ -38,6 +38,7 @@ from bindscope.studies.binding_information.quantities import (
     PAPER_WHOLE,
     PARTS,
     QUANTITIES,
+    SHARES,
     WHOLE,
     Quantity,
     total,
@@ -62,7 +63,7 @@ _CHOSEN: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "object": (_PLAIN, (
         *(column for name in _PLAIN for column in LOSSES[name][:2]),
         *(f"null_{LOSSES[name].test}" for name in _PLAIN),
-        "accuracy_object", "exact_match_object", "accuracy_feature",
+        *(share.name for share in SHARES),
         *with_ends(PAPER_WHOLE), *with_ends(PAPER_BEYOND),
     )),
     "object_anchored": (("object_anchored",), LOSSES["object_anchored"][:3]),

@@ -13,6 +13,7 @@ from bindscope.studies.binding_information.quantities import (
     PARTS,
     QUANTITIES,
     RATIOS,
+    SHARES,
     WHOLE,
     Quantity,
     Ratio,
@@ -326,24 +327,7 @@ _ESTIMATES = (
             strict=True,
         )
     ),
-    share(
-        "accuracy_object",
-        "share of bits",
-        "Share of object bits that the paper's probe predicts, revealed bits given.",
-        "`probes`, target `object`",
-    ),
-    share(
-        "exact_match_object",
-        "share of scenes",
-        "Share of scenes whose object bits are all predicted.",
-        "`probes`, target `object`",
-    ),
-    share(
-        "accuracy_feature",
-        "share of bits",
-        "Share of feature bits that the paper's probe predicts, revealed bits given.",
-        "`probes`, target `feature`",
-    ),
+    *(share(s.name, s.unit, s.meaning, f"`probes`, target `{s.target}`") for s in SHARES),
 )
 
 _FIT = (

@@ -49,6 +49,7 @@ from bindscope.studies.binding_information.quantities import (
     PAIRING,
     PAPER_BEYOND,
     PAPER_WHOLE,
+    SHARES,
     WHOLE,
     total,
 )
@@ -126,9 +127,7 @@ def _outcome(
     """Return accuracies, steps and flags, and `parts`; see `estimate`."""
     flags = without_collapsed(result.target_flags) if nothing_to_learn else result.target_flags
     return {
-        "accuracy_object": _finite(result.accuracy_object),
-        "exact_match_object": _finite(result.exact_match_object),
-        "accuracy_feature": _finite(result.accuracy_feature),
+        **{share.name: _finite(share.measure(result)) for share in SHARES},
         "feature_probe": result.feature_probe,
         "steps": result.steps,
         "flags": flag_text([*chain(*flags.values()), *above_prior(row)]),

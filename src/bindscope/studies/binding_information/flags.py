@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, RATIOS, WHOLE
+from bindscope.studies.binding_information.quantities import BEYOND, LOSSES, RATIOS, SHARES, WHOLE
 
 # A probe that starts at the prior and learns nothing ends at H, up to float32 sums.
 TOLERANCE_BITS: Final = 1e-3
@@ -91,8 +91,7 @@ def status_of(
     if failed:
         return {"status": "failed", "reason": f"test loss is not finite: {', '.join(failed)}"}
     absent = {words for column, words in _FITTED.items() if row[column] is None}
-    accuracies = ["accuracy_feature", "accuracy_object", "exact_match_object"]
-    missing = [name for name in accuracies if row[name] is None]
+    missing = sorted(share.name for share in SHARES if row[share.name] is None)
     if missing and "plain" not in absent:
         return {"status": "failed", "reason": f"not finite: {', '.join(missing)}"}
     empty = {

@@ -6,7 +6,7 @@ Rules of the table, flags, rows of the best probe, figures and sentences follow 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 
@@ -80,6 +80,38 @@ RATIOS: Final = (
     Ratio("count_ratio", COUNTS.bound, COUNTS),
     Ratio("pairing_ratio", PAIRING.bound, PAIRING),
 )
+
+
+class Share(NamedTuple):
+    """A share that the plain probe of a `target` reaches; all follows from this.
+
+    `measure` takes a fit, a `probes.base.FitResult`; NaN where the target was not fitted.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    target: str
+    measure: Callable[[Any], float]
+
+
+SHARES: Final = (
+    Share(
+        "accuracy_object", "share of bits",
+        "Share of object bits that the paper's probe predicts, revealed bits given.",
+        "object", lambda fit: fit.accuracy_object,
+    ),
+    Share(
+        "exact_match_object", "share of scenes",
+        "Share of scenes whose object bits are all predicted.",
+        "object", lambda fit: fit.exact_match_object,
+    ),
+    Share(
+        "accuracy_feature", "share of bits",
+        "Share of feature bits that the paper's probe predicts, revealed bits given.",
+        "feature", lambda fit: fit.accuracy_feature,
+    ),
+)  # fmt: skip
 
 
 class Loss(NamedTuple):
