@@ -15,7 +15,7 @@ from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import Condition, Replace
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Sums
-from bindscope.studies.binding_id.experiments.subspaces import (
+from bindscope.studies.binding_id.experiments.means import (
     nested,
     random_directions,
     subspaces,

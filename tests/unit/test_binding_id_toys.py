@@ -33,7 +33,7 @@ from bindscope.studies.binding_id.toys.objectives import (
 )
 from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.vlm.edits import Edits, Frozen
-from bindscope.studies.binding_id.vlm.passes import edited
+from bindscope.studies.binding_id.vlm.engine import edited
 
 VARIANTS: dict[str, dict[str, object]] = {
     "plain": {},

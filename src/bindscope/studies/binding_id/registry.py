@@ -39,7 +39,7 @@ EXPERIMENTS = {
     "tokens": f"{_PLANS}:supports",
     "knockout": f"{_PLANS}:knockout",
     "heads": f"{_PLANS}:single_heads",
-    "subspaces": f"{_HERE}.experiments.subspaces:subspaces",
+    "subspaces": f"{_MEANS}:subspaces",
     "mixture": f"{_PLANS}:mixture",
 }
 

@@ -1,6 +1,6 @@
 """What a toy is asked for in a step: to answer, and to answer as slots demand when edited.
 
-It reads and answers as in the experiments (`vlm.passes`), with gradients.
+It reads and answers as in the experiments (`vlm.engine`), with gradients.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ from bindscope.studies.binding_id.toys.model import ToyModel
 from bindscope.studies.binding_id.toys.tasks import KINDS, Asked, Kind
 from bindscope.studies.binding_id.vlm.adapters import before_layers
 from bindscope.studies.binding_id.vlm.edits import Edits, Frozen
-from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
-from bindscope.studies.binding_id.vlm.passes import edited, last_tokens, question_pass
+from bindscope.studies.binding_id.vlm.engine import (
+    VisionLanguageEngine,
+    edited,
+    last_tokens,
+    question_pass,
+)
 
 PROBED_LAYER = 2  # its input: what the two layers before have gathered
 INTERCHANGED: dict[Group, float] = {"object": 1.0, "item": 0.5}  # weights beside 1 for the task
