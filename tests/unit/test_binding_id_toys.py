@@ -323,6 +323,14 @@ def test_toys_on_disk(tower: str, tmp_path: Path) -> None:
         stored.load(paths[1])
 
 
+def test_a_toy_of_another_width_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "WIDTH", 48)
+    path = _stored(tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ModelError, match="of another architecture"):
+        stored.load(path)
+
+
 def _stored(folder: Path) -> Path:
     config = Toy(name="t", training=ToyTraining(**FEW))
     trained = training.Trained(build(config, VOCABULARY), [], {})

@@ -252,7 +252,11 @@ def load(
         raise ModelError(str(path), f"was trained on another {config.tower} than is there", remedy)
     toy = build(config, Vocabulary(tuple(stored["tokens"])))
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
-    if set(tensors) != set(toy.trained_parameters()):
+    own_shapes, shapes = (
+        {name: value.shape for name, value in each.items()}
+        for each in (toy.trained_parameters(), tensors)
+    )
+    if shapes != own_shapes:
         raise ModelError(str(path), "its weights are of another architecture", remedy)
     toy.network.load_state_dict(tensors, strict=False)
     freeze(toy.network, torch.device(device))
