@@ -7,7 +7,7 @@ from itertools import product
 from math import log2
 
 import pytest
-from codes_by_hand import PAPER, PAPER_SPLIT, SPACES, all_codes, entropy, name_of, ranked, uniform
+from codes_by_hand import SPACES, all_codes, entropy, name_of, ranked, uniform
 
 from bindscope.codes.splits import feature_codes
 from bindscope.core.errors import ConfigError
@@ -92,18 +92,6 @@ def test_feature_disjoint_splits_agree_with_listing(config):
         for row in rows:
             features = set(map(tuple, feature_codes(data, row["split"]).tolist()))
             check(row, by_hand(config, features))
-
-
-def test_the_papers_numbers():
-    train, val, test = entropies(dataset(PAPER, PAPER_SPLIT))
-    assert test["h_object_given_feature_bits"] == pytest.approx(32.90786873, abs=5e-9)
-    assert test["h_feature_bits"] == pytest.approx(log2(131), abs=1e-12)
-    assert test["h_object_bits"] == pytest.approx(39.94129173, abs=5e-9)
-    assert test["split_gap_bits"] == pytest.approx(log2(784 / 131), abs=1e-12)
-    assert train["h_object_bits"] == pytest.approx(41.93577473, abs=5e-9)
-    assert (train["n_feature_codes"], val["n_feature_codes"]) == (522, 131)
-    (space, *_) = entropies(dataset(PAPER))
-    assert space["h_object_bits"] == pytest.approx(42.52257857469, abs=5e-12)
 
 
 def test_corners_are_exact():

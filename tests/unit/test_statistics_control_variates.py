@@ -26,19 +26,19 @@ def test_the_mean_is_kept_and_its_noise_is_that_of_what_is_left(share):
     assert np.std(means) == pytest.approx(error, rel=0.1)
 
 
-def test_what_equals_the_control_has_its_exact_mean():
-    control = np.random.default_rng(1).normal(size=N)
-    assert controlled(control, control, 0.0) == pytest.approx(np.zeros(N))
-    assert controlled(2.0 + control, control, 0.0) == pytest.approx(np.full(N, 2.0))
+CONTROL = np.random.default_rng(1).normal(size=N)
 
 
-def test_the_coefficient_stays_between_0_and_1():
-    control = np.random.default_rng(2).normal(size=N) + 0.5
-    assert controlled(-control, control, 0.0) == pytest.approx(-control)
-    assert controlled(3.0 * control, control, 0.0) == pytest.approx(2.0 * control)
-
-
-def test_a_control_that_does_not_move_says_nothing():
-    values = np.arange(4.0)
-    assert controlled(values, np.full(4, 7.0), 7.0) == pytest.approx(values)
-    assert controlled(values, np.full(4, 8.0), 7.0) == pytest.approx(values)
+@pytest.mark.parametrize(
+    ("values", "control", "mean", "expected"),
+    [
+        (CONTROL, CONTROL, 0.0, np.zeros(N)),  # what equals the control has its exact mean
+        (2.0 + CONTROL, CONTROL, 0.0, np.full(N, 2.0)),
+        (-CONTROL, CONTROL + 0.5, 0.0, -CONTROL),  # the coefficient stays between 0 and 1
+        (3.0 * CONTROL, CONTROL + 0.5, 0.0, 2.0 * CONTROL - 0.5),
+        (np.arange(4.0), np.full(4, 7.0), 7.0, np.arange(4.0)),  # a control that does not move
+        (np.arange(4.0), np.full(4, 8.0), 7.0, np.arange(4.0)),
+    ],
+)
+def test_values_follow_their_control_up_to_all_of_it(values, control, mean, expected):
+    assert controlled(values, control, mean) == pytest.approx(expected)

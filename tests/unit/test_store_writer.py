@@ -227,12 +227,8 @@ def test_overflow_names_model_layer_maximum_and_remedy(tmp_path):
         "  remedy: set extraction.dtype: bfloat16 or float32"
     )
     assert names(tmp_path) == set()
-
-
-def test_overflow_of_patches_names_the_layer(tmp_path):
-    part = np.full((2, 2, 2), 1e6)
-    with pytest.raises(StoreError, match=r"m \(a, layer 3\): values up to 1e\+06"):
-        write(tmp_path, "float16", (2, 2, 2), part, model="m", layer="3")
+    with pytest.raises(StoreError, match=r"m \(a, layer 3\): values up to 1e\+06"):  # of patches
+        write(tmp_path, "float16", (2, 2, 2), np.full((2, 2, 2), 1e6), model="m", layer="3")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
