@@ -33,7 +33,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
-from bindscope.fitting.checkpoint import take
 from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.fitting.rows import ArrayRows
@@ -241,8 +240,8 @@ def softmax_optimum(
     matrix = torch.zeros(data.dim + 1, len(present), device=classes.device)
     matrix[-1] = torch.from_numpy(np.log(counts / counts.sum())).float()
     constant = matrix.view(-1)
-    start, checkpoint = problem.evaluate(constant), take(task.checkpoints)
-    return problem, follow(problem, start, constant, config.l2, config.steps, checkpoint)
+    start = problem.evaluate(constant)
+    return problem, follow(problem, start, constant, config.l2, config.steps, task.checkpoints)
 
 
 def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:

@@ -10,17 +10,16 @@ contained optimum is on the path, a greater loss of validation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, log
-from time import monotonic
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
 from bindscope.fitting.lbfgs import Evaluated, Objective, descend
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block
@@ -38,9 +37,6 @@ GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this sha
 STALE = 2  # strengths in a row with a gain on train alone after which validation has chosen
 PERFECT = 1e-4  # bits below which there is nothing left to gain
 TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and when it has not
-# What a checkpoint holds of a `_Path`, and of its best optimum, besides tensors.
-_NUMBERS = ("before", "number", "l2", "steps", "stale")
-_OF_BEST = ("train_bits", "val_bits", "l2", "short")
 
 
 class Problem(ABC):
@@ -166,7 +162,7 @@ class PairProblem(Problem):
         return train, val
 
 
-@dataclass
+@dataclass(frozen=True)
 class Optimum:
     """Weights that validation chose on the path of a form."""
 
@@ -190,90 +186,46 @@ def follow(
     centre: Tensor,
     strengths: Sequence[float],
     iterations: int,
-    checkpoint: Checkpoint | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Optimum:
     """Fit along the path of ridge strengths; return what validates best.
 
     `centre`: its weights as weights of this problem, (p,). `strengths`: ridge strengths, in any
     order, with which the path begins; it goes on by factors of ten while validation gains.
     """
-    first = replace(contained, theta=centre, l2=inf)
-    path = _Path.read(checkpoint, centre.device) or _Path(
-        first, torch.zeros_like(centre)[:, None], first.train_bits
-    )
-    ordered, saved_s = sorted(strengths, reverse=True), monotonic()
-    while not path.ended(ordered):
-        path.extend(problem, centre, ordered, iterations, checkpoint)
-        ended = path.ended(ordered)
-        if checkpoint and checkpoint.is_due(monotonic() - saved_s, last=ended, in_parts=True):
-            path.keep(checkpoint)
-            saved_s = monotonic()
-    if checkpoint:
-        checkpoint.part(0).remove()
-    return replace(path.best, steps=path.steps)
+    best, delta = replace(contained, theta=centre, l2=inf), torch.zeros_like(centre)[:, None]
+    before, steps, stale = best.train_bits, 0, 0
+    for l2 in _path(strengths):
+        if stale >= STALE or best.val_bits <= PERFECT:
+            break
+
+        def fit(parts: Checkpoints | None, l2: float = l2, start: Tensor = delta) -> State:
+            solution = descend(
+                problem.objective(centre, l2), start, iterations=iterations, tolerance=TOLERANCE,
+                checkpoint=take(parts),
+            )  # fmt: skip
+            losses = problem.losses(centre + solution.w[:, 0])
+            ended = {"steps": solution.iterations, "short": float(solution.decrement)}
+            return {"delta": solution.w}, ended | {"losses": losses}
+
+        tensors, ended = remember(checkpoints, fit)
+        delta, steps = tensors["delta"].to(centre.device), steps + ended["steps"]
+        optimum = Optimum(centre + delta[:, 0], *ended["losses"], l2, ended["short"])
+        fell, gained = before - optimum.train_bits, best.val_bits - optimum.val_bits
+        if gained > GAIN * best.val_bits:
+            stale = 0
+        elif fell > GAIN * before:
+            stale += 1
+        before, best = optimum.train_bits, optimum if gained > 0 else best
+    return replace(best, steps=steps)
 
 
-@dataclass
-class _Path:
-    """Where `follow` is: the best optimum, and the weights of the last strength.
-
-    `number` strengths were fitted, the last of them `l2`; `before` is its loss of train.
-    """
-
-    best: Optimum
-    delta: Tensor
-    before: float
-    number: int = 0
-    l2: float = inf
-    steps: int = 0
-    stale: int = 0
-
-    def ended(self, ordered: Sequence[float]) -> bool:
-        """Whether validation has chosen, or there is nothing left to gain or to try."""
-        more = self.number < len(ordered) or self.l2 > WEAKEST * FACTOR**0.5
-        return self.stale >= STALE or self.best.val_bits <= PERFECT or not more
-
-    def extend(
-        self, problem: Problem, centre: Tensor, ordered: Sequence[float], iterations: int,
-        checkpoint: Checkpoint | None,
-    ) -> None:  # fmt: skip
-        """Fit the next strength."""
-        further = float(f"{self.l2 / FACTOR:.6g}")
-        self.l2 = ordered[self.number] if self.number < len(ordered) else further
-        self.number += 1
-        solution = descend(
-            problem.objective(centre, self.l2), self.delta, iterations=iterations,
-            tolerance=TOLERANCE, checkpoint=checkpoint and checkpoint.part(self.number),
-        )  # fmt: skip
-        self.delta, self.steps = solution.w, self.steps + solution.iterations
-        theta = centre + self.delta[:, 0]
-        optimum = Optimum(theta, *problem.losses(theta), self.l2, short=float(solution.decrement))
-        fell, gained = self.before - optimum.train_bits, self.best.val_bits - optimum.val_bits
-        if gained > GAIN * self.best.val_bits:
-            self.stale = 0
-        elif fell > GAIN * self.before:
-            self.stale += 1
-        self.before = optimum.train_bits
-        if gained > 0:
-            self.best = optimum
-
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Write all of it."""
-        record = {name: getattr(self, name) for name in _NUMBERS}
-        best = {name: getattr(self.best, name) for name in _OF_BEST}
-        record |= {"step": self.number, "best": best}
-        checkpoint.write({"theta": self.best.theta, "delta": self.delta}, record)
-
-    @classmethod
-    def read(cls, checkpoint: Checkpoint | None, device: torch.device) -> _Path | None:
-        """Return the path that was kept, if any was."""
-        state = checkpoint.read() if checkpoint else None
-        if state is None:
-            return None
-        tensors, record = state
-        theta, delta = (tensors[name].to(device) for name in ("theta", "delta"))
-        numbers = {name: record[name] for name in _NUMBERS}
-        return cls(Optimum(theta, **record["best"]), delta, **numbers)
+def _path(strengths: Sequence[float]) -> Iterator[float]:
+    """Yield ridge strengths, the strongest first, and then ever weaker ones by factors of ten."""
+    yield from sorted(strengths, reverse=True)
+    l2 = min(strengths)
+    while l2 > WEAKEST * FACTOR**0.5:
+        yield (l2 := float(f"{l2 / FACTOR:.6g}"))
 
 
 def start(size: int, pairs: Split) -> Tensor:

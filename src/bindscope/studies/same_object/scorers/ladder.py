@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
-from bindscope.fitting.checkpoint import Checkpoints, take
+from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Pairs
 from bindscope.studies.same_object.probes_config import (
@@ -30,16 +30,18 @@ from bindscope.studies.same_object.probes_config import (
     QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.scorers.base import Fitted, Split, Task, simple_columns
+from bindscope.studies.same_object.scorers.base import Fitted, Task, simple_columns
 from bindscope.studies.same_object.scorers.convex import (
     FormScorer,
     Optimum,
+    PairObjective,
     PairProblem,
     fitted_form,
     follow,
     start,
 )
 from bindscope.studies.same_object.scorers.forms import (
+    BOUND,
     Covariance,
     Diagonal,
     Form,
@@ -77,7 +79,7 @@ class Fit:
         """Fit a form from the optimum that it contains."""
         problem = PairProblem(form, self.pairs)
         return follow(
-            problem, contained, centre, self.config.l2, self.config.steps, take(self.checkpoints)
+            problem, contained, centre, self.config.l2, self.config.steps, self.checkpoints
         )
 
     def climb(self, top: str) -> tuple[Form, Optimum]:
@@ -158,75 +160,50 @@ def spectrum_columns(lambdas: Tensor) -> dict[str, Any]:
     }
 
 
-NEWTON, HALVINGS = 20, 10  # steps of the start, and halvings of one of them, at most
-ENDED = 1e-7  # nats that a step of the start gains at least
-
-
 @dataclass(frozen=True)
-class _Mixture:
-    """Mean loss of train's pairs at r theta_1 + s theta_2 of a form, and b more in its bias."""
+class Combination:
+    """A form at r theta_1 + s theta_2, with b more in its bias: a form of the weights (r, s, b)."""
 
     form: Form
-    pairs: Split
     thetas: Sequence[Tensor]  # two weights (p,)
 
-    def evaluate(self, numbers: Tensor) -> tuple[float, Tensor, Tensor]:
-        """Return the loss in nats at numbers (3,), its gradient and its Hessian; float64."""
-        loss, n = 0.0, self.pairs.n_pairs
-        slope, curved = numbers.new_zeros(3), numbers.new_zeros(3, 3)
-        for block in self.pairs.blocks():
-            parts = [self.form.logits(theta, block) for theta in self.thetas]
-            x = torch.stack([*parts, torch.ones_like(parts[0])], 1).double()
-            sign = block.sign.double()
-            margins = (x @ numbers) * sign
-            p = margins.sigmoid()
-            loss += float(softplus(margins).sum())
-            slope += x.t() @ (p * sign)
-            curved += x.t() @ ((p * (1 - p))[:, None] * x)
-        return loss / n, slope / n, curved / n
+    def _columns(self, block: Any) -> Tensor:
+        """Return what the weights multiply, (P, 3)."""
+        parts = [self.form.logits(theta, block) for theta in self.thetas]
+        return torch.stack([*parts, torch.ones_like(parts[0])], 1)
 
-    def lowest(self) -> Tensor:
-        """Return the numbers of the smallest loss, by damped Newton steps from the better part."""
-        device = self.thetas[0].device
-        parts = list(torch.eye(3, dtype=torch.float64, device=device)[:2])
-        numbers: Tensor = min(parts, key=lambda point: self.evaluate(point)[0])
-        loss, slope, curved = self.evaluate(numbers)
-        for _ in range(NEWTON):
-            guard = 1e-9 * torch.eye(3, dtype=torch.float64, device=device)
-            step = torch.linalg.solve(curved + guard * curved.trace(), slope)
-            for k in range(HALVINGS):
-                tried = numbers - step / 2**k
-                candidate = self.evaluate(tried)
-                if candidate[0] < loss:
-                    break
-            else:
-                return numbers
-            gained = loss - candidate[0]
-            numbers, (loss, slope, curved) = tried, candidate
-            if gained < ENDED:
-                break
-        return numbers
+    def logits(self, weights: Tensor, block: Any) -> Tensor:
+        """Return logits (P,)."""
+        return self._columns(block) @ weights
+
+    def slope(self, residuals: Tensor, block: Any) -> Tensor:
+        """Return the gradient (3,) of the sum of residuals (P,) times logits."""
+        return self._columns(block).t() @ residuals
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Return about a step of the weights."""
+        return gradient / BOUND
 
 
 def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     """Return the mixture of two weights (p,), or the better part if that validates better.
 
-    `parts`: the optima that it contains, as weights of it.
+    `parts`: the optima that it contains, as weights of it. The mixture is fitted to train.
     """
-    r, s, b = _Mixture(problem.form, problem.pairs[0], parts).lowest().float()
+    train, optima = problem.pairs[0], [problem.evaluate(theta) for theta in parts]
+    begin = torch.eye(3, device=parts[0].device)[int(optima[1].train_bits < optima[0].train_bits)]
+    objective = PairObjective(Combination(problem.form, parts), train, begin, 0.0)
+    r, s, b = begin + descend(objective, torch.zeros_like(begin)[:, None]).w[:, 0]
     mixed = r * parts[0] + s * parts[1]
     mixed[-1] += b
-    return min(
-        (problem.evaluate(theta) for theta in (mixed, *parts)), key=lambda optimum: optimum.val_bits
-    )
+    return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
 
 
 def fit_quadratic_position(config: QuadraticPositionScorer, task: Task) -> list[Fitted]:
     """Fit the quadratic form, the table of positions, and then both at once."""
     this = Fit.begin(config, task)
     quadratic, of_tokens = this.climb("quadratic")
-    checkpoint = take(this.checkpoints)
-    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, checkpoint)
+    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, task.checkpoints)
     form = Form([quadratic.parts[0], places.parts[0], quadratic.parts[1]])
     parts = [
         form.join(contained.split(optimum.theta))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bindscope.fitting.checkpoint import Checkpoint, take
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.probes_config import PositionScorer
 from bindscope.studies.same_object.scorers.base import Fitted, Task
@@ -143,17 +143,17 @@ def fitted_places(
     pairs: Sequence[Pairs],
     l2: Sequence[float],
     steps: int,
-    checkpoint: Checkpoint | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[Form, Optimum]:
     """Fit the form of places to train and val, from the constant of train's share of pairs."""
     train, val = (Counts.count(split) for split in pairs)
     form = train.form()
     problem = PairProblem(form, (train, val))
     constant = start(form.size, train)
-    return form, follow(problem, problem.evaluate(constant), constant, l2, steps, checkpoint)
+    return form, follow(problem, problem.evaluate(constant), constant, l2, steps, checkpoints)
 
 
 def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
     """Fit the scorer of places."""
-    checkpoint = take(task.checkpoints)
-    return [fitted_form(*fitted_places(task.pairs(None), config.l2, config.steps, checkpoint))]
+    fit = fitted_places(task.pairs(None), config.l2, config.steps, task.checkpoints)
+    return [fitted_form(*fit)]
