@@ -16,15 +16,10 @@ from bindscope.models.base import TokenMap
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.job import (
     editor_of,
-    fit_name,
     interventions,
     measured_edits,
 )
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes
-from bindscope.studies.same_object.effects.rows import Edited
-from bindscope.studies.same_object.effects.subspace import (
-    Editor,
-)
+from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
 
@@ -137,13 +132,14 @@ def exact_weights() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Editor]:
-    """Return a toy that is measured, and the editor of what the exact probe reads of it."""
+def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Unedited]:
+    """Return a toy with the editor of what the exact probe reads of it, and what it is like."""
     weights = exact_weights()
-    scorers = {layer: FittedScorer.read(weights, fit_name(weights, layer)) for layer in (1, 2)}
+    scorers = {layer: FittedScorer.read(weights, f"{layer}/0/0") for layer in (1, 2)}
     scenes = drawn(seed)
     measuring = Measuring(Toy(noise, copies), 1, scorers, scenes, torch.float32, "toy")
-    return measuring, editor_of(scorers[1], measuring.unedited(), scenes, OBJECTS)
+    plain = measuring.unedited()
+    return measuring.edit(editor_of(scorers[1], plain, scenes, OBJECTS)), plain
 
 
 RowsByEdit = dict[tuple[str, float, str, str], dict[str, Any]]
@@ -162,11 +158,6 @@ def index_rows(rows: list[dict[str, Any]], probe: str = "") -> RowsByEdit:
 
 def measured(noise: float) -> list[dict[str, Any]]:
     """Run all edits on the toy, read by a probe that compares its objects exactly."""
-    measuring, editor = on_toy(noise)
-    plain, edits = measuring.unedited(), interventions()
-    spec = {
-        "retrained": None,
-        "intervals": {"bootstrap_samples": 200, "bootstrap_seed": 0},
-    }  # fmt: skip
-    splits = {"test": Edited(measuring, editor)}
-    return measured_edits(splits, plain, edits, "it has no heads", spec)
+    measuring, plain = on_toy(noise)
+    spec = {"retrained": None, "intervals": {"bootstrap_samples": 200, "bootstrap_seed": 0}}
+    return measured_edits({"test": measuring}, plain, interventions(), "it has no heads", spec)

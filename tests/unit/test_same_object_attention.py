@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import pearsonr
 
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
-    correlations,
-    divergence_bits,
+    correlate,
     fisher,
     share_of_object,
 )
@@ -22,18 +21,17 @@ def test_correlations_are_those_of_scipy() -> None:
     attention = generator.dirichlet(np.ones(m), (2, m))
     scores = generator.standard_normal((m, m))
     scores += scores.T
-    computed = correlations(attention, scores)
+    computed = correlate(attention, scores)
     i, j = (~np.eye(m, dtype=bool)).nonzero()
     p = 1 / (1 + np.exp(-scores[i, j]))
     for head in range(2):
         a = attention[head, i, j]
-        expected = {"pearson": pearsonr(a, p)[0], "spearman": spearmanr(a, p)[0]}
-        assert {name: values[head] for name, values in computed.items()} == pytest.approx(expected)
+        assert computed[head] == pytest.approx(pearsonr(a, p)[0])
 
 
 def test_nothing_correlates_with_what_does_not_vary() -> None:
     m = 5
-    assert np.isnan(correlations(np.full((1, m, m), 0.2), np.eye(m))["pearson"][0])
+    assert np.isnan(correlate(np.full((1, m, m), 0.2), np.eye(m))[0])
     assert np.isnan(fisher(np.array([np.nan]))[0])
 
 
@@ -69,11 +67,6 @@ def test_where_classes_are_objects_nothing_can_be_shown() -> None:
     same, _, places, tokens = image()
     attention = softmax(2.0 * same)[None]
     assert np.isnan(beyond_rivals(attention, same, np.arange(20) // 4, places, tokens)).all()
-
-
-def test_divergence_is_0_of_the_same_and_1_bit_of_what_shares_nothing() -> None:
-    first, second = torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([[0.0, 1.0], [0.5, 0.5]])
-    assert divergence_bits(first, second).tolist() == [1.0, 0.0]
 
 
 def test_the_share_of_an_object_leaves_out_the_query_itself() -> None:

@@ -11,8 +11,7 @@ from pydantic import TypeAdapter
 from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.effects import planted
-from bindscope.studies.same_object.effects.job import editor_of, measured_edits
-from bindscope.studies.same_object.effects.rows import Edited
+from bindscope.studies.same_object.effects.job import measured_edits
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.probes_config import AnyScorer
@@ -64,14 +63,7 @@ def test_killed_fits_of_pairs_end_in_the_same_bits(family, deaths, tmp_path):
 def measure_edits(checkpoints):
     """Run some edits of a planted model, and fit a probe again under one of them."""
     planting = planted.Planting(planted.BOUND, 0)
-    measuring = planting.measuring("test", "binding", planted.LAYER)
-    plain = measuring.unedited(checkpoints)
-    scorer = measuring.scorers[planted.LAYER]
-    editor = editor_of(scorer, plain, measuring.scenes, planted.SPEC["directions"])
-    splits = {"test": Edited(measuring, editor)}
-    for split in ("train", "val"):
-        of_split = editor.of_scenes(planting.scenes[split].instances)
-        splits[split] = Edited(planting.measuring(split, "binding", planted.LAYER), of_split)
+    splits, plain = planting.edited("binding", planted.LAYER, checkpoints=checkpoints)
     edits = planted.interventions(["remove"], planted.FEWER)
     retrained = {"probes": [planted.READER.model_dump()]}
     spec = {**planted.SPEC, "retrained": retrained}

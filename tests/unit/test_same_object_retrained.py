@@ -17,7 +17,6 @@ from bindscope.studies.same_object.claims import (
 from bindscope.studies.same_object.effects.job import interventions
 from bindscope.studies.same_object.effects.rows import (
     PLAIN,
-    Edited,
     ablation_rows,
     refitted_rows,
     strongest,
@@ -40,14 +39,11 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
 ) -> None:
     splits = {}
     for seed, split in enumerate(("train", "val", "test")):
-        measuring, editor = on_toy(0.05, copies, seed)
-        splits[split] = Edited(measuring, editor)
+        splits[split], _ = on_toy(0.05, copies, seed)
     probe = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1, 0.01))
     edits = [Intervention("remove", 1.0, name) for name in ("beyond", "matched")]
     test, by = splits["test"], Bootstrap(100, 0)
-    rows = ablation_rows(
-        test.measuring.scenes.labels, test.measuring.under(test.editor, edits), by
-    )  # fmt: skip
+    rows = ablation_rows(test.scenes.labels, test.under(edits), by)
     rows += refitted_rows(splits, edits, [probe], by)
     indexed = index_rows(rows, "diagonal")
     plain, removed, control = ("none", 0.0, "none"), *edits

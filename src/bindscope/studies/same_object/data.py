@@ -76,6 +76,14 @@ class PairData:
             (int(grid[0]), int(grid[1])),
         )
 
+    def take(self, images: slice, tokens: Rows | None = None) -> PairData:
+        """Return some images, with tokens of their own (left out: none)."""
+        valid = self.valid[images]
+        return PairData(
+            no_tokens(valid.shape) if tokens is None else tokens, self.instances[images],
+            self.classes[images], valid, self.positions[images], self.grid,
+        )  # fmt: skip
+
     @property
     def n_images(self) -> int:
         """Number of images, those without a pair included."""

@@ -67,10 +67,10 @@ class FittedScorer:
         """Return logits (P,) of a block whose tokens are raw."""
         return block.packed(self.scores(self.scaled(block.x)))
 
-    def of_tokens(self, data: PairData, scaling: Standardiser | None = None) -> NDArray[np.float32]:
-        """Return logits (n, M, M) of all images; `scaling` instead of the probe's own."""
-        pairs = Pairs(data, scaling or self.scaling)
-        return np.concatenate([self.scores(block.x).numpy() for block in pairs.blocks()])
+    def of_tokens(self, data: PairData) -> NDArray[np.float32]:
+        """Return logits (n, M, M) of all images."""
+        blocks = Pairs(data, self.scaling).blocks()
+        return np.concatenate([self.scores(block.x).numpy() for block in blocks])
 
 
 QUERIES = 2  # of a scene

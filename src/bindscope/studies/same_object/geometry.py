@@ -76,13 +76,9 @@ def transfers(
     """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
     rows: dict[str, list[Row]] = {layer: [] for layer in weights}
     for (layer, probe), (token_layer, data) in product(weights.items(), tests.items()):
-        for name, scaling in (
-            ("transfer_auc", None),
-            ("transfer_rescaled_auc", weights[token_layer].scaling),
-        ):
-            counts = _counted(probe.of_tokens(data, scaling), labels)
-            used = counts[counts.any(axis=1)]
-            rows[layer] += by.rows(used, {(name, token_layer): _area})
+        counts = _counted(probe.of_tokens(data), labels)
+        used = counts[counts.any(axis=1)]
+        rows[layer] += by.rows(used, {("transfer_auc", token_layer): _area})
     return rows
 
 

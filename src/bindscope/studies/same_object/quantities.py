@@ -58,8 +58,6 @@ GEOMETRY: Final[dict[str, Quantity]] = {
     "residual_chance": Quantity(_PATCHES, "The same where the scenes are dealt out at random."),
     "transfer_auc": Quantity(_AREA, "Area under the ROC curve of the probe of `layer` on tokens of "
                              "layer `at`, unchanged."),
-    "transfer_rescaled_auc": Quantity(_AREA, "The same, tokens scaled by mean and deviation of "
-                                      "layer `at`."),
 }  # fmt: skip
 
 # What the names of some edits' quantities add to those of others.
@@ -106,7 +104,6 @@ CORRELATIONS: Final[dict[str, Quantity]] = {
                    f"heads, or of their logarithms): {meaning}", -1.0)
     for name, meaning in {
         "pearson": "correlation with the probe's probabilities.",
-        "spearman": "rank correlation.",
         "beyond_rivals": "correlation of its logarithm with the labels, given query, key, both "
                          "classes, distance, cosine and inner product.",
     }.items()
@@ -129,9 +126,6 @@ EDITS: Final[dict[str, Quantity]] = {
                "next block: the share that is on patches of the same object, of head `at`; "
                "`mean`: mean over the heads' shares."),
     "uniform_share": Quantity(_ATTENTION, "That of attention to all other patches alike."),
-    "divergence_bits": Quantity("bits per patch", "Jensen-Shannon divergence of the attention of "
-                                "sampled patches on all tokens from that without an edit; mean "
-                                "over heads."),
     **CORRELATIONS,
     **_changed("pretraining_loss", _LOSS, "The model's own loss; `n` batches, t interval.",
                low=None, high=None),

@@ -164,8 +164,7 @@ STUDY = Study(
             "figures.geometry:same_object_cross_layers",
             "Same-object AUC across layers",
             "Area under the ROC curve of quadratic probes of one layer on tokens of another layer, "
-            "on test pairs; colors start at chance, 0.5. First row: tokens unchanged; second row: "
-            "scaled by mean and deviation of their layer. Dark cells off the diagonal mean that "
+            "on test pairs; colors start at chance, 0.5. Bright cells off the diagonal mean that "
             "layers share the code. No intervals are drawn.",
             _geometry,
         ),

@@ -1,20 +1,16 @@
 """What attention has to do with a probe's scores, and with the objects that there are.
 
-Source: arXiv 2510.24709, section 4.3 and appendix A.5 (the correlation). The paper leaves open
-which correlation it is: two are measured. That attention correlates with scores does not show that
-it follows objects: both may go by class, by distance or by the cosine of tokens. `beyond_rivals`
-therefore takes the labels.
+Source: arXiv 2510.24709, section 4.3 and appendix A.5 (the correlation). That attention correlates
+with scores does not show that it follows objects: both may go by class, by distance or by the
+cosine of tokens. `beyond_rivals` therefore takes the labels.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from scipy.stats import rankdata
 from torch import Tensor
 
 from bindscope.models.attention import BlockAttention
@@ -28,18 +24,12 @@ Ints = NDArray[np.integer]
 Bools = NDArray[np.bool_]
 
 
-def heads_of(attention: BlockAttention) -> Iterator[Tensor]:
-    """Give the weights (B, T, T) of one head after the other."""
-    for head in range(attention.queries.shape[1]):
-        yield attention.weights(slice(head, head + 1))[:, 0]
-
-
-def divergence_bits(p: Tensor, q: Tensor) -> Tensor:
-    """Return the Jensen-Shannon divergence of distributions (..., T), in bits: 0 to 1."""
-    middle = (p + q) / 2
-    each = [torch.xlogy(part, part / middle.clamp_min(1e-38)).sum(-1) for part in (p, q)]
-    bits: Tensor = ((each[0] + each[1]) / (2 * np.log(2))).clamp(0, 1)
-    return bits
+def head_weights(attention: BlockAttention, queries: Tensor) -> Tensor:
+    """Return the attention of some tokens (B, M) of each image on all, (H, B, M, T)."""
+    heads = (
+        attention.weights(slice(head, head + 1))[:, 0] for head in range(attention.queries.shape[1])
+    )
+    return torch.stack([torch.take_along_dim(each, queries[..., None], 1) for each in heads])
 
 
 def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
@@ -52,18 +42,14 @@ def share_of_object(among: Tensor, same: Tensor, itself: Tensor) -> Tensor:
     return (others * same).sum(-1) / others.sum(-1).clamp_min(1e-38)
 
 
-def correlations(attention: Floats, scores: Floats) -> dict[str, Floats]:
-    """Correlate the attention of each head with a probe's scores, over ordered pairs of an image.
+def correlate(attention: Floats, scores: Floats) -> Floats:
+    """Correlate the attention of each head with a probe's probabilities, over ordered pairs; (H,).
 
-    `attention` (H, m, m): weights among m patches, rows are queries. `scores` (m, m): logits. NaN
-    where either side does not vary.
+    `attention` (H, m, m): weights among the m patches of an image, rows are queries. `scores` (m,
+    m): logits. NaN where either side does not vary.
     """
     pairs = ~np.eye(len(scores), dtype=bool)
-    weights, logits = attention[:, pairs], scores[pairs]
-    return {
-        "pearson": _correlation(weights, expit(logits)),
-        "spearman": _correlation(rankdata(weights, axis=-1), rankdata(logits)),
-    }
+    return _correlation(attention[:, pairs], expit(scores[pairs]))
 
 
 def beyond_rivals(
@@ -114,10 +100,7 @@ def _rivals(classes: Ints, places: Floats, tokens: Floats) -> Floats:
     )
     dummies = [np.eye(int(group.max()) + 1)[group] for group in groups]
     products = [tokens @ tokens.T]
-    for vectors in (
-        tokens,
-        tokens - tokens.mean(1, keepdims=True),
-    ):  # raw, and as a norm leaves them
+    for vectors in (tokens, tokens - tokens.mean(1, keepdims=True)):  # raw; as a norm leaves them
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
         products.append(unit @ unit.T)
     numbers = [distance, distance**2, *np.moveaxis(step, -1, 0), *np.abs(np.moveaxis(step, -1, 0))]

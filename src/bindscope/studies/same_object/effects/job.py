@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from bindscope.config.models import Controlled, Zoo
-from bindscope.core.errors import ModelError, StoreError
+from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints
@@ -27,7 +26,7 @@ from bindscope.models.pretraining_loss import load
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects.rows import (
     PLAIN,
-    Edited,
+    Losses,
     ablation_rows,
     attention_rows,
     edit_names,
@@ -47,30 +46,26 @@ from bindscope.studies.same_object.effects.subspace import (
     random_basis,
     variance_basis,
 )
-from bindscope.studies.same_object.estimates import Bootstrap, row
+from bindscope.studies.same_object.estimates import Bootstrap, Row, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
 
-UInt8 = NDArray[np.uint8]
-Losses = Mapping[Intervention | None, NDArray[np.float64]]
-
 
 def pretraining_losses(
     evaluation: Evaluation,
-    images: UInt8,
-    objects: UInt8,
-    layer: int,
-    editor: Editor,
+    images: NDArray[np.uint8],
+    objects: NDArray[np.uint8],
+    test: Measuring,
     edits: Sequence[Intervention],
-    grid: tuple[int, int],
 ) -> Losses | str:
     """Return the loss (batches,) of a model in bits, without an edit (None) and under each.
 
     `evaluation`: its objective with its heads. `images`, `objects`: scenes (n, H, W, 3) and their
-    object codes (n, K). `grid`: of the patches that the editor knows. Or why there is none.
+    object codes (n, K). `test`: layer, editor and grid of these scenes. Or why there is none.
     """
-    rows = evaluation.objective.vit.rows
+    rows, grid, editor = evaluation.objective.vit.rows, test.scenes.labels.grid, test.editor
+    assert editor is not None
     if (rows, rows) != grid:
         return f"it was trained with {rows} x {rows} patches, and {grid[0]} x {grid[1]} are read"
 
@@ -80,7 +75,7 @@ def pretraining_losses(
                 sources = visible.scenes.to(tokens.device), visible.patches.to(tokens.device)
                 return editor.edited(tokens, what, *sources)
 
-            return {layer: edited}
+            return {test.layer: edited}
 
         return make_edits
 
@@ -91,8 +86,6 @@ def pretraining_losses(
 
 # Shares of the patches of an image that exchange b; shares of its own b that a patch keeps.
 SHARES, ALPHAS = (0.5, 1.0), (0.5, 0.0)
-Rows = list[dict[str, Any]]
-Weights = Mapping[str, NDArray[Any]]
 
 
 def interventions() -> list[Intervention]:
@@ -104,17 +97,6 @@ def interventions() -> list[Intervention]:
             edits += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
         edits.append(Intervention("remove", 1.0, subspace))
     return edits
-
-
-def fit_name(weights: Weights, layer: int) -> str:
-    """Return what the fit of a layer is called in its file."""
-    name = weights_name(str(layer), SEED, 0)
-    if not any(key.startswith(f"{name}.") for key in weights):
-        raise StoreError(
-            f"weights of layer {layer}", "are not in the file of the fit",
-            "run snakemake again, which fits the probe to that layer",
-        )  # fmt: skip
-    return name
 
 
 def editor_of(
@@ -141,22 +123,23 @@ def measured(
     spec: Mapping[str, Any],
     device: torch.device | str,
     checkpoints: Checkpoints | None = None,
-) -> Rows:
+) -> list[Row]:
     """Measure one layer of a model.
 
     `files`: paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may
     have a loss of its own `codes`; scenes and samples of train and val (`train_scenes`, ...).
     `spec`: the job's `layer`, `later`, `directions`, `retrained`, `n_scenes` and `intervals`.
     """
-    scenes = read_scenes(files.scenes, files.samples[0], spec["n_scenes"])
-    fits: dict[str, NDArray[Any]] = {}
-    for path in files.fit_weights:
-        fits |= load_file(path)
-    measuring = _measuring(config, files, spec, scenes, fits, device)
-    plain = measuring.unedited(checkpoints)
-    splits = _splits(files, spec, measuring, plain)
+    test = _measuring(config, files, spec, device)
+    plain = test.unedited(checkpoints)
+    editor = editor_of(test.scorers[spec["layer"]], plain, test.scenes, spec["directions"])
+    splits = {"test": test.edit(editor)}
+    for split in ("train", "val"):
+        stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
+        scenes = Scenes.open(stores, samples[0], spec["retrained"][split])
+        splits[split] = test.edit(editor, scenes)
     edits = interventions()
-    losses = _losses(config, files, spec, device, splits["test"], edits)
+    losses = _losses(config, files, device, splits["test"], edits)
     return [
         PLAIN | row("val_loss_bits", validation_loss(files, spec)),
         *measured_edits(splits, plain, edits, losses, spec, checkpoints),
@@ -164,32 +147,33 @@ def measured(
 
 
 def measured_edits(
-    splits: Mapping[str, Edited],
+    splits: Mapping[str, Measuring],
     plain: Unedited,
     edits: Sequence[Intervention],
     losses: Losses | str,
     spec: Mapping[str, Any],
     checkpoints: Checkpoints | None = None,
-) -> Rows:
+) -> list[Row]:
     """Return the rows about edits of one layer, without what the job knows from its files.
 
-    `splits`: scenes with their editors; train and val where probes are fitted again. `plain`: what
-    was measured of those of test as they are. `losses`: the model's own, or why it has none.
+    `splits`: the model with its editor on the scenes of test; of train and val too where probes are
+    fitted again. `plain`: what was measured of those of test as they are. `losses`: the model's
+    own, or why it has none.
     """
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
-    measuring, editor = splits["test"].measuring, splits["test"].editor
-    readings = measuring.under(editor, edits, checkpoints)
-    rows = ablation_rows(measuring.scenes.labels, readings, by)
+    test = splits["test"]
+    assert test.editor is not None
+    rows = ablation_rows(test.scenes.labels, test.under(edits, checkpoints), by)
     rows += attention_rows(plain, by) + loss_rows(losses)
     for what in edits:
-        rows += [edit_names(what) | line for line in _overlaps(editor, plain, what)]
+        rows += [edit_names(what) | line for line in _overlaps(test.editor, plain, what)]
     if retrained := spec["retrained"]:
         probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in retrained["probes"]]
         rows += refitted_rows(splits, strongest(edits), probes, by, checkpoints)
     return rows
 
 
-def _overlaps(editor: Editor, plain: Unedited, what: Intervention) -> Rows:
+def _overlaps(editor: Editor, plain: Unedited, what: Intervention) -> list[Row]:
     """Return how many directions an edit has, and what of them is of class and position."""
     if what.subspace not in editor.bases:
         return []
@@ -211,45 +195,21 @@ def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
     return float(row["val_loss_bits"])
 
 
-def read_scenes(stores: Sequence[str], samples: str, n_scenes: int) -> Scenes:
-    """Return the scenes that are used with their sampled patches."""
-    sample, part = open_store(samples), slice(0, n_scenes)
-    arrays = {name: sample.read(name, part) for name in ("patches", "instances", "classes")}
-    rows, columns = map(int, sample.attributes["grid"])
-    return Scenes.from_stores([open_store(path) for path in stores], arrays, (rows, columns))
-
-
-def _splits(
-    files: Any, spec: Mapping[str, Any], measuring: Measuring, plain: Unedited
-) -> dict[str, Edited]:
-    """Return the scenes of the splits, edited by what was measured of those of test."""
-    scorer = measuring.scorers[spec["layer"]]
-    editor = editor_of(scorer, plain, measuring.scenes, spec["directions"])
-    splits = {"test": Edited(measuring, editor)}
-    for split in ("train", "val"):
-        stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
-        scenes = read_scenes(stores, samples[0], spec["retrained"][split])
-        splits[split] = Edited(
-            replace(measuring, scenes=scenes), editor.of_scenes(scenes.instances)
-        )
-    return splits
-
-
 def _measuring(
-    config: Any,
-    files: Any,
-    spec: Mapping[str, Any],
-    scenes: Scenes,
-    fits: Weights,
-    device: torch.device | str,
+    config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str
 ) -> Measuring:
-    weights_file = next(iter(files.weights), None)
+    """Load the model, its fitted probes and the test scenes."""
+    scenes = Scenes.open(files.scenes, files.samples[0], spec["n_scenes"])
+    fits: dict[str, NDArray[Any]] = {}
+    for path in files.fit_weights:
+        fits |= load_file(path)
+    weights = next(iter(files.weights), None)
     size_px = scenes.stores[0].layout("images").shape[1]
     layers = [layer for layer in (spec["layer"], spec["later"]) if layer is not None]
     measuring = Measuring(
-        load_model(config, weights_file and Path(weights_file), device, size_px),
+        load_model(config, weights and Path(weights), device, size_px),
         spec["layer"],
-        {layer: FittedScorer.read(fits, fit_name(fits, layer)) for layer in layers},
+        {layer: FittedScorer.read(fits, weights_name(str(layer), SEED, 0)) for layer in layers},
         scenes,
         getattr(torch, config.extraction.dtype),
         f"{config.name} ({config.source})",
@@ -269,9 +229,8 @@ def _measuring(
 def _losses(
     config: Any,
     files: Any,
-    spec: Mapping[str, Any],
     device: torch.device | str,
-    test: Edited,
+    test: Measuring,
     edits: Sequence[Intervention],
 ) -> Losses | str:
     """Return the model's own loss under each edit, or why it has none."""
@@ -282,8 +241,5 @@ def _losses(
         evaluation = load(config, weights and Path(weights), device)
     except ModelError as error:
         return error.problem
-    scenes = test.measuring.scenes
-    objects = open_store(files.codes[0]).read("objects", slice(0, len(scenes)))
-    return pretraining_losses(
-        evaluation, scenes.images(), objects, spec["layer"], test.editor, edits, scenes.labels.grid
-    )
+    objects = open_store(files.codes[0]).read("objects", slice(0, len(test.scenes)))
+    return pretraining_losses(evaluation, test.scenes.images(), objects, test, edits)

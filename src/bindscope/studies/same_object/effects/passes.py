@@ -1,4 +1,4 @@
-"""Edits of what a probe of pairs reads: what they do to attention and to probes.
+"""Passes of a model over images whose tokens are edited at a layer: probes and attention there.
 
 A model runs on edited tokens from the layer on, and what reads it is as it was fitted
 (`rows.refitted_rows` fits it again). Images are read in batches and each is run under all edits; of
@@ -8,7 +8,7 @@ an image, logits of its pairs and a few sums are kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
@@ -20,26 +20,21 @@ from torch import Tensor
 from bindscope.activations.images import StoreImages
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
-from bindscope.core.store.reader import Store
+from bindscope.core.store.reader import Store, open_store
 from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.rows import as_rows
-from bindscope.models.attention import BlockAttention, attentive
+from bindscope.models.attention import attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable
 from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
-    correlations,
-    divergence_bits,
-    heads_of,
+    correlate,
+    head_weights,
     share_of_object,
 )
-from bindscope.studies.same_object.effects.subspace import (
-    Editor,
-    Intervention,
-    LabelMeans,
-)
+from bindscope.studies.same_object.effects.subspace import Editor, Intervention, LabelMeans
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
 
@@ -51,7 +46,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scenes:
-    """The first test scenes, and their sampled patches."""
+    """The first scenes of a split, and their sampled patches."""
 
     stores: Sequence[Store]  # scenes, in order
     labels: PairData  # their sampled patches, without tokens
@@ -59,22 +54,30 @@ class Scenes:
     instances: Tensor  # int64 (n, P): object of every patch of the grid; -1 where none is
 
     @classmethod
+    def open(cls, stores: Sequence[str], samples: str, n: int) -> Scenes:
+        """Open the stores of scenes and the store of samples; read masks of the first n scenes."""
+        sample = open_store(samples)
+        names = ("patches", "instances", "classes")
+        arrays = {name: sample.read(name, slice(0, n)) for name in names}
+        rows, columns = map(int, sample.attributes["grid"])
+        return cls.from_stores([open_store(path) for path in stores], arrays, (rows, columns))
+
+    @classmethod
     def from_stores(
         cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int]
     ) -> Scenes:
         """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
-        n = len(sample["patches"])
-        labels = PairData.from_arrays(sample, None, grid)
         # Counts of a whole shard would be gigabytes: one per image, patch and object.
         parts = (
             store.read("masks", slice(start, min(start + MASKS, rows)))
-            for store, rows in used_rows(stores, n)
+            for store, rows in used_rows(stores, len(sample["patches"]))
             for start in range(0, rows, MASKS)
         )
         numbers = [count_pixels(masks, grid).argmax(-1) for masks in parts]
         instances = torch.from_numpy(np.concatenate(numbers).astype(np.int64))
         instances[instances == 0] = -1
-        return cls(stores, labels, torch.from_numpy(sample["patches"].astype(np.int64)), instances)
+        patches = torch.from_numpy(sample["patches"].astype(np.int64))
+        return cls(stores, PairData.from_arrays(sample, None, grid), patches, instances)
 
     def __len__(self) -> int:
         return len(self.patches)
@@ -104,8 +107,8 @@ def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
 
 # What is kept of the images under one edit, or under none; images are in the last dimension.
 # `logits.<layer>` of the pairs of successive images; `share` (heads, n): attention on the same
-# object; `divergence` (heads, n): bits from attention without an edit; `change` (2, n): squared
-# length of the change of the tokens, and of the tokens less their mean.
+# object; `change` (2, n): squared length of the change of the tokens, and of the tokens less their
+# mean.
 Reading = Mapping[str, Floats]
 
 
@@ -130,13 +133,12 @@ class Pass:
     tokens: Tensor  # of the edited layer, (B, T, d)
     block: Block  # its sampled patches, as a block of pairs
     logits: dict[int, Tensor]  # of these pairs, by layer
-    # (heads, B, M, T): attention of the sampled patches on all tokens in the next block.
-    attended: Tensor
+    among: Tensor  # attention of the sampled patches on all patches in the next block, (H, B, M, P)
 
 
 @dataclass(frozen=True)
 class Measuring:
-    """A model that is edited at a layer, and what reads it."""
+    """A model that is edited at a layer, the scenes that it sees, and what reads it."""
 
     model: Any  # a frozen model that can be edited, and whose attention can be read
     layer: int  # the layer; attention is that of the block after it
@@ -147,6 +149,13 @@ class Measuring:
     dtype: torch.dtype
     where: str  # the model in words
     device: torch.device | str = "cpu"  # where it is
+    editor: Editor | None = None  # of these scenes; None before they were looked at unedited
+
+    def edit(self, editor: Editor, scenes: Scenes | None = None) -> Measuring:
+        """Return the model with an editor, perhaps of other scenes."""
+        if scenes is None:
+            return replace(self, editor=editor)
+        return replace(self, scenes=scenes, editor=editor.of_scenes(scenes.instances))
 
     @property
     def tokens(self) -> TokenMap:
@@ -162,89 +171,78 @@ class Measuring:
             yield start, self.model.preprocess(images)
             progress.advance(len(images))
 
-    def sample_patches(self, start: int, tokens: Tensor) -> NDArray[np.float32]:
-        """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
-        places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
-        sampled = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
-        rounded: NDArray[np.float32] = sampled.to(self.dtype).float().cpu().numpy()
-        return rounded
-
-    def _block(self, start: int, tokens: Tensor) -> Block:
-        """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
-        labels, rows = self.scenes.labels, slice(start, start + len(tokens))
-        data = PairData(
-            as_rows(self.sample_patches(start, tokens)),
-            labels.instances[rows], labels.classes[rows], labels.valid[rows],
-            labels.positions[rows], labels.grid,
-        )  # fmt: skip
-        return Pairs(data, device=str(self.device)).read(0, len(tokens))
-
-    def edits(self, editor: Editor, what: Intervention | None, start: int) -> dict[int, Edit]:
-        """Return an edit, or none, of a batch from the image `start` on, by layer."""
+    def _edits(self, start: int, what: Intervention | None) -> dict[int, Edit]:
+        """Return the edit, or none, of a batch from the image `start` on, by layer."""
         if what is None:
             return {}
 
         def edit(tokens: Tensor) -> Tensor:
+            assert self.editor is not None
             scenes = torch.arange(start, start + len(tokens), device=tokens.device)
             patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
             numbers = torch.arange(self.tokens.n_patches, device=tokens.device)
             patches[:, self.tokens.patches] = numbers
-            return editor.edited(tokens, what, scenes, patches)
+            return self.editor.edited(tokens, what, scenes, patches)
 
         return {self.layer: edit}
 
-    def read(self, pixels: Tensor, edits: Mapping[int, Edit]) -> dict[int, Tensor]:
+    def _read(self, pixels: Tensor, edits: Mapping[int, Edit]) -> dict[int, Tensor]:
         """Return all tokens (B, T, d) of the layers that probes read."""
         model = editable(self.model, self.where)
         stream = dict(model.edited_stream(pixels, sorted(self.scorers), edits))
         return {layer: tokens for layer, tokens in stream.items() if layer != "final"}
 
-    def _run(self, start: int, pixels: Tensor, edits: Mapping[int, Edit]) -> Pass:
+    def _sampled(self, start: int, tokens: Tensor) -> Tensor:
+        """Return the sampled patches (B, M, d) of all tokens (B, T, d), rounded as for fits."""
+        places = self.scenes.patches[start : start + len(tokens)].clamp_min(0).to(tokens.device)
+        patches = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
+        return patches.to(self.dtype).float().cpu()
+
+    def _block(self, start: int, tokens: Tensor) -> Block:
+        """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
+        rows = slice(start, start + len(tokens))
+        data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
+        return Pairs(data, device=str(self.device)).read(0, len(tokens))
+
+    def _run(self, start: int, pixels: Tensor, what: Intervention | None = None) -> Pass:
         """Run over a batch."""
-        streams = self.read(pixels, edits)
+        edits = self._edits(start, what)
+        streams = self._read(pixels, edits)
         blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
         logits = {layer: self.scorers[layer].logits(block).cpu() for layer, block in blocks.items()}
         reading = attentive(self.model, self.where)
         ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
-        return Pass(
-            streams[self.layer], blocks[self.layer], logits, self._attended(start, attention)
-        )
+        places = self.scenes.patches[start : start + len(pixels)].clamp_min(0) + self.tokens.prefix
+        weights = head_weights(attention, places.to(attention.queries.device))
+        among = weights[..., self.tokens.patches].double().cpu()
+        return Pass(streams[self.layer], blocks[self.layer], logits, among)
 
-    def _attended(self, start: int, attention: BlockAttention) -> Tensor:
-        """Return the attention of the sampled patches on all tokens, (heads, B, M, T)."""
-        places = self.scenes.patches[start : start + len(attention.queries)].clamp_min(0)
-        queries = (places + self.tokens.prefix).to(attention.queries.device)[..., None]
-        return torch.stack(
-            [torch.take_along_dim(weights, queries, 1) for weights in heads_of(attention)]
-        )
-
-    def _shares(self, start: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _shares(self, start: int, among: Tensor) -> tuple[Tensor, Tensor]:
         """Return shares on the same object (heads, B), and of uniform attention (B,)."""
-        part = slice(start, start + rows.shape[1])
+        part = slice(start, start + among.shape[1])
         patches, every = self.scenes.patches[part], self.scenes.instances[part]
-        valid = torch.from_numpy(self.scenes.labels.valid[part])
+        labels = self.scenes.labels.take(part)
         itself = patches[..., None] == torch.arange(every.shape[1])
-        instances = torch.from_numpy(self.scenes.labels.instances[part].astype(np.int64))
+        instances = torch.from_numpy(labels.instances.astype(np.int64))
         same = (instances[..., None] == every[:, None]) & ~itself
-        queried = (valid & same.any(-1)).double()
-        among = rows[..., self.tokens.patches].double().cpu()
-        uniform = same.sum(-1) / (every.shape[1] - 1)
-        return _mean(share_of_object(among, same, itself), queried), _mean(
-            uniform.double(), queried
-        )
+        queried = (torch.from_numpy(labels.valid) & same.any(-1)).double()
+        uniform = (same.sum(-1) / (every.shape[1] - 1)).double()
+        shares = (share_of_object(among, same, itself), uniform)
+        mean, alike = ((each * queried).sum(-1) / queried.sum(-1) for each in shares)
+        return mean, alike
 
     def _look(self, batch: tuple[int, Tensor]) -> State:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
-        outcome = self._run(start, pixels, {})
-        block, valid = outcome.block, outcome.block.valid.cpu()
-        share, alike = self._shares(start, outcome.attended)
-        correlations = _correlated(block, outcome.logits[self.layer], outcome.attended, self.tokens)
+        seen = self._run(start, pixels)
+        block, valid = seen.block, seen.block.valid.cpu()
+        share, alike = self._shares(start, seen.among)
+        places = _places(block, self.tokens)
         return {
-            **{name: torch.from_numpy(values) for name, values in correlations.items()},
+            **_correlated(block, seen.logits[self.layer], seen.among, places),
             "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
-            "classes": block.classes.cpu()[valid], "places": _places(block, self.tokens)[valid],
+            "classes": block.classes.cpu()[valid], "places": places[valid],
         }, {}  # fmt: skip
 
     def unedited(self, checkpoints: Checkpoints | None = None) -> Unedited:
@@ -268,10 +266,7 @@ class Measuring:
         )  # fmt: skip
 
     def under(
-        self,
-        editor: Editor,
-        edits: Sequence[Intervention],
-        checkpoints: Checkpoints | None = None,
+        self, edits: Sequence[Intervention], checkpoints: Checkpoints | None = None
     ) -> dict[Intervention | None, Reading]:
         """Run over the images without an edit (None) and under each."""
         batches: dict[Intervention | None, list[dict[str, Tensor]]] = {
@@ -284,11 +279,9 @@ class Measuring:
             start, pixels, what = which
             if start not in plains:
                 plains.clear()
-                plains[start] = self._run(start, pixels, {})
-            edited = plain = plains[start]
-            if what is not None:
-                edited = self._run(start, pixels, self.edits(editor, what, start))
-            return self._compare(start, edited, plain), {}
+                plains[start] = self._run(start, pixels)
+            edited = plains[start] if what is None else self._run(start, pixels, what)
+            return self._compare(start, edited, plains[start]), {}
 
         states = each(checkpoints, passes, run)
         for (batch, _), what in zip(states, cycle(batches), strict=False):
@@ -300,13 +293,29 @@ class Measuring:
         patches, mean = plain.tokens[:, self.tokens.patches], self.scorers[self.layer].mean
         whole = (patches - mean.to(patches)).double().square().sum((1, 2))
         moved = (edited.tokens[:, self.tokens.patches] - patches).double().square()
-        valid = torch.from_numpy(self.scenes.labels.valid[start : start + len(patches)])
-        apart = divergence_bits(edited.attended, plain.attended).double().cpu()
         return {
             **{f"logits.{layer}": logits for layer, logits in edited.logits.items()},
-            "share": self._shares(start, edited.attended)[0],
-            "divergence": _mean(apart, valid.double()),
+            "share": self._shares(start, edited.among)[0],
             "change": torch.stack([moved.sum((1, 2)), whole]).cpu(),
+        }
+
+    def sampled_under(
+        self, what: Intervention | None, checkpoints: Checkpoints | None = None
+    ) -> dict[int, PairData]:
+        """Return the sampled patches of the layers that are read, under an edit or None."""
+
+        def read(batch: tuple[int, Tensor]) -> State:
+            start, pixels = batch
+            streams = self._read(pixels, self._edits(start, what))
+            return {str(at): self._sampled(start, x) for at, x in streams.items()}, {}
+
+        batches = [tensors for tensors, _ in each(checkpoints, self.batches(), read)]
+        return {
+            layer: replace(
+                self.scenes.labels,
+                tokens=as_rows(torch.cat([batch[str(layer)] for batch in batches]).numpy()),
+            )
+            for layer in self.scorers
         }
 
 
@@ -315,40 +324,33 @@ def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Floats]:
     return {name: torch.cat([b[name] for b in batches], -1).numpy() for name in batches[0]}
 
 
-def _mean(values: Tensor, weights: Tensor) -> Tensor:
-    """Average values (..., B, M) over M with weights (B, M); NaN where they are all 0."""
-    return (values * weights).sum(-1) / weights.sum(-1)
-
-
 def _places(block: Block, tokens: TokenMap) -> Tensor:
     """Return the number in the grid of each patch of a block, int64 (B, M)."""
     places = block.positions.double().cpu()
     return (places[..., 0] * tokens.grid[1] + places[..., 1]).long()
 
 
-def _correlated(
-    block: Block, logits: Tensor, attended: Tensor, tokens: TokenMap
-) -> dict[str, Floats]:
+def _correlated(block: Block, logits: Tensor, among: Tensor, places: Tensor) -> dict[str, Tensor]:
     """Return correlations of a batch, (heads + 1, B) by measure."""
-    upper = block.unpacked(logits.to(block.x.device))
-    scores = (upper + upper.mT).double().cpu().numpy()
-    labels = block.unpacked(block.same.double())
-    same = (labels + labels.mT).cpu().numpy() > 0
-    among = attended[..., tokens.patches].double().cpu()
-    columns, heads = _places(block, tokens), len(attended) + 1
+    upper = block.unpacked(logits.to(block.x.device)), block.unpacked(block.same.double())
+    scores, same = ((half + half.mT).double().cpu().numpy() for half in upper)
+    classes, positions, x = (
+        part.cpu().double().numpy() for part in (block.classes, block.positions, block.x)
+    )
     per_image: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
     for i, valid in enumerate(block.valid.cpu().numpy()):
-        each: dict[str, Floats] = dict.fromkeys(CORRELATIONS, np.full(heads, np.nan))
+        found = dict.fromkeys(CORRELATIONS, np.full(len(among) + 1, np.nan))
         if valid.sum() >= LEAST:
             inside = np.ix_(valid, valid)
-            weights = among[:, i][:, :, columns[i]].numpy()[:, valid][:, :, valid]
+            weights = among[:, i][:, :, places[i]].numpy()[:, valid][:, :, valid]
             both = np.concatenate([weights, weights.mean(0, keepdims=True)])
-            each = correlations(both, scores[i][inside])
-            each["beyond_rivals"] = beyond_rivals(
-                weights, same[i][inside], block.classes[i].cpu().numpy()[valid],
-                block.positions[i].double().cpu().numpy()[valid],
-                block.x[i].double().cpu().numpy()[valid],
-            )  # fmt: skip
-        for name, values in each.items():
+            found = {
+                "pearson": correlate(both, scores[i][inside]),
+                "beyond_rivals": beyond_rivals(
+                    weights, same[i][inside] > 0, classes[i][valid], positions[i][valid],
+                    x[i][valid],
+                ),
+            }  # fmt: skip
+        for name, values in found.items():
             per_image[name].append(values)
-    return {name: np.stack(parts, axis=1) for name, parts in per_image.items()}
+    return {name: torch.from_numpy(np.stack(parts, 1)) for name, parts in per_image.items()}

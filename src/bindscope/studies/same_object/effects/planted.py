@@ -21,6 +21,7 @@ from torch.nn.functional import normalize, one_hot
 
 from bindscope.core.interfaces import Edit
 from bindscope.core.splits import SPLITS
+from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import BlockAttention
@@ -28,9 +29,9 @@ from bindscope.models.base import TokenMap
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.job import editor_of, fit_name, measured_edits
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes
-from bindscope.studies.same_object.effects.rows import PLAIN, Edited
+from bindscope.studies.same_object.effects.job import editor_of, measured_edits
+from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
+from bindscope.studies.same_object.effects.rows import PLAIN
 from bindscope.studies.same_object.effects.subspace import (
     EditName,
     Editor,
@@ -42,7 +43,7 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted, planted_tokens
 from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
-from bindscope.studies.same_object.quantities import JUDGED
+from bindscope.studies.same_object.quantities import JUDGED, weights_name
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
 PATCHES = GRID[0] * GRID[1]
@@ -215,11 +216,32 @@ class Planting:
     def measuring(self, split: str, attends: Attends, last: int = LAYER + 1) -> Measuring:
         """Return the model of one split, and the probes that read it."""
         scorers = {
-            layer: FittedScorer.read(self.weights, fit_name(self.weights, layer))
+            layer: FittedScorer.read(self.weights, weights_name(str(layer), 0, 0))
             for layer in range(LAYER, last + 1)
         }
         toy = Toy(self.tokens[split], attends)
         return Measuring(toy, LAYER, scorers, self.scenes[split], torch.float32, "planted")
+
+    def edited(
+        self,
+        attends: Attends,
+        last: int = LAYER + 1,
+        basis: Tensor | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> tuple[dict[str, Measuring], Unedited]:
+        """Return the models of all splits with their editors, and what test is like unedited.
+
+        `basis`: rows that are edited instead of those that the probe reads.
+        """
+        measuring = self.measuring("test", attends, last)
+        plain, scorer = measuring.unedited(checkpoints), measuring.scorers[LAYER]
+        scorer = scorer if basis is None else replace(scorer, eigenrows=basis)
+        editor = editor_of(scorer, plain, measuring.scenes, SPEC["directions"])
+        splits = {"test": measuring.edit(editor)}
+        for split in ("train", "val"):
+            of_split = self.measuring(split, attends, last)
+            splits[split] = of_split.edit(editor, self.scenes[split])
+        return splits, plain
 
 
 planting = lru_cache(maxsize=64)(Planting)
@@ -253,40 +275,27 @@ def effects_of(
 
     `content`, `attends`, `loss`: what tokens hold, what attention goes by, and which part of the
     tokens the loss needs. `emptied`: whether the judged subspace has no direction. `of_class`:
-    whether a probe of the class is edited instead of the fitted one.
+    whether directions of the class are edited instead of the probe's.
     """
-    setup = planting(content, seed)
+    setup, basis = planting(content, seed), torch.zeros(CLASS_DIMS, DIM)
+    basis[:, PARTS["class"]] = torch.eye(CLASS_DIMS)
     last = LAYER if refitted else LAYER + 1
-    measuring = setup.measuring("test", attends, last)
-    plain = measuring.unedited()
-    scorer = measuring.scorers[LAYER]
-    scorer = replace(scorer, eigenrows=_of_class()) if of_class else scorer
-    editor = editor_of(scorer, plain, measuring.scenes, SPEC["directions"])
+    splits, plain = setup.edited(attends, last, basis if of_class else None)
+    editor = splits["test"].editor
+    assert editor is not None
     if emptied:
         none = torch.zeros(DIM, 0, dtype=torch.float64)
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
+        splits["test"] = splits["test"].edit(editor)
     whats = interventions(edits, FEWER if refitted else WEIGHED) if edits else []
-    spec = {**SPEC, "retrained": None}
-    splits = {"test": Edited(measuring, editor)}
-    if refitted:
-        spec["retrained"] = {"probes": [READER.model_dump()]}
-        for split in ("train", "val"):
-            of_split = editor.of_scenes(setup.scenes[split].instances)
-            splits[split] = Edited(setup.measuring(split, attends, last), of_split)
+    spec = SPEC | {"retrained": {"probes": [READER.model_dump()]} if refitted else None}
     losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
-    rows = measured_edits(splits, plain, whats, losses, spec)
-    rows.append(PLAIN | row("val_loss_bits", 0.5))
+    rows = [PLAIN | row("val_loss_bits", 0.5)]
+    rows += measured_edits(splits, plain, whats, losses, spec)
     return edit_effects(pd.DataFrame([line | _NAMES for line in rows]))
 
 
 _NAMES = {"dataset": "planted", "model": "planted", "layer": str(LAYER), "probe": "diagonal"}
-
-
-def _of_class() -> Tensor:
-    """Return directions of the class."""
-    rows = torch.zeros(CLASS_DIMS, DIM)
-    rows[:, PARTS["class"]] = torch.eye(CLASS_DIMS)
-    return rows
 
 
 def _losses(

@@ -7,31 +7,21 @@ tokens no longer say it (arXiv 2510.24709, section 4.4 and Table 2: heads per co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bindscope.core.splits import SPLITS
-from bindscope.fitting.checkpoint import (
-    Checkpoints,
-    State,
-    each,
-    join_states,
-    remember,
-    split_states,
-)
-from bindscope.fitting.rows import as_rows
+from bindscope.fitting.checkpoint import Checkpoints, State, join_states, remember, split_states
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.effects.attention import fisher
 from bindscope.studies.same_object.effects.passes import Measuring, Reading, Unedited
-from bindscope.studies.same_object.effects.subspace import Editor, Intervention
+from bindscope.studies.same_object.effects.subspace import Intervention
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, Row, estimate, row
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.metrics import couples_won
@@ -40,7 +30,10 @@ from bindscope.studies.same_object.quantities import CONTROLS, EDITS, JUDGED, ME
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
 Columns = dict[tuple[str, str], tuple[Floats, Floats]]
+Numbers = Mapping[tuple[str, str], Floats]  # (quantity, at) -> resamples, or numbers of batches
+Losses = Mapping[Intervention | None, Floats]  # of batches, in bits
 PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
+LOSS = "pretraining_loss"
 
 
 def edit_names(what: Intervention | None) -> Row:
@@ -73,7 +66,7 @@ def over_images(values: Floats) -> tuple[Floats, Floats]:
     return np.where(there, values, 0.0), there.astype(np.float64)
 
 
-def _means(columns: Sequence[Columns], by: Bootstrap) -> list[dict[tuple[str, str], Floats]]:
+def _means(columns: Sequence[Columns], by: Bootstrap) -> list[Numbers]:
     """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
     table = np.column_stack([part for group in columns for both in group.values() for part in both])
     drawn = by.drawn(table)
@@ -95,7 +88,8 @@ def ablation_rows(
         moved, whole = reading["change"].sum(1)
         rows.append(edit_names(what) | row("change", moved / whole))
     columns = [_columns(reading, same, counts) for reading in readings.values()]
-    return rows + compared(list(readings), columns, int((counts > 0).sum()), by)
+    means = dict(zip(readings, _means(columns, by), strict=True))
+    return rows + compared(means, partial(estimate, n=int((counts > 0).sum())))
 
 
 def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
@@ -108,44 +102,42 @@ def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64
         won, couples, _ = couples_won(logits, same, image, counts)
         columns[f"{reader}auc_within", layer] = won, couples
     columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
-    columns["divergence_bits", ""] = over_images(reading["divergence"].mean(0))
     return columns
 
 
 def compared(
-    whats: Sequence[Intervention | None], columns: Sequence[Columns], n: int, by: Bootstrap
+    numbers: Mapping[Intervention | None, Numbers], make_row: Callable[..., Row]
 ) -> list[Row]:
-    """Return means over images, changes by the edit, and what is beyond the controls.
+    """Return measures, their changes by the edit, and what is beyond the controls.
 
-    `whats`, `columns`: edits, of which the first is none, and what was counted under each.
+    `numbers`: under no edit (None) and each; their differences are paired. `make_row` makes a row
+    of a quantity and its numbers.
     """
-    means, rows = _means(columns, by), []
-    for what, here in zip(whats, means, strict=True):
-        for (name, at), drawn in here.items():
-            lines = [estimate(name, drawn, at=at, n=n)]
+    rows = []
+    for what, here in numbers.items():
+        for (name, at), values in here.items():
+            lines = [make_row(name, values, at=at)]
             if what is not None and f"{name}_change" in EDITS:
-                change = drawn - means[0][name, at]
-                lines.append(estimate(f"{name}_change", change, at=at, n=n))
-            if what is not None and (beyond_all := f"{name}_beyond_controls") in EDITS:
-                rivals = {
-                    control: estimate(beyond_all, drawn - means[j][name, at], at=at, n=n)
-                    for j, control in controls_of(what, whats)
+                change = values - numbers[None][name, at]
+                lines.append(make_row(f"{name}_change", change, at=at))
+                rivals: dict[str, Row] = {
+                    rival.subspace: make_row(
+                        f"{name}_beyond_controls", values - numbers[rival][name, at], at=at
+                    )
+                    for rival in controls_of(what, numbers)
                 }
-                lines += beyond(rivals, falls=what.edit != "inject")
+                lines += beyond(rivals, falls=name != LOSS and what.edit != "inject")
             rows += [edit_names(what) | line for line in lines]
     return rows
 
 
-def controls_of(what: Intervention, whats: Iterable[Intervention | None]) -> list[tuple[int, str]]:
-    """Return number and name of the controls of an edit that claims are about."""
-    if what.subspace != JUDGED:
-        return []
-    alike = (what.edit, what.strength)
-    return [
-        (j, rival.subspace) for j, rival in enumerate(whats)
-        if rival is not None and rival.subspace in CONTROLS
-        and (rival.edit, rival.strength) == alike
-    ]  # fmt: skip
+def controls_of(
+    what: Intervention, others: Iterable[Intervention | None]
+) -> Iterator[Intervention]:
+    """Yield the controls of an edit that claims are about."""
+    for rival in others if what.subspace == JUDGED else ():
+        if rival and rival.subspace in CONTROLS and rival[:2] == what[:2]:
+            yield rival
 
 
 def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
@@ -166,60 +158,17 @@ def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
     return [rivals[strictest] | ends | {"reason": f"strictest control: {strictest}"}]
 
 
-def loss_rows(losses: Mapping[Intervention | None, Floats] | str) -> list[Row]:
+def loss_rows(losses: Losses | str) -> list[Row]:
     """Return the rows about the model's own loss: means over batches, or why there is none."""
-    name = "pretraining_loss"
     if isinstance(losses, str):
-        return [PLAIN | row(name, None, reason=losses)]
-    whats, rows = list(losses), []
-    for what, values in losses.items():
-        lines = [_over_batches(name, values)]
-        if what is not None:
-            lines.append(_over_batches(f"{name}_change", values - losses[None]))
-            rivals = {
-                control: _over_batches(f"{name}_beyond_controls", values - losses[whats[j]])
-                for j, control in controls_of(what, whats)
-            }
-            lines += beyond(rivals, falls=False)
-        rows += [edit_names(what) | line for line in lines]
-    return rows
+        return [PLAIN | row(LOSS, None, reason=losses)]
+    return compared({what: {(LOSS, ""): values} for what, values in losses.items()}, _over_batches)
 
 
-def _over_batches(quantity: str, values: Floats) -> Row:
+def _over_batches(quantity: str, values: Floats, at: str = "") -> Row:
     """Return a mean over batches and, of several, the ends of its t interval."""
     ends = mean_interval(values)[1:] if len(values) > 1 else (None, None)
-    return row(quantity, values.mean(), *ends, n=len(values))
-
-
-@dataclass(frozen=True)
-class Edited:
-    """The scenes of a split, and the editor that knows them."""
-
-    measuring: Measuring  # the model and the scenes
-    editor: Editor  # with the order and the objects of the patches of these scenes
-
-    def under(
-        self, what: Intervention | None, checkpoints: Checkpoints | None = None
-    ) -> dict[int, PairData]:
-        """Return the sampled patches of the layers that are read, under an edit or None."""
-        measuring = self.measuring
-
-        def read(batch: tuple[int, Tensor]) -> State:
-            start, pixels = batch
-            streams = measuring.read(pixels, measuring.edits(self.editor, what, start))
-            return {
-                str(layer): torch.from_numpy(measuring.sample_patches(start, tokens))
-                for layer, tokens in streams.items()
-            }, {}
-
-        batches = [tensors for tensors, _ in each(checkpoints, measuring.batches(), read)]
-        return {
-            layer: replace(
-                measuring.scenes.labels,
-                tokens=as_rows(np.concatenate([batch[str(layer)].numpy() for batch in batches])),
-            )
-            for layer in measuring.scorers
-        }
+    return row(quantity, values.mean(), *ends, at=at, n=len(values))
 
 
 def strongest(edits: Sequence[Intervention]) -> list[Intervention]:
@@ -229,7 +178,7 @@ def strongest(edits: Sequence[Intervention]) -> list[Intervention]:
 
 
 def refitted_rows(
-    splits: Mapping[str, Edited],
+    splits: Mapping[str, Measuring],
     edits: Sequence[Intervention],
     probes: Sequence[AnyScorer],
     by: Bootstrap,
@@ -239,15 +188,11 @@ def refitted_rows(
 
     Of a probe with seeds it is the seed 0, of one with ranks the full form.
     """
-    whats: list[Intervention | None] = [None, *edits]
-    rows: list[Row] = []
-    columns: dict[tuple[str, str], list[Columns]] = {}
-    n = 0
-    layers = sorted(splits["test"].measuring.scorers)
-    readers = [*product(probes, zip(layers, ("", "later_"), strict=False))]
+    layers = zip(sorted(splits["test"].scorers), ("", "later_"), strict=False)
+    readers = [*product(probes, layers)]
 
     def fit_all(what: Intervention | None, parts: Checkpoints | None) -> State:
-        tokens = {name: splits[name].under(what, parts) for name in SPLITS}
+        tokens = {name: splits[name].sampled_under(what, parts) for name in SPLITS}
         results = [
             fit_probe(
                 probe, *(tokens[name][layer] for name in SPLITS),
@@ -257,26 +202,21 @@ def refitted_rows(
         ]  # fmt: skip
         return join_states([result.state() for result in results])
 
+    rows: list[Row] = []
+    whats, columns, n = [None, *edits], list[Columns](), 0
     for what in whats:
         states = split_states(remember(checkpoints, partial(fit_all, what)))
-        for result, (probe, (_, reader)) in zip(
-            map(ProbeResult.from_state, states), readers, strict=True
-        ):
-            name, n = f"{reader}refitted_", result.row["n_images"]
-            rows += [edit_names(what) | line for line in _graded(name, probe.name, result)]
+        columns.append({})
+        for state, (probe, (_, reader)) in zip(states, readers, strict=True):
+            result, name = ProbeResult.from_state(state), f"{reader}refitted_"
+            n = result.row["n_images"]
+            rows += [
+                edit_names(what)
+                | row(name + miou, result.row[miou], at=probe.name, reason=result.row["flags"])
+                for miou in ("class_miou", "instance_miou")
+                if result.row.get(miou) is not None
+            ]
             *_, won, couples = result.of_images.astype(np.float64).T
-            columns.setdefault((name, probe.name), []).append(
-                {(f"{name}auc_within", probe.name): (won, couples)}
-            )
-    for graded in columns.values():
-        rows += compared(whats, graded, n, by)
-    return rows
-
-
-def _graded(prefix: str, probe: str, result: ProbeResult) -> list[Row]:
-    """Return what else is told of a probe that was fitted again, as far as it can be."""
-    return [
-        row(f"{prefix}{name}", result.row[name], at=probe, reason=result.row["flags"])
-        for name in ("class_miou", "instance_miou")
-        if result.row.get(name) is not None
-    ]
+            columns[-1][f"{name}auc_within", probe.name] = won, couples
+    means = dict(zip(whats, _means(columns, by), strict=True))
+    return rows + compared(means, partial(estimate, n=n))

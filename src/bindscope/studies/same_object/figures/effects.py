@@ -25,7 +25,6 @@ from bindscope.studies.same_object.views import (
 
 _CORRELATIONS: Final[dict[str, tuple[str, Look]]] = {
     "pearson": ("Pearson", {"color": BLUE, "marker": "o"}),
-    "spearman": ("Spearman", {"color": GREEN, "marker": "s"}),
     "beyond_rivals": ("with the labels, given class, distance, cosine",
                       {"color": ORANGE, "marker": "^"}),
 }  # fmt: skip
@@ -97,7 +96,6 @@ _MEASURES = {
     "auc_within": ("AUC within images,\nsame layer, %", 100.0),
     "later_auc_within": ("AUC within images,\nlater layer, %", 100.0),
     "object_share": ("attention on the\nsame object, %", 100.0),
-    "divergence_bits": ("attention's\ndivergence, bits", 1.0),
     _LOSS: ("own loss, bits more\nthan without an edit", 1.0),
 }
 # Measure -> the same of the edited probe after it was fitted again.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bindscope.figures.facets import crossed, facets, heat_map, wrapped
+from bindscope.figures.facets import facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
@@ -75,10 +75,6 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
                        per_row=4)  # fmt: skip
 
 
-_TRANSFERS = {
-    "transfer_auc": ("probe of layer", "on tokens of layer"),
-    "transfer_rescaled_auc": ("probe of layer", "rescaled tokens of layer"),
-}
 _MOST_MODELS = 4
 
 
@@ -86,33 +82,28 @@ _MOST_MODELS = 4
 def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
     """Areas under the ROC curve of the probe of one layer on the tokens of another."""
     every = over_seeds(table)
-    rows = every[every["quantity"].isin(_TRANSFERS)]
+    rows = every[every["quantity"] == "transfer_auc"]
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
     transferred = {
         name: points
-        for name, points in panels_of(every, models, _SERIES, ", ").items()
-        if (points["quantity"].isin(_TRANSFERS) & (points["layer"] != points["at"])).any()
+        for name, points in panels_of(rows, models, _SERIES, ", ").items()
+        if (points["layer"] != points["at"]).any()
     }
     names = [*list(transferred)[:_MOST_MODELS], *([""] if len(transferred) < 2 else [])]
-    kinds = [kind for kind in _TRANSFERS if (rows["quantity"] == kind).any()]
-    grid = crossed(kinds, names, (0.4, 2.1))
-    for (kind, name), axes in grid.panels.items():
+    grid = wrapped(names, len(names), (0.4, 2.1))
+    for name, axes in grid.panels.items():
         if not name:
             axes.set_axis_off()
             continue
         points = transferred[name]
         layers = points.drop_duplicates("layer").sort_values("x")["layer"].tolist()
-        cells = points[points["quantity"] == kind].pivot_table(
-            index="layer", columns="at", values="value"
-        )
+        cells = points.pivot_table(index="layer", columns="at", values="value")
         drawn = heat_map(
             axes, cells.reindex(index=layers, columns=layers), rows=layers, columns=layers, size=8,
             cmap="viridis", vmin=0.5, aspect="equal", number_size=6.5,
             numbers=lambda value: (f"{value:.2f}", "black" if value > 0.8 else "white"),
         )  # fmt: skip
-        down, along = _TRANSFERS[kind]
-        axes.set(ylabel=down, xlabel=along, title=name if kind == kinds[0] else "")
-    panels = list(grid.panels.values())
-    grid.figure.colorbar(drawn, ax=panels, shrink=0.6, aspect=30,
+        axes.set(ylabel="probe of layer", xlabel="on tokens of layer", title=name)
+    grid.figure.colorbar(drawn, ax=[*grid.panels.values()], shrink=0.6, aspect=30,
                          label="area under ROC, test pairs")  # fmt: skip
     return grid.figure

@@ -30,7 +30,7 @@ from bindscope.studies.same_object.scorers.base import (
     mean_loss,
     scaling_arrays,
 )
-from bindscope.studies.same_object.scorers.forms import Form
+from bindscope.studies.same_object.scorers.forms import Combination, Form
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
 GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this share of it
@@ -61,7 +61,7 @@ class PairObjective(Evaluated):
     Where the blocks are in memory, margins are too, and a trial of a line search takes no product.
     """
 
-    def __init__(self, form: Form, pairs: Split, centre: Tensor, l2: float) -> None:
+    def __init__(self, form: Form | Combination, pairs: Split, centre: Tensor, l2: float) -> None:
         ridge = torch.full_like(centre, l2)
         ridge[-1] = 0.0  # of the bias
         super().__init__(ridge[:, None])
@@ -210,7 +210,8 @@ def follow(
 
         tensors, ended = remember(checkpoints, fit)
         delta, steps = tensors["delta"].to(centre.device), steps + ended["steps"]
-        optimum = Optimum(centre + delta[:, 0], *ended["losses"], l2, ended["short"])
+        train, val = ended["losses"]
+        optimum = Optimum(centre + delta[:, 0], train, val, l2, ended["short"])
         fell, gained = before - optimum.train_bits, best.val_bits - optimum.val_bits
         if gained > GAIN * best.val_bits:
             stale = 0

@@ -92,6 +92,31 @@ class Form:
 
 
 @dataclass(frozen=True)
+class Combination:
+    """A form at r theta_1 + s theta_2, with b more in its bias: a form of the weights (r, s, b)."""
+
+    form: Form
+    thetas: Sequence[Tensor]  # two weights (p,)
+
+    def _columns(self, block: Any) -> Tensor:
+        """Return what the weights multiply, (P, 3)."""
+        parts = [self.form.logits(theta, block) for theta in self.thetas]
+        return torch.stack([*parts, torch.ones_like(parts[0])], 1)
+
+    def logits(self, weights: Tensor, block: Any) -> Tensor:
+        """Return logits (P,)."""
+        return self._columns(block) @ weights
+
+    def slope(self, residuals: Tensor, block: Any) -> Tensor:
+        """Return the gradient (3,) of the sum of residuals (P,) times logits."""
+        return self._columns(block).t() @ residuals
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Return about a step of the weights."""
+        return gradient / BOUND
+
+
+@dataclass(frozen=True)
 class Covariance:
     """Covariance of the tokens, standardised, of a split."""
 
