@@ -16,7 +16,7 @@ from bindscope.studies.same_object import histogram
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
-from bindscope.studies.same_object.metrics import CELLS, COARSE, MEMBERS, STRATA, measure, tally
+from bindscope.studies.same_object.metrics import CELLS, MEMBERS, STRATA, measure, tally
 from bindscope.studies.same_object.probes_config import CosineScorer
 
 NATS = np.log(2.0)
@@ -46,9 +46,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
 
 
 def measured(data, scorer, calibration=UNCHANGED, **options):
-    edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
-    tallied = tally(scorer, Pairs(data, **options), edges)
-    return measure(tallied, 200, 0)
+    return measure(tally(scorer, Pairs(data, **options)), 200, 0)
 
 
 def literal(rows, g):
@@ -63,8 +61,6 @@ def literal(rows, g):
     }
     if 0 < same.sum() < len(same):
         measures["balanced_accuracy"] = (right[same].mean() + right[~same].mean()) / 2
-        wins = [(a > b) + (a == b) / 2 for a in g[same] for b in g[~same]]
-        measures["auc"] = np.mean(wins)
     image = np.array([row[0] for row in rows])
     within = [
         (a > b) + (a == b) / 2 for n in np.unique(image)
@@ -96,7 +92,7 @@ def test_a_row_is_what_counting_pairs_one_by_one_gives(rounded, block):
 
 
 def test_strata_are_what_counting_pairs_one_by_one_gives():
-    data, scorer, rows, g = scored(n=6, m=11)  # no more pairs than quantiles
+    data, scorer, rows, g = scored(n=6, m=11)
     _, strata = measured(data, scorer)
     kinds = {
         "same_class": np.array(["same" if r[4] else "different" for r in rows]),
@@ -112,7 +108,6 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
             inside &= (row[name] == "all") | (kind == row[name])
         assert inside.any()
         expected = literal([r for r, chosen in zip(rows, inside, strict=True) if chosen], g[inside])
-        expected.pop("auc", None)
         for name, value in expected.items():
             assert row[name] == pytest.approx(value, abs=1e-6), name
         if "balanced_accuracy" not in expected:
@@ -124,7 +119,6 @@ def test_strata_are_what_counting_pairs_one_by_one_gives():
 
 
 def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
-    """Its area over all pairs is that of the images' shares; within images it is exactly 0.5."""
     data, _, rows, _ = scored(n=40, m=8)
     image = np.array([row[0] for row in rows])
     same = np.array([row[3] for row in rows])
@@ -134,17 +128,15 @@ def test_what_is_constant_in_an_image_is_worth_nothing_within_images():
         return torch.tensor(shares, dtype=torch.float32)[block.image + block.first]
 
     row, strata = measured(data, SimpleNamespace(logits=logits))
-    assert row["auc"] > 0.55
     assert row["auc_within"] == row["auc_within_low"] == row["auc_within_high"] == 0.5
     assert {stratum["auc_within"] for stratum in strata} <= {None, 0.5}
 
 
 def test_decisions_are_made_after_platts_map():
     data, scorer, *_ = scored(n=20, m=8)
-    edges = np.linspace(-4, 4, COARSE - 1).astype(np.float32)
     moved = SimpleNamespace(logits=lambda block: scorer.logits(block) + 50)
-    tallied = tally(moved, Pairs(data), edges, Calibration(2.0, -100.0))
-    expected = tally(scorer, Pairs(data), edges)
+    tallied = tally(moved, Pairs(data), Calibration(2.0, -100.0))
+    expected = tally(scorer, Pairs(data))
     assert np.array_equal(tallied.of_images(), expected.of_images())
 
 
@@ -171,7 +163,7 @@ def test_intervals_resample_images():
     low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
     assert row["accuracy_low"] == pytest.approx(low, abs=0.01)
     assert row["accuracy_high"] == pytest.approx(high, abs=0.01)
-    assert row["auc_low"] < row["auc"] < row["auc_high"]
+    assert row["auc_within_low"] < row["auc_within"] < row["auc_within_high"]
 
 
 def test_bins_are_in_the_order_of_numbers_and_zero_has_no_sign():
@@ -204,7 +196,6 @@ def test_platts_map_of_one_number_or_of_a_perfect_scorer_is_finite():
     assert by.scale * 2.5 + by.offset == pytest.approx(np.log(30 / 70), abs=0.05)
     perfect.add(np.linspace(-1, 1, 100).astype(np.float32), np.arange(100) >= 50)
     assert np.isfinite(perfect.calibrated()).all()
-    assert perfect.auc() == 1.0
     assert Histogram().calibrated() == Calibration(1.0, 0.0)
 
 
@@ -220,11 +211,14 @@ def test_a_few_pairs_of_unbounded_logits_do_not_pull_the_others_towards_zero() -
     assert counted.calibrated() == pytest.approx((1, 0), abs=0.1)
 
 
-def test_logits_that_are_not_finite_are_flagged():
+def test_logits_that_are_not_finite_are_flagged_and_not_counted():
     counted = Histogram()
     counted.add(np.array([0.5, np.nan], np.float32), np.array([True, False]))
-    assert not counted.finite
     assert counted.counts.sum() == 1
+    data, scorer, *_ = scored()
+    odd = SimpleNamespace(logits=lambda block: scorer.logits(block) * np.inf)
+    assert tally(scorer, Pairs(data)).finite
+    assert not tally(odd, Pairs(data)).finite
 
 
 def test_a_split_without_a_pair_or_of_one_kind_is_refused():
@@ -245,6 +239,7 @@ def test_a_test_split_of_one_kind_has_rows_without_an_area():
         test, instances=np.ones_like(test.instances), tokens=ArrayRows(test.tokens.values)
     )
     [result] = fit_probe(CosineScorer(name="p", family="cosine"), train, val, single_object)
-    assert result.row["auc"] is result.row["balanced_accuracy"] is result.row["auc_low"] is None
+    assert result.row["auc_within"] is result.row["balanced_accuracy"] is None
+    assert result.row["auc_within_low"] is None
     assert result.row["positives"] == 1.0
     assert torch.is_grad_enabled()

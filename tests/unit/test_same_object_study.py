@@ -286,7 +286,7 @@ def test_of_several_seeds_the_interval_is_over_seeds():
 
 def test_no_interval_over_seeds_is_beyond_all_pairs():
     names = ["m-0", "m-1", "m-2"]
-    scores = {"auc": 0.5, "balanced_accuracy": 0.5, "loss_bits": 0.01}
+    scores = {"auc_within": 0.5, "balanced_accuracy": 0.5, "loss_bits": 0.01}
     rows = [
         row(name, "2", "quadratic", accuracy) | scores
         for name, accuracy in zip(names, (1.0, 0.999, 0.996), strict=True)

@@ -49,7 +49,6 @@ NUMBERS = (
     _percent("accuracy", "accuracy", "share of test pairs that are classified correctly",
              interval=True),
     _percent("balanced", "balanced_accuracy", "mean over same and different pairs", interval=True),
-    Column("AUC", "auc", "number", "area under the ROC curve", ".3f", interval=True),
     Column("AUC within images", "auc_within", "number", "area under the ROC curve within images; "
            "0.5 of what is constant in an image", ".3f", interval=True),
     Column("loss", "loss_bits", "number", "cross-entropy, bits per pair", ".3f", interval=True),

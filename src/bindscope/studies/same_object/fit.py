@@ -29,7 +29,7 @@ from bindscope.fitting.checkpoint import (
 )
 from bindscope.fitting.denormals import flushed
 from bindscope.studies.same_object.data import PairData, Pairs, trimmed
-from bindscope.studies.same_object.metrics import measure, tally, validated
+from bindscope.studies.same_object.metrics import calibrated, measure, tally
 from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.scorers.base import Fitted, Task
@@ -174,11 +174,10 @@ def _measured(
     bootstrap_seed: int,
 ) -> ProbeResult:
     val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
-    calibration, edges = validated(fitted.scorer, val)
-    tallied = tally(fitted.scorer, last, edges, calibration)
+    tallied = tally(fitted.scorer, last, calibrated(fitted.scorer, val))
     row, strata = measure(tallied, bootstrap_samples, bootstrap_seed)
     columns = dict(fitted.columns) | _graded(fitted, last)
-    flags = {*columns.pop("flags", ()), *(() if tallied.fine.finite else ("diverged",))}
+    flags = {*columns.pop("flags", ()), *(() if tallied.finite else ("diverged",))}
     names = {"seed": fitted.seed, "rank": fitted.rank}
     options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
     row = {

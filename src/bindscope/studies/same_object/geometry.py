@@ -41,7 +41,7 @@ from bindscope.studies.same_object.estimates import (
 )
 from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.metrics import COARSE, areas
+from bindscope.studies.same_object.metrics import couples_won
 from bindscope.studies.same_object.quantities import KINDS, weights_name
 
 
@@ -75,25 +75,12 @@ def transfers(
 ) -> dict[str, list[Row]]:
     """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
     rows: dict[str, list[Row]] = {layer: [] for layer in weights}
+    same, image = labels.same_object[labels.pairs], labels.pairs.nonzero()[0]
     for (layer, probe), (token_layer, data) in product(weights.items(), tests.items()):
-        counts = _counted(probe.of_tokens(data), labels)
-        used = counts[counts.any(axis=1)]
-        rows[layer] += by.rows(used, {("transfer_auc", token_layer): _area})
+        won = couples_won(probe.of_tokens(data)[labels.pairs], same, image, len(labels.pairs))
+        used = np.stack(won, axis=1)[won[1] > 0]
+        rows[layer] += by.rows(used, {("transfer_auc", token_layer): ratio(0, 1)})
     return rows
-
-
-def _counted(scores: NDArray[np.float32], labels: PairData) -> Floats:
-    """Count pairs of different and of the same object by scores (n, M, M); (n, 2 COARSE)."""
-    of_pairs, same = scores[labels.pairs], labels.same_object[labels.pairs]
-    edges = np.quantile(of_pairs, np.arange(1, COARSE) / COARSE) if of_pairs.size else np.zeros(0)
-    image = labels.pairs.nonzero()[0]
-    place = (image * 2 + same) * COARSE + np.searchsorted(edges, of_pairs)
-    counts = np.bincount(place, minlength=len(scores) * 2 * COARSE)
-    return counts.reshape(len(scores), -1).astype(np.float64)
-
-
-def _area(means: Floats) -> Floats:
-    return areas(means.reshape(len(means), 2, COARSE))
 
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of a dimension

@@ -1,8 +1,7 @@
-"""Logits of pairs, counted in fine bins: areas under curves, calibration, in memory that is fixed.
+"""Logits of pairs, counted in fine bins, and their calibration, in memory that is fixed.
 
 A bin holds the float32 numbers with the same sign, exponent and first 11 bits of the mantissa, so
-bins are 0.05 % wide and equal logits are in one bin. The area under the ROC curve counts a tie, and
-so two different logits of one bin, as one half: it is off by at most half the share of such pairs.
+bins are 0.05 % wide and equal logits are in one bin.
 
 Source: Platt (1999), "Probabilistic outputs for support vector machines".
 """
@@ -39,13 +38,11 @@ class Histogram:
     counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, BINS), np.int64))
     # Sum of the logits in each bin, float64 (bins,).
     sums: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(BINS))
-    finite: bool = True  # whether every logit was
 
     def add(self, logits: npt.NDArray[np.float32], same: npt.NDArray[np.bool_]) -> None:
-        """Count logits (P,) and labels (P,)."""
-        good = np.isfinite(logits)
-        if not good.all():
-            self.finite, logits, same = False, logits[good], same[good]
+        """Count logits (P,) that are finite, and labels (P,)."""
+        finite = np.isfinite(logits)
+        logits, same = logits[finite], same[finite]
         keys = ordered_keys(logits)
         bins, keys = np.unique(keys, return_inverse=True)
         for label in (0, 1):
@@ -57,11 +54,6 @@ class Histogram:
         where = np.flatnonzero(self.counts[0] + self.counts[1])
         counts = self.counts[:, where]
         return self.sums[where] / counts.sum(0), counts
-
-    def auc(self) -> float | None:
-        """Return the area under the ROC curve; None of one label."""
-        won, couples = count_couples(self.occupied()[1].astype(np.float64))
-        return float(won / couples) if couples else None
 
     def calibrated(self) -> Calibration:
         """Fit Platt's map by Newton's method, with his targets, which no split is too easy for.
@@ -88,15 +80,6 @@ class Histogram:
         scale = float(theta[0]) / spread
         return Calibration(scale, float(theta[1]) - scale * centre)
 
-    def quantile_edges(self, bins: int) -> npt.NDArray[np.float32]:
-        """Return edges (bins - 1,) between which about as many logits are."""
-        logits, counts = self.occupied()
-        if not len(logits):
-            return np.zeros(bins - 1, np.float32)
-        reached = counts.sum(0).cumsum() / counts.sum()
-        levels = np.arange(1, bins) / bins
-        return logits[np.searchsorted(reached, levels)].astype(np.float32)
-
 
 def ordered_keys(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     """Return the bins (P,) of logits: the first bits of numbers, in the order of the numbers."""
@@ -104,19 +87,6 @@ def ordered_keys(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     negative = words >> 31 == 1
     ordered = np.where(negative, ~words, words | np.uint32(1 << 31))
     return (ordered >> np.uint32(32 - BITS)).astype(np.int64)
-
-
-def count_couples(
-    counts: npt.NDArray[np.float64],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Count couples of pairs of different and of the same objects, of counts (..., 2, bins).
-
-    Returns: couples (...) in which the second is in a higher bin (a tie counts one half), and all;
-    their ratio is the area under the ROC curve.
-    """
-    different, same = counts[..., 0, :], counts[..., 1, :]
-    below = different.cumsum(-1) - different / 2
-    return (below * same).sum(-1), different.sum(-1) * same.sum(-1)
 
 
 def _newton(

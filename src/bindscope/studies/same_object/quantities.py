@@ -56,8 +56,8 @@ GEOMETRY: Final[dict[str, Quantity]] = {
     "residual_separability_shuffled": Quantity(_PATCHES, "The same where the patches of the copy "
                                                "have changed places."),
     "residual_chance": Quantity(_PATCHES, "The same where the scenes are dealt out at random."),
-    "transfer_auc": Quantity(_AREA, "Area under the ROC curve of the probe of `layer` on tokens of "
-                             "layer `at`, unchanged."),
+    "transfer_auc": Quantity(_AREA, "Area under the ROC curve within images of the probe of "
+                             "`layer` on tokens of layer `at`."),
 }  # fmt: skip
 
 # What the names of some edits' quantities add to those of others.

@@ -107,10 +107,10 @@ STUDY = Study(
         _figure(
             "figures.probes:same_object_layers",
             "Same-object accuracy by layer",
-            "Accuracy, and area under the ROC curve, of probes that classify whether two patches "
-            "belong to one object, by layer. Bands: 95 % intervals over training seeds for groups, "
-            "else over test images. Horizontal lines use no token: majority class, majority of "
-            "each image, positions, true classes. A probe above all of them decodes more than "
+            "Accuracy, and area under the ROC curve within images, of probes that classify whether "
+            "two patches are of one object, by layer. Bands: 95 % intervals over training seeds "
+            "for groups, else over test images. Horizontal lines use no token: majority class, "
+            "majority of each image, positions, true classes. A probe above all of them decodes more than "
             "these.",
             _measured,
         ),
@@ -163,8 +163,8 @@ STUDY = Study(
         _figure(
             "figures.geometry:same_object_cross_layers",
             "Same-object AUC across layers",
-            "Area under the ROC curve of quadratic probes of one layer on tokens of another layer, "
-            "on test pairs; colors start at chance, 0.5. Bright cells off the diagonal mean that "
+            "Area under the ROC curve within images of quadratic probes of one layer on tokens of "
+            "another layer; colors start at chance, 0.5. Bright cells off the diagonal mean that "
             "layers share the code. No intervals are drawn.",
             _geometry,
         ),

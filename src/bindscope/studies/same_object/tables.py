@@ -109,8 +109,6 @@ _IMAGE_MAJORITY = _base(
 )
 _OF_ALL_PAIRS: tuple[Column, ...] = (
     *_ends("loss_bits", "bits per pair", None),
-    *_score("auc", "probability", "Area under the ROC curve, a tie counting one half; empty where "
-            "there is only one kind."),
     _base("majority_accuracy", "The more frequent answer for all pairs."),
     _IMAGE_MAJORITY,
     _base("class_oracle_accuracy", '"The same object where the same class", of true classes.'),

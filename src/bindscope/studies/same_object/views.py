@@ -15,7 +15,7 @@ from bindscope.tables.groups import group_names, with_groups
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
 
-SCORES = ("accuracy", "balanced_accuracy", "auc", "auc_within", "loss_bits")
+SCORES = ("accuracy", "balanced_accuracy", "auc_within", "loss_bits")
 
 
 def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:

@@ -99,8 +99,7 @@ def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64
     layers = [name.removeprefix("logits.") for name in reading if name.startswith("logits.")]
     for layer, reader in zip(sorted(layers, key=int), ("", "later_"), strict=False):
         logits = reading[f"logits.{layer}"]
-        won, couples, _ = couples_won(logits, same, image, counts)
-        columns[f"{reader}auc_within", layer] = won, couples
+        columns[f"{reader}auc_within", layer] = couples_won(logits, same, image, len(counts))
     columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
     return columns
 

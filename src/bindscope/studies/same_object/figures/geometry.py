@@ -80,7 +80,7 @@ _MOST_MODELS = 4
 
 @figure(_read)
 def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Areas under the ROC curve of the probe of one layer on the tokens of another."""
+    """Areas within images of the probe of one layer on the tokens of another."""
     every = over_seeds(table)
     rows = every[every["quantity"] == "transfer_auc"]
     some(rows[rows["layer"] != rows["at"]], "No model was read in two layers.")
@@ -105,5 +105,5 @@ def same_object_cross_layers(table: pd.DataFrame, models: list[str]) -> Figure:
         )  # fmt: skip
         axes.set(ylabel="probe of layer", xlabel="on tokens of layer", title=name)
     grid.figure.colorbar(drawn, ax=[*grid.panels.values()], shrink=0.6, aspect=30,
-                         label="area under ROC, test pairs")  # fmt: skip
+                         label="area under ROC within images")  # fmt: skip
     return grid.figure

@@ -63,7 +63,10 @@ def _look(family: str) -> dict[str, Any]:
 
 _COLUMNS = 4
 _OF_PROBE = ["dataset", "group", "probe", "family"]
-_MEASURES = {"accuracy": ("accuracy, %", 100.0), "auc": ("area under ROC", 1.0)}
+_MEASURES = {
+    "accuracy": ("accuracy, %", 100.0),
+    "auc_within": ("area under ROC\nwithin images", 1.0),
+}
 
 
 def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:

@@ -168,7 +168,7 @@ def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     train, optima = problem.pairs[0], [problem.evaluate(theta) for theta in parts]
     begin = torch.eye(3, device=parts[0].device)[int(optima[1].train_bits < optima[0].train_bits)]
     objective = PairObjective(Combination(problem.form, parts), train, begin, 0.0)
-    r, s, b = begin + descend(objective, torch.zeros_like(begin)[:, None]).w[:, 0]
+    r, s, b = begin + descend(objective, torch.zeros_like(begin)[:, None], tolerance=1e-7).w[:, 0]
     mixed = r * parts[0] + s * parts[1]
     mixed[-1] += b
     return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
