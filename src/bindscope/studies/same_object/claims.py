@@ -32,56 +32,44 @@ TINY = 1e-9  # share of the tokens' squared length, below which an edit changes 
 IMAGES, BATCHES = "test images", "batches"
 _CLASSES = "classes and distances decide which patches are of one object"
 _EMPTY = "empty edit"
-
-
 _WITHOUT = "outside class and position"
-EDIT_CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "attention-beyond-rivals",
+# Claim about an edit -> unit of its effect, edit and quantity in the table, and the sentence.
+_EDIT_CLAIMS = {
+    "attention-beyond-rivals": (
+        "r", "none", "beyond_rivals",
         "Attention in the next block goes to patches of the same object beyond what classes, "
         "distance and the similarity of tokens predict.",
-        unit="r",
     ),
-    Claim(
-        "attention-without-subspace",
+    "attention-without-subspace": (
+        "points", "remove", "object_share_beyond_controls",
         f"Attention on the same object falls more when the probe's subspace {_WITHOUT} is removed "
         "than under any control.",
-        "below",
     ),
-    Claim(
-        "later-probe-without-subspace",
+    "later-probe-without-subspace": (
+        "points", "remove", "later_auc_within_beyond_controls",
         f"The probe of a later layer ranks pairs worse when the subspace {_WITHOUT} is removed "
         "than under any control.",
-        "below",
     ),
-    Claim(
-        "later-probe-after-shuffle",
+    "later-probe-after-shuffle": (
+        "points", "shuffle", "later_auc_within_beyond_controls",
         "The probe of a later layer ranks pairs worse when patches exchange the subspace "
         f"{_WITHOUT} than under any control.",
-        "below",
     ),
-    Claim(
-        "refitted-probe-without-subspace",
+    "refitted-probe-without-subspace": (
+        "points", "remove", "refitted_auc_within_beyond_controls",
         f"A probe fitted after the subspace {_WITHOUT} was removed ranks pairs worse than "
         "after the removal of any control.",
-        "below",
     ),
-    Claim(
-        "loss-after-shuffle",
+    "loss-after-shuffle": (
+        "bits", "shuffle", "pretraining_loss_beyond_controls",
         f"The model's own loss rises more when patches exchange the subspace {_WITHOUT} than under "
         "any control.",
-        unit="bits",
     ),
+}  # fmt: skip
+EDIT_CLAIMS = tuple(
+    Claim(name, sentence, "below" if unit == "points" else "above", unit=unit)
+    for name, (unit, _, _, sentence) in _EDIT_CLAIMS.items()
 )
-# Where the table has the effect of each claim: the edit and the quantity.
-_SOURCES = {
-    "attention-beyond-rivals": ("none", "beyond_rivals"),
-    "attention-without-subspace": ("remove", "object_share_beyond_controls"),
-    "later-probe-without-subspace": ("remove", "later_auc_within_beyond_controls"),
-    "later-probe-after-shuffle": ("shuffle", "later_auc_within_beyond_controls"),
-    "refitted-probe-without-subspace": ("remove", "refitted_auc_within_beyond_controls"),
-    "loss-after-shuffle": ("shuffle", "pretraining_loss_beyond_controls"),
-}
 EditRows = Mapping[tuple[str, str], Any]
 """(edit, quantity) -> row, of the judged subspace at full strength, and of no edit (none)."""
 
@@ -107,19 +95,20 @@ _PLACE = ["dataset", "model", "probe", "layer"]
 
 
 def _edit_effect(claim: Claim, where: str, by_edit: EditRows) -> Effect:
-    edit, quantity = _SOURCES[claim.name]
+    unit, edit, quantity, _ = _EDIT_CLAIMS[claim.name]
     row = by_edit.get((edit, quantity), {})
     reason = _no_evidence(edit, quantity, by_edit, row)
     row = {} if reason == _EMPTY else row
-    scale = 100.0 if claim.unit == "points" else 1.0
-    value, low, high = (scale * _number(row.get(end)) for end in ("value", "low", "high"))
-    n = int(np.nan_to_num(_number(row.get("n"))))
+    scale = 100.0 if unit == "points" else 1.0
+    value, low, high, n = (
+        np.nan if row.get(name) is None else float(row[name])
+        for name in ("value", "low", "high", "n")
+    )
     units = BATCHES if quantity.startswith("pretraining_loss") else IMAGES
-    return Effect(claim.name, where, value, low, high, n, units, reason)
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)
+    return Effect(
+        claim.name, where, scale * value, scale * low, scale * high, int(np.nan_to_num(n)), units,
+        reason,
+    )  # fmt: skip
 
 
 def _no_evidence(edit: str, quantity: str, by_edit: EditRows, row: Mapping[str, Any]) -> str:
@@ -146,6 +135,7 @@ _WORDS = {
     "class_pointwise": "the class probe",
     "class_position": "both classes, positions and the image predict",
     "identity_pointwise": "the identity probe",
+    "position": "a probe of positions only",
 }
 
 
@@ -160,11 +150,7 @@ CLAIMS: tuple[Claim, ...] = (
             claim_name(family),
             f"The quadratic probe classifies more pairs correctly than {_WORDS[family]}.",
         )
-        for family in RIVALS
-    ),
-    Claim(
-        "quadratic-over-position",
-        "The quadratic probe classifies more pairs correctly than a probe of positions only.",
+        for family in (*RIVALS, "position")
     ),
     Claim(
         WITH_POSITION_OVER,
@@ -178,7 +164,9 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     *EDIT_CLAIMS,
 )
-_ENDS = ("", "_low", "_high")
+# Leading family -> families of its rivals; rival -> what it must beat besides, as it knows them.
+_COMPARED = {QUADRATIC: (*RIVALS, "position"), WITH_POSITION: ("class_position",)}
+_CONTAINED = {"class_position": ("class_pointwise", "position")}
 CERTAIN = 4.0  # half widths above 0, beyond which no correction for several tests matters
 Gains = pd.DataFrame  # value, low, high of each model, as shares of pairs
 
@@ -203,58 +191,45 @@ def probe_effects(table: pd.DataFrame) -> list[Effect]:
     of_models = rows[rows["n_layers"].fillna(0) > 0]
     rows = of_models if len(of_models) else rows
     effects: list[Effect] = []
-    for place in best_layers(rows).itertuples(index=False):
-        of_group = rows[(rows["dataset"] == place.dataset) & (rows["group"] == place.group)]
-        here = of_group[of_group["layer"] == place.layer]
-        there = set(rows.loc[rows["dataset"] == place.dataset, "family"])
-        for family in RIVALS:
-            if family in there:
-                effects.append(_over_rival(here, QUADRATIC, family, claim_name(family)))
-        position = _first(here, QUADRATIC)
-        if position["position_lead"].notna().any():
-            gains = _gains(position, "position_lead")
-            missing = _unended(_first(here, QUADRATIC), "position", "position_flags")
-            effects.append(
-                _without("quadratic-over-position", here, missing)
-                if missing
-                else _effect("quadratic-over-position", here, QUADRATIC, gains)
-            )
-        effects += _inner_layer(of_group)
-    for place in best_layers(rows, WITH_POSITION).itertuples(index=False):
-        here = rows[(rows["dataset"] == place.dataset) & (rows["group"] == place.group)]
-        here = here[here["layer"] == place.layer]
-        if "class_position" in set(rows.loc[rows["dataset"] == place.dataset, "family"]):
-            effects.append(_over_rival(here, WITH_POSITION, "class_position", WITH_POSITION_OVER))
+    for leader, rivals in _COMPARED.items():
+        for place in best_layers(rows, leader).itertuples(index=False):
+            of_dataset = rows[rows["dataset"] == place.dataset]
+            of_group = of_dataset[of_dataset["group"] == place.group]
+            here = of_group[of_group["layer"] == place.layer]
+            for family in rivals:
+                if family in set(of_dataset["family"]) or (
+                    family == "position" and _first(here, leader)["position_lead"].notna().any()
+                ):
+                    effects.append(_over_rival(here, leader, family))
+            if leader == QUADRATIC:
+                effects += _inner_layer(of_group)
     return effects
 
 
-def _over_rival(rows: pd.DataFrame, leader: str, family: str, claim: str) -> Effect:
+def _over_rival(rows: pd.DataFrame, leader: str, family: str) -> Effect:
     """Compare a probe with a rival of the same tokens; of several settings, with the best."""
-    column = f"{leader}_lead"
-    others = rows[(rows["family"] == family) & rows[column].notna()]
-    if others["model"].nunique() < rows.loc[rows["family"] == leader, "model"].nunique():
-        missing = f"no probe of the family {family} was fitted to this layer"
-        return _without(claim, rows, missing)
-    gains, missing = [_best(others, column)], _unended(others, family)
-    if family == "class_position":
-        less = rows[(rows["family"] == "class_pointwise") & rows[column].notna()]
-        gains += [_best(less, column)] if len(less) else []
-        first = _first(rows, leader)
-        positions = _gains(first, "position_lead")
-        gains += [positions] if positions["value"].notna().all() else []
-        missing = (
-            missing
-            or _unended(less, "class_pointwise")
-            or _unended(first, "position", "position_flags")
-        )
-    return _without(claim, rows, missing) if missing else _effect(claim, rows, leader, *gains)
+    claim = claim_name(family) if leader == QUADRATIC else WITH_POSITION_OVER
+    over, first = [], _first(rows, leader)
+    for rival in (family, *_CONTAINED.get(family, ())):
+        others, column, flags = rows[rows["family"] == rival], f"{leader}_lead", "flags"
+        if rival == "position":
+            others, column, flags = first, "position_lead", "position_flags"
+        others = others[others[column].notna()]
+        if rival == family and others["model"].nunique() < first["model"].nunique():
+            return _without(
+                claim, rows, f"no probe of the family {family} was fitted to this layer"
+            )
+        if others[flags].str.contains("not_converged|diverged").any():
+            return _without(claim, rows, _unended(rival))
+        if len(others):  # gains over each model's strongest rival
+            best = others.loc[others.groupby("model", sort=False)[column].idxmin()]
+            over.append(_gains(best, column))
+    return _effect(claim, rows, leader, *over)
 
 
-def _unended(rivals: pd.DataFrame, family: str, column: str = "flags") -> str:
-    """Say which rival would be stronger at its optimum than it was measured; empty if none."""
-    if rivals[column].str.contains("not_converged|diverged").any():
-        return f"a fit of the family {family}, with which it is compared, has not converged"
-    return ""
+def _unended(family: str) -> str:
+    """Say that a rival would be stronger at its optimum than it was measured."""
+    return f"a fit of the family {family}, with which it is compared, has not converged"
 
 
 def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -264,21 +239,15 @@ def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFram
     return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
 
 
-def _best(rows: pd.DataFrame, column: str) -> Gains:
-    """Return the gains over each model's strongest rival."""
-    best = rows.loc[rows.groupby("model", sort=False)[column].idxmin()]
-    return _gains(best, column)
-
-
 def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
     """Compare the inner layer that validation prefers with the last block's output."""
     quadratic = rows[rows["family"] == QUADRATIC]
-    last = quadratic["n_layers"].astype(float)
-    inner = quadratic[quadratic["x"].gt(0) & (quadratic["x"] < last)]
-    if inner.empty or not (quadratic["x"] == last).any():
+    last = quadratic["x"] == quadratic["n_layers"].astype(float)
+    inner = quadratic[quadratic["x"].gt(0) & (quadratic["x"] < quadratic["n_layers"].astype(float))]
+    if inner.empty or not last.any():
         return []  # the last block was not read, or no layer between it and the first one's input
-    if missing := _unended(quadratic[quadratic["x"] == last], QUADRATIC):
-        return [_without(LAST_LAYER, inner, missing)]
+    if quadratic.loc[last, "flags"].str.contains("not_converged|diverged").any():
+        return [_without(LAST_LAYER, inner, _unended(QUADRATIC))]
     losses = inner.groupby("layer", sort=False)["val_loss_bits"].mean()
     here = rows[rows["layer"] == losses.idxmin()]
     return [
@@ -292,7 +261,7 @@ def _first(rows: pd.DataFrame, family: str) -> pd.DataFrame:
 
 
 def _gains(rows: pd.DataFrame, column: str) -> Gains:
-    names = [f"{column}{end}" for end in _ENDS]
+    names = [f"{column}{end}" for end in ("", "_low", "_high")]
     return rows[names].astype(float).set_axis(["value", "low", "high"], axis=1)
 
 
@@ -311,7 +280,7 @@ def _summary(gains: Gains, n_images: int) -> tuple[float, float, float, int, str
     if len(points) > 1:
         return (*mean_interval(points[:, 0]), len(points), TRAINING_SEEDS)
     value, low, high = (float(point) for point in points[0])
-    return value, low, high, n_images, "test images"
+    return value, low, high, n_images, IMAGES
 
 
 def _weakness(summary: tuple[float, float, float, int, str]) -> tuple[float, float]:
@@ -322,8 +291,7 @@ def _weakness(summary: tuple[float, float, float, int, str]) -> tuple[float, flo
 
 
 def _without(claim: str, rows: pd.DataFrame, reason: str) -> Effect:
-    nan = float("nan")
-    return Effect(claim, _where(rows), nan, nan, nan, 0, "test images", reason)
+    return Effect(claim, _where(rows), np.nan, np.nan, np.nan, 0, IMAGES, reason)
 
 
 def _where(rows: pd.DataFrame) -> str:

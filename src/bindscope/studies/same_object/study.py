@@ -110,8 +110,8 @@ STUDY = Study(
             "Accuracy, and area under the ROC curve within images, of probes that classify whether "
             "two patches are of one object, by layer. Bands: 95 % intervals over training seeds "
             "for groups, else over test images. Horizontal lines use no token: majority class, "
-            "majority of each image, positions, true classes. A probe above all of them decodes more than "
-            "these.",
+            "majority of each image, positions, true classes. A probe above all of them decodes "
+            "more than these.",
             _measured,
         ),
         _figure(
