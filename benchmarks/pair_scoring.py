@@ -30,8 +30,8 @@ from measure import Entry, Options, Other, gemm_rate, side_by_side
 from pair_twins import literal_logits, literal_loss
 
 from bindscope.fitting.lbfgs import descend
+from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.data import Block, PairData, Pairs
-from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance

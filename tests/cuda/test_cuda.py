@@ -49,10 +49,10 @@ from bindscope.studies.binding_id.tasks.scenes import question
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.estimates import estimate
 from bindscope.studies.binding_information.fit import run_fit
+from bindscope.studies.same_object.config import FAMILIES as SCORERS
+from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.probes_config import FAMILIES as SCORERS
-from bindscope.studies.same_object.probes_config import AnyScorer
 
 DEVICE = os.environ.get("BINDSCOPE_TEST_DEVICE", "cuda")
 pytestmark = [

@@ -19,11 +19,10 @@ from bindscope.core.errors import InputError
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.same_object.array_samples import read_labels
+from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.fit import fit_layers, write_results
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.measure import same_object
-from bindscope.studies.same_object.probes_config import QuadraticScorer
+from bindscope.studies.same_object.measure import read_labels, same_object
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.tables.schema import table_of
 

@@ -10,11 +10,11 @@ from pydantic import TypeAdapter
 
 from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.effects import planted
 from bindscope.studies.same_object.effects.job import measured_edits
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.probes_config import AnyScorer
 
 CODES = Planted(classes=0.0, noise=0.2, rotated=False)
 FEW = {"l2": (0.1, 0.01), "steps": 15}

@@ -22,9 +22,15 @@ from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.effects.job import interventions, pretraining_losses
+from bindscope.studies.same_object.config import ClassScorer, QuadraticScorer
+from bindscope.studies.same_object.effects.job import (
+    ablation_rows,
+    beyond,
+    interventions,
+    loss_rows,
+    pretraining_losses,
+)
 from bindscope.studies.same_object.effects.passes import Scenes
-from bindscope.studies.same_object.effects.rows import ablation_rows, beyond, loss_rows
 from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
@@ -46,7 +52,6 @@ from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.metrics import couples_won
-from bindscope.studies.same_object.probes_config import ClassScorer, QuadraticScorer
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.schema import table_of
 

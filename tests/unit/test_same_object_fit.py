@@ -10,10 +10,10 @@ from pair_twins import block_of
 from pydantic import TypeAdapter
 
 from bindscope.core.splits import SPLITS
+from bindscope.studies.same_object.config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_rows
-from bindscope.studies.same_object.leads import add_leads
 from bindscope.studies.same_object.metrics import Stratum
-from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.scorers.classes import ClassProbabilities
 from bindscope.studies.same_object.scorers.identity import IdentityProbabilities
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA

@@ -13,20 +13,20 @@ from scipy.optimize import minimize
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.probes_config import (
+from bindscope.studies.same_object.config import (
     DiagonalScorer,
     LinearScorer,
     PositionScorer,
     QuadraticPositionScorer,
     QuadraticScorer,
 )
-from bindscope.studies.same_object.scorers import ladder, position
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.known import Planted
+from bindscope.studies.same_object.scorers import ladder
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
 from bindscope.studies.same_object.scorers.forms import Covariance, Form, Linear, Quadratic
-from bindscope.studies.same_object.scorers.position import Table
+from bindscope.studies.same_object.scorers.ladder import Table
 
 B, M, D = 3, 6, 4
 FAMILIES = {"linear": LinearScorer, "diagonal": DiagonalScorer, "quadratic": QuadraticScorer}
@@ -241,7 +241,7 @@ def test_the_optimum_is_scipys(easy, kind):
 def test_counted_couples_of_places_are_their_pairs(easy):
     """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
     pairs = Pairs(easy[0], memory=2**30)
-    counts = position.Counts.count(pairs)
+    counts = ladder.Counts.count(pairs)
     form = counts.form()
     outcomes = []
     for split in (pairs, counts):
@@ -280,7 +280,7 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
 ], ids=["both", "places alone"])  # fmt: skip
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
-    [of_places] = position.fit_position(PositionScorer(name="p", family="position"), task)
+    [of_places] = ladder.fit_position(PositionScorer(name="p", family="position"), task)
     [of_tokens] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), task)
     family = "quadratic_position"
     [both] = ladder.fit_quadratic_position(QuadraticPositionScorer(name="p", family=family), task)

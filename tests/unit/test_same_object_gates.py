@@ -9,10 +9,10 @@ from pair_problems import planted_splits
 from pydantic import TypeAdapter
 
 from bindscope.studies.same_object import planted as cases
+from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.metrics import Stratum
-from bindscope.studies.same_object.probes_config import AnyScorer
 
 # Dimensions of noise alone are as strong as e, so that a sum over all axes hears both.
 NOISY = {"nuisance": 2.0, "rank": 16, "dim": 48}

@@ -8,10 +8,10 @@ import torch
 from pair_problems import GRID, blobs
 
 from bindscope.fitting.rows import ArrayRows
+from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.figures.score_maps import same_object_maps
+from bindscope.studies.same_object.figures.geometry import same_object_maps
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, probabilities, queries_of
-from bindscope.studies.same_object.probes_config import QuadraticScorer
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.ladder import fit_form
 

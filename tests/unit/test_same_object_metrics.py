@@ -12,12 +12,20 @@ from sklearn.linear_model import LogisticRegression
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object import histogram
+from bindscope.studies.same_object import metrics as histogram
+from bindscope.studies.same_object.config import CosineScorer
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.fit import fit_probe
-from bindscope.studies.same_object.histogram import UNCHANGED, Calibration, Histogram
-from bindscope.studies.same_object.metrics import CELLS, MEMBERS, STRATA, measure, tally
-from bindscope.studies.same_object.probes_config import CosineScorer
+from bindscope.studies.same_object.metrics import (
+    CELLS,
+    MEMBERS,
+    STRATA,
+    UNCHANGED,
+    Calibration,
+    Histogram,
+    measure,
+    tally,
+)
 
 NATS = np.log(2.0)
 

@@ -14,10 +14,11 @@ from bindscope.studies.same_object.claims import (
     EDIT_CLAIMS,
     edit_effects,
 )
-from bindscope.studies.same_object.effects.job import interventions
-from bindscope.studies.same_object.effects.rows import (
+from bindscope.studies.same_object.config import DiagonalScorer
+from bindscope.studies.same_object.effects.job import (
     PLAIN,
     ablation_rows,
+    interventions,
     refitted_rows,
     strongest,
 )
@@ -26,7 +27,6 @@ from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
 from bindscope.studies.same_object.findings import _edits, _missing_losses
-from bindscope.studies.same_object.probes_config import DiagonalScorer
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.groups import with_groups

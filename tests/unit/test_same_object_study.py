@@ -22,7 +22,12 @@ from bindscope.studies.same_object.claims import (
     WITH_POSITION_OVER,
     probe_effects,
 )
+from bindscope.studies.same_object.config import (
+    PositionScorer,
+    QuadraticScorer,
+)
 from bindscope.studies.same_object.data import Pairs
+from bindscope.studies.same_object.estimates import LEADS, add_leads
 from bindscope.studies.same_object.figures.probes import (
     same_object_layers,
     same_object_models,
@@ -32,11 +37,6 @@ from bindscope.studies.same_object.figures.probes import (
 from bindscope.studies.same_object.findings import chapter
 from bindscope.studies.same_object.fit import fit_layers, pair_data, write_results
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.leads import LEADS, add_leads
-from bindscope.studies.same_object.probes_config import (
-    PositionScorer,
-    QuadraticScorer,
-)
 from bindscope.studies.same_object.tables import SAME_OBJECT, STRATA
 from bindscope.studies.same_object.views import best_layers, fitted, over_models
 from bindscope.tables.groups import with_groups

@@ -35,7 +35,7 @@ from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.registry import FAMILIES, options_of
 from bindscope.studies.build import build
-from bindscope.studies.same_object.probes_config import AnyScorer
+from bindscope.studies.same_object.config import AnyScorer
 
 PRESETS = [ROOT / "config/config.yaml", *sorted((ROOT / "config/presets").glob("*.yaml"))]
 _STUDY = "src/bindscope/studies/binding_information"

@@ -7,8 +7,8 @@ from bindscope.config.entities import entity
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_layers, write_results
-from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL
 
 if TYPE_CHECKING:

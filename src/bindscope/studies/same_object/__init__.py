@@ -1,18 +1,17 @@
 """IsSameObject: whether two patches of an image show the same object (arXiv 2510.24709).
 
 study          section, steps, tables, figures, claims: declarations
-measure        the public function `bindscope.same_object`; `array_samples` reads its inputs
-config         keys of the section; `probes_config`: keys of probes, and where each is fitted
+measure        the public function `bindscope.same_object`, and how it reads arrays
+config         keys of the section and of probes, and where each probe is fitted
 products       what a run makes, and from what; `cost`: what that takes
 
 patch_samples  which patches take part; `data`: their pairs
 scorers        families of probes: forms and their optimum, classes, identities, baselines
 fit            a probe fitted to layers and measured, for jobs and for `measure`
-metrics        scores on test pairs and on kinds of pairs; `histogram`: pooled areas, calibration
-leads          gains of one probe over another on the same pairs
+metrics        calibration; scores on test pairs and on kinds of pairs
+estimates      rows of quantities with intervals; gains of one probe over another
 geometry       what scores and tokens are like; `fitted_scorer`: a fit read back, score maps
-effects        edits of what a probe reads: subspace, passes of the model, attention, rows
-estimates      rows of quantities with intervals
+effects        edits of what a probe reads: subspace, passes of the model, attention, job
 
 quantities     names of rows, kinds of pairs, quantities; each declared once
 tables         columns of the tables

@@ -1,19 +1,23 @@
-"""Rows of the long tables: declared quantities, with intervals over test images."""
+"""Intervals over test images: rows of the long tables, and gains of one probe over another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 
+from bindscope.core.errors import StoreError
+from bindscope.core.interfaces import ProductFiles
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.quantities import QUANTITIES
+from bindscope.studies.same_object.quantities import QUANTITIES, weights_name
+from bindscope.tables.rows import Row, read_rows, rerun
 
 Floats = NDArray[np.float64]
-Row = dict[str, Any]
 NO_IMAGE = "no test image has what is measured"
 
 
@@ -84,3 +88,97 @@ class Bootstrap:
 def ratio(above: int, below: int) -> Callable[[Floats], Floats]:
     """Return the function of means (B, k) that divides one column by another one."""
     return lambda means: means[:, above] / means[:, below]
+
+
+RIGHT, PAIRS, MAJORITY = range(3)  # columns of what is counted of each image
+# Family -> the column that says by how much it is ahead; of positions: how far behind.
+RIVALS = {
+    "quadratic": "quadratic_lead",
+    "quadratic_position": "quadratic_position_lead",
+    "position": "position_lead",
+}
+LEADS = (*RIVALS.values(), "image_majority_lead", "last_layer_lead")
+
+
+def rows_with_leads(
+    fits: Sequence[ProductFiles], depths: Mapping[str, int | None], n_samples: int, seed: int
+) -> list[Row]:
+    """Read the rows of fits and what is right of each test image; add the leads (`tables`).
+
+    Each has a 95 % interval over test images that are drawn for both probes at once; none where
+    there is no other probe.
+    """
+    measured = [(row, _of_images(fit, row)) for fit in fits for row in read_rows(fit)]
+    for row, _ in measured:
+        row["n_layers"] = depths.get(row["model"])
+    for _, group in groupby(sorted(measured, key=_pairs_key), key=_pairs_key):
+        add_leads(list(group), n_samples, seed)
+    return [row for row, _ in measured]
+
+
+def _pairs_key(measured: tuple[Row, Any]) -> tuple[str, str]:
+    return measured[0]["dataset"], measured[0]["grid"]
+
+
+def _of_images(fit: ProductFiles, row: Row) -> NDArray[np.float64]:
+    arrays = load_file(fit.files["images"])
+    return arrays[weights_name(row["layer"], row["seed"], row["rank"])].astype(np.float64)
+
+
+def add_leads(
+    measured: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int
+) -> None:
+    """Add the leads of all rows about the same pairs, from the same resamples.
+
+    `measured`: rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
+    `n_samples`, `seed`: as in `rows_with_leads`.
+    """
+    pairs, majority = measured[0][1][:, PAIRS], measured[0][1][:, MAJORITY]
+    for row, counts in measured:
+        if not np.array_equal(counts[:, [PAIRS, MAJORITY]], measured[0][1][:, [PAIRS, MAJORITY]]):
+            where = " ".join(str(row[name]) for name in ("dataset", "model", "layer", "probe"))
+            raise StoreError(where, "was measured on other pairs than its rivals", rerun(where))
+    right = np.column_stack([*(counts[:, RIGHT] for _, counts in measured), majority])
+    drawn = resampled_means(np.column_stack([right, pairs]), n_samples, seed)
+    shares = drawn[:, :-1] / drawn[:, -1:]
+    accuracies = right.sum(0) / pairs.sum()
+    rows = [row for row, _ in measured]
+    for row in rows:
+        row |= {f"{column}{end}": None for column in LEADS for end in ("", "_low", "_high")}
+
+    def add(i: int, column: str, ahead: int, behind: int) -> None:
+        value = float(accuracies[ahead] - accuracies[behind])
+        low, high = interval(shares[:, ahead] - shares[:, behind])
+        rows[i][column] = value
+        rows[i][f"{column}_low"], rows[i][f"{column}_high"] = min(low, value), max(high, value)
+
+    for i, row in enumerate(rows):
+        add(i, "image_majority_lead", i, len(rows))
+        if (last := _last_layer(rows, row)) is not None:
+            add(i, "last_layer_lead", i, last)
+        for family, column in RIVALS.items():
+            j = _rival(rows, row, family)
+            if j is None or rows[j] is row:
+                continue
+            add(i, column, *((i, j) if family == "position" else (j, i)))
+
+
+def _last_layer(rows: Sequence[Row], row: Row) -> int | None:
+    """Return the number of the row of the same probe after the model's last block, or none."""
+    same = ("model", "probe", "rank", "seed")
+    for j, candidate in enumerate(rows):
+        is_last = row["n_layers"] and candidate["layer"] == str(row["n_layers"])
+        if is_last and candidate is not row and all(candidate[name] == row[name] for name in same):
+            return j
+    return None
+
+
+def _rival(rows: Sequence[Row], row: Row, family: str) -> int | None:
+    """Return the number of the first row of a family that reads the same tokens, or none."""
+    for j, candidate in enumerate(rows):
+        reads_the_same = all(candidate[name] == row[name] for name in ("model", "layer"))
+        if candidate["rank"]:
+            continue  # a truncated form is no rival
+        if candidate["family"] == family and (family == "position" or reads_the_same):
+            return j
+    return None

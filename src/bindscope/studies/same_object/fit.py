@@ -28,9 +28,9 @@ from bindscope.fitting.checkpoint import (
     split_states,
 )
 from bindscope.fitting.denormals import flushed
+from bindscope.studies.same_object.config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.data import PairData, Pairs, trimmed
 from bindscope.studies.same_object.metrics import calibrated, measure, tally
-from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.scorers.base import Fitted, Task
 

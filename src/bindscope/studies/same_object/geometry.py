@@ -32,17 +32,12 @@ from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.estimates import (
-    Bootstrap,
-    Floats,
-    Row,
-    ratio,
-    row,
-)
+from bindscope.studies.same_object.estimates import Bootstrap, Floats, ratio, row
 from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import couples_won
 from bindscope.studies.same_object.quantities import KINDS, weights_name
+from bindscope.tables.rows import Row
 
 
 def cross_scores(

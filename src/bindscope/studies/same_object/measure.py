@@ -7,33 +7,34 @@ The same steps as the pipeline's: patches are drawn by `patch_samples.sample`, p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from bindscope.arrays.inputs import (
     Representation,
     on_threads,
     read_layers,
     read_probe,
+    to_array,
     train_val_test,
 )
 from bindscope.arrays.result import Result
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
-from bindscope.studies.same_object.array_samples import (
-    WHERE,
-    ArraySamples,
-    draw_samples,
-    read_labels,
-)
-from bindscope.studies.same_object.config import Intervals, PatchSampling
-from bindscope.studies.same_object.data import PairData
+from bindscope.core.splits import SPLITS
+from bindscope.fitting.rows import Array, ArrayRows, whole
+from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
+from bindscope.studies.same_object.config import FAMILIES, AnyScorer, Intervals, PatchSampling
+from bindscope.studies.same_object.data import PairData, trimmed
+from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import ProbeResult, fit_rows
-from bindscope.studies.same_object.leads import add_leads
-from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
+from bindscope.studies.same_object.patch_samples import sample
 from bindscope.studies.same_object.quantities import ARRAYS, NO_MODEL, WITHOUT_MODEL
 
 FEWEST_SCENES: Final = 30
@@ -181,3 +182,219 @@ def _notes(
     if groups is not None:
         notes.append("Intervals resample scenes, not groups: they may be too narrow.")
     return tuple(notes)
+
+
+# --- Arrays as samples of pairs -------------------------------------------------------------------
+
+
+WHERE: Final = "bindscope.same_object"
+_AT_ONCE = 64  # images
+_TOKENS = "leave [CLS] and register tokens out of `patches`"
+
+Integers = npt.NDArray[np.int64]
+# Number of a scene, the ids of its objects, owners of its patches (P,), numbers of objects from 1
+# on -> classes of the objects, 0 for none.
+_LookUp = Callable[[int, Integers, Integers], Integers]
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySamples:
+    """Patches whose pairs count, of each split, without their tokens."""
+
+    index: Mapping[str, Integers]  # images of each split, ascending
+    # Numbers of the patches (n, M) in the grid, -1 behind the last one.
+    patches: Mapping[str, npt.NDArray[np.int16]]
+    data: Mapping[str, PairData]  # the pairs
+    skipped: Mapping[str, Counter[str]]  # reason -> images without a pair, by split
+
+    def with_tokens(self, tokens: Representation) -> dict[str, PairData]:
+        """Return the pairs with the tokens of a layer, float32, in memory."""
+        return {
+            name: replace(data, tokens=ArrayRows(self._tokens(tokens, name)))
+            for name, data in self.data.items()
+        }
+
+    def _tokens(self, tokens: Representation, split: str) -> Array:
+        index, patches = self.index[split], np.maximum(self.patches[split], 0).astype(np.intp)
+        out = np.empty((*patches.shape, tokens.shape[2]), np.float32)
+        for first in range(0, len(index), _AT_ONCE):
+            rows = slice(first, first + _AT_ONCE)
+            block = whole(tokens.take(index[rows]))
+            out[rows] = np.take_along_axis(block, patches[rows][..., None], axis=1)
+        return out
+
+
+def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[PatchLabels, Grid]:
+    """Label the patches of images by segments and classes, as `measure.same_object` has them.
+
+    Objects are numbered from 1 on in each image, in the order of their ids; all have class 0 where
+    no classes are known. Returns also rows and columns of patches.
+    """
+    masks = segments if hasattr(segments, "chunks") else to_array(segments, WHERE, "segments")
+    if masks.dtype.kind not in "iu":
+        raise InputError(
+            WHERE, f"`segments` is an array of {masks.dtype}", "give integer ids, 0 for no object"
+        )
+    if len(masks.shape) not in (2, 3) or masks.shape[0] != n:
+        raise InputError(
+            WHERE, f"`segments` is {tuple(masks.shape)}, and there are {n} scenes of {n_patches} "
+            "patches", f"give ids ({n}, {n_patches}) or masks ({n}, height, width)",
+        )  # fmt: skip
+    grid = _grid(tuple(masks.shape), n_patches)
+    look_up = None if classes is None else _read_classes(classes, masks.shape, n, n_patches)
+    has_pixels = len(masks.shape) == 3 and grid != tuple(masks.shape[1:])
+    parts = []
+    for first in range(0, n, _AT_ONCE):
+        block = np.asarray(masks[first : first + _AT_ONCE])
+        block = block.reshape(len(block), *(block.shape[1:] if has_pixels else grid))
+        numbers, ids = zip(*map(_numbered, block), strict=True)
+        dense = np.stack(numbers).astype(np.int32)
+        known = np.ones((len(block), max(1, int(dense.max()))), np.int16)
+        labels = patch_labels(dense, known, np.zeros_like(known), grid, WHERE)
+        patch_classes = np.zeros_like(labels.instances)
+        if look_up:
+            patch_classes = _look_up_all(look_up, first, ids, labels.instances)
+        parts.append(replace(labels, classes=patch_classes))
+    names = ("instances", "classes", "stuff", "purity")
+    joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    labels = PatchLabels(*joined)
+    if classes is not None and len(np.unique(labels.classes[labels.classes > 0])) < 2:
+        raise InputError(
+            WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
+        )
+    return labels, grid
+
+
+def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
+    """Return rows and columns of the patches."""
+    if len(shape) == 2:
+        side = isqrt(n_patches)
+        if shape[1] != n_patches:
+            raise InputError(
+                WHERE, f"`segments` names {shape[1]} patches of a scene, and `patches` has "
+                f"{n_patches}", f"give an id for each patch; {_TOKENS}",
+            )  # fmt: skip
+        if side * side != n_patches:
+            raise InputError(
+                WHERE, f"{n_patches} patches are no square grid",
+                f"{_TOKENS}, or give `segments` as (N, rows, columns)",
+            )  # fmt: skip
+        return side, side
+    height, width = shape[1:]
+    size = isqrt(height * width // n_patches)
+    if size < 1 or size * size * n_patches != height * width or height % size or width % size:
+        raise InputError(
+            WHERE, f"masks of {height} x {width} pixels do not make {n_patches} square patches",
+            f"resize them to the pixels that the model sees; {_TOKENS}",
+        )  # fmt: skip
+    return height // size, width // size
+
+
+def _numbered(array: Array) -> tuple[Integers, Integers]:
+    """Number ids from 1 on, in their order; 0 and below are none. Return also the ids."""
+    values, place = np.unique(array, return_inverse=True)
+    codes = np.cumsum(values > 0) * (values > 0)
+    numbers: Integers = codes[place].reshape(array.shape).astype(np.int64)
+    return numbers, values[values > 0].astype(np.int64)
+
+
+# --- Classes ------------------------------------------------------------------------------------
+
+
+def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) -> _LookUp:
+    """Return what finds the classes of a scene's objects, numbers from 1 on; 0: it has none."""
+    if hasattr(classes, "columns"):
+        return _classes_of_table(classes, n)
+    array = to_array(classes, WHERE, "classes")
+    if array.shape == (n, n_patches) or (
+        array.shape == tuple(shape) and array.size == n * n_patches
+    ):
+        return _classes_of_patches(_numbered(array)[0].reshape(n, n_patches))
+    if array.ndim != 2 or len(array) != n:
+        raise InputError(
+            WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
+            "give a DataFrame with `scene`, `segment` and `class`, or integers: per patch, "
+            f"({n}, {n_patches}), or ({n}, objects) in the order of their ids from 1 on",
+        )  # fmt: skip
+    codes, _ = _numbered(array)
+
+    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
+        known = ids <= codes.shape[1]
+        numbers: Integers = codes[scene, np.where(known, ids, 1) - 1] * known
+        return numbers
+
+    return look_up
+
+
+def _classes_of_table(table: Any, n: int) -> _LookUp:
+    names = [name for name in ("scene", "segment", "class") if name not in table]
+    if names or not table["scene"].isin(range(n)).all():
+        problem = f"no column `{names[0]}`" if names else "a scene that is none of the arrays'"
+        raise InputError(
+            WHERE, f"`classes` has {problem}",
+            f"give a row per object: `scene`, from 0 to {n - 1}, `segment` and `class`",
+        )  # fmt: skip
+    codes = table["class"].astype("category").cat.codes + 1
+    known = dict(zip(zip(table["scene"], table["segment"], strict=True), codes, strict=True))
+    return lambda scene, ids, owners: np.array(
+        [known.get((scene, number), 0) for number in ids.tolist()], np.int64
+    )
+
+
+def _classes_of_patches(codes: Integers) -> _LookUp:
+    """Give each object the class of most of its patches."""
+    n_classes = int(codes.max()) + 1
+
+    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
+        both = owners * n_classes + codes[scene]
+        counts = np.bincount(both, minlength=(1 + len(ids)) * n_classes).reshape(-1, n_classes)
+        counts[:, 0] = 0
+        classes: Integers = counts.argmax(1)[1:]
+        return classes
+
+    return look_up
+
+
+def _look_up_all(
+    look_up: _LookUp, first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
+) -> npt.NDArray[np.int16]:
+    """Return the classes of patches (b, P) by their objects; refuse objects without a class."""
+    patch_classes = np.zeros_like(instances)
+    for i, (numbers, owners) in enumerate(zip(ids, instances.astype(np.int64), strict=True)):
+        patch_classes[i] = np.append(0, look_up(first + i, numbers, owners))[owners]
+    if ((patch_classes == 0) & (instances > 0)).any():
+        image, patch = np.argwhere((patch_classes == 0) & (instances > 0))[0]
+        raise InputError(
+            WHERE, f"segment {ids[image][instances[image, patch] - 1]} of scene {first + image} "
+            "has no class", "give each object a class (numbers: above 0), or leave `classes` out",
+        )  # fmt: skip
+    return patch_classes
+
+
+# --- Samples ------------------------------------------------------------------------------------
+
+
+def draw_samples(
+    labels: PatchLabels, grid: Grid, index: Mapping[str, Integers], sampling: PatchSampling
+) -> ArraySamples:
+    """Draw patches of each image as the pipeline does, split by split."""
+    patches: dict[str, npt.NDArray[np.int16]] = {}
+    data: dict[str, PairData] = {}
+    skipped: dict[str, Counter[str]] = {}
+    for name in SPLITS:
+        rows = index[name]
+        of_split = PatchLabels(
+            labels.instances[rows], labels.classes[rows], labels.stuff[rows], labels.purity[rows]
+        )
+        drawn = sample(of_split, sampling, name, 0)
+        arrays = trimmed(drawn.arrays)
+        patches[name] = arrays["patches"]
+        data[name] = PairData.from_arrays(arrays, None, grid)
+        skipped[name] = Counter(reason for _, reason in drawn.skipped)
+        if len(drawn.skipped) == len(rows):
+            counts = ", ".join(f"{reason}: {n}" for reason, n in skipped[name].most_common())
+            raise InputError(
+                WHERE, f"no scene of {name} has two patches to compare ({counts})",
+                "give scenes of several objects, each with an id above 0",
+            )  # fmt: skip
+    return ArraySamples(index, patches, data, skipped)

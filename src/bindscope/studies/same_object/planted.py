@@ -24,12 +24,12 @@ from bindscope.studies.same_object.claims import (
     claim_name,
     probe_effects,
 )
+from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.data import PairData
 from bindscope.studies.same_object.effects.planted import EDIT_CASES
+from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.known import GRID, Planted, labels, planted_tokens
-from bindscope.studies.same_object.leads import add_leads
-from bindscope.studies.same_object.probes_config import AnyScorer
 from bindscope.studies.same_object.quantities import NO_MODEL, RIVALS
 from bindscope.tables.groups import with_groups
 

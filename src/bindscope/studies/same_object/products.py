@@ -21,6 +21,8 @@ from bindscope.graph.data import add_codes, add_scenes
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import store
 from bindscope.studies.same_object.config import (
+    FAMILIES,
+    AnyScorer,
     Effects,
     Geometry,
     Maps,
@@ -31,7 +33,6 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.probes_config import FAMILIES, AnyScorer
 from bindscope.studies.same_object.quantities import LEADING, RIVALS, WITHOUT_MODEL
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"

@@ -142,7 +142,7 @@ STUDY = Study(
             _ranks,
         ),
         _figure(
-            "figures.score_maps:same_object_maps",
+            "figures.geometry:same_object_maps",
             "Same-object probability maps by layer",
             "Probability, by the quadratic probe of each layer, that the outlined query patch and "
             "every other patch belong to one object. Two queries per scene, from its two largest "

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.core.interfaces import Inputs
-from bindscope.studies.same_object.leads import rows_with_leads
+from bindscope.studies.same_object.estimates import rows_with_leads
 from bindscope.studies.same_object.quantities import (
     ALL,
     CLASSES,

@@ -1,9 +1,16 @@
-"""One job: what a fitted probe reads of one layer is edited, and the effects are measured."""
+"""Edits of what a fitted probe reads in one layer: a job, and the rows that it writes.
+
+A probe that was fitted to tokens as they are may fail on edited ones that say as much as before,
+elsewhere. A probe of the same kind, fitted to tokens of train under the same edit, fails where the
+tokens no longer say it (arXiv 2510.24709, section 4.4 and Table 2: heads per condition).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +24,18 @@ from torch import Tensor
 from bindscope.config.models import Controlled, Zoo
 from bindscope.core.errors import ModelError
 from bindscope.core.interfaces import Edit
+from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
-from bindscope.fitting.checkpoint import Checkpoints
+from bindscope.fitting.checkpoint import Checkpoints, State, join_states, remember, split_states
 from bindscope.models.loading import load_model
 from bindscope.models.objectives.base import TokenSources
 from bindscope.models.objectives.evaluation import Edits, Evaluation
 from bindscope.models.pretraining_loss import load
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
-from bindscope.studies.same_object.effects.rows import (
-    PLAIN,
-    Losses,
-    ablation_rows,
-    attention_rows,
-    edit_names,
-    loss_rows,
-    refitted_rows,
-    strongest,
-)
+from bindscope.statistics.means import mean_interval
+from bindscope.studies.same_object.config import AnyScorer
+from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.effects.attention import fisher
+from bindscope.studies.same_object.effects.passes import Measuring, Reading, Scenes, Unedited
 from bindscope.studies.same_object.effects.subspace import (
     SEED,
     Editor,
@@ -46,10 +48,210 @@ from bindscope.studies.same_object.effects.subspace import (
     random_basis,
     variance_basis,
 )
-from bindscope.studies.same_object.estimates import Bootstrap, Row, row
+from bindscope.studies.same_object.estimates import Bootstrap, Floats, estimate, row
+from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.probes_config import AnyScorer
-from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
+from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.quantities import (
+    CONTROLS,
+    EDITS,
+    JUDGED,
+    MEAN_HEAD,
+    weights_name,
+)
+from bindscope.tables.rows import Row
+
+# (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
+Columns = dict[tuple[str, str], tuple[Floats, Floats]]
+Numbers = Mapping[tuple[str, str], Floats]  # (quantity, at) -> resamples, or numbers of batches
+Losses = Mapping[Intervention | None, Floats]  # of batches, in bits
+PLAIN: Row = {"edit": "none", "strength": 0.0, "subspace": "none"}
+LOSS = "pretraining_loss"
+
+
+def edit_names(what: Intervention | None) -> Row:
+    """Return the columns that name an edit, or none."""
+    return dict(PLAIN) if what is None else what._asdict()
+
+
+def attention_rows(unedited: Unedited, by: Bootstrap) -> list[Row]:
+    """Return what is measured of each head, and of their mean; correlations as Fisher's z."""
+    columns: Columns = {("uniform_share", ""): over_images(unedited.uniform)}
+    heads = [str(head + 1) for head in range(len(unedited.shares))]
+    for i, head in enumerate((*heads, MEAN_HEAD)):
+        columns |= {
+            (name, head): over_images(fisher(each[i]))
+            for name, each in unedited.correlations.items()
+        }
+        if head != MEAN_HEAD:  # that of all heads is measured under edits
+            columns["object_share", head] = over_images(unedited.shares[i])
+    rows = []
+    for (name, at), drawn in _means([columns], by)[0].items():
+        n = int(columns[name, at][1].sum())
+        drawn = np.tanh(drawn) if name in unedited.correlations else drawn
+        rows.append(PLAIN | estimate(name, drawn, at=at, n=n))
+    return rows
+
+
+def over_images(values: Floats) -> tuple[Floats, Floats]:
+    """Return numbers (n,) as sums and counts of images; NaN is no image."""
+    there = np.isfinite(values)
+    return np.where(there, values, 0.0), there.astype(np.float64)
+
+
+def _means(columns: Sequence[Columns], by: Bootstrap) -> list[Numbers]:
+    """Return means (1 + B,) of each measure: of the images, and of resamples that all share."""
+    table = np.column_stack([part for group in columns for both in group.values() for part in both])
+    drawn = by.drawn(table)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = iter((drawn[:, 0::2] / drawn[:, 1::2]).T)
+    return [{name: next(ratios) for name in group} for group in columns]
+
+
+def ablation_rows(
+    labels: PairData, readings: Mapping[Intervention | None, Reading], by: Bootstrap
+) -> list[Row]:
+    """Return the rows of the tokens as they are, and of every edit.
+
+    All edits share each resample of the images, so that differences are paired.
+    """
+    same = torch.cat([block.same for block in Pairs(labels).blocks()]).numpy()
+    counts, rows = labels.pairs_of_images, list[Row]()
+    for what, reading in readings.items():
+        moved, whole = reading["change"].sum(1)
+        rows.append(edit_names(what) | row("change", moved / whole))
+    columns = [_columns(reading, same, counts) for reading in readings.values()]
+    means = dict(zip(readings, _means(columns, by), strict=True))
+    return rows + compared(means, partial(estimate, n=int((counts > 0).sum())))
+
+
+def _columns(reading: Reading, same: NDArray[np.bool_], counts: NDArray[np.int64]) -> Columns:
+    """Return what is averaged over images of one edit; the mean over heads is of their numbers."""
+    columns: Columns = {}
+    image = np.repeat(np.arange(len(counts)), counts)
+    layers = [name.removeprefix("logits.") for name in reading if name.startswith("logits.")]
+    for layer, reader in zip(sorted(layers, key=int), ("", "later_"), strict=False):
+        logits = reading[f"logits.{layer}"]
+        columns[f"{reader}auc_within", layer] = couples_won(logits, same, image, len(counts))
+    columns["object_share", MEAN_HEAD] = over_images(reading["share"].mean(0))
+    return columns
+
+
+def compared(
+    numbers: Mapping[Intervention | None, Numbers], make_row: Callable[..., Row]
+) -> list[Row]:
+    """Return measures, their changes by the edit, and what is beyond the controls.
+
+    `numbers`: under no edit (None) and each; their differences are paired. `make_row` makes a row
+    of a quantity and its numbers.
+    """
+    rows = []
+    for what, here in numbers.items():
+        for (name, at), values in here.items():
+            lines = [make_row(name, values, at=at)]
+            if what is not None and f"{name}_change" in EDITS:
+                change = values - numbers[None][name, at]
+                lines.append(make_row(f"{name}_change", change, at=at))
+                rivals: dict[str, Row] = {
+                    rival.subspace: make_row(
+                        f"{name}_beyond_controls", values - numbers[rival][name, at], at=at
+                    )
+                    for rival in controls_of(what, numbers)
+                }
+                lines += beyond(rivals, falls=name != LOSS and what.edit != "inject")
+            rows += [edit_names(what) | line for line in lines]
+    return rows
+
+
+def controls_of(
+    what: Intervention, others: Iterable[Intervention | None]
+) -> Iterator[Intervention]:
+    """Yield the controls of an edit that claims are about."""
+    for rival in others if what.subspace == JUDGED else ():
+        if rival and rival.subspace in CONTROLS and rival[:2] == what[:2]:
+            yield rival
+
+
+def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
+    """Return the row of an effect beyond every control: of each number that nearest to no effect.
+
+    An interval on the claimed side of 0 is there for every control, so that to claim it of all
+    needs no correction (an intersection-union test). `falls`: whether the measure is claimed to.
+    """
+    rivals = {control: line for control, line in rivals.items() if line["value"] is not None}
+    if not rivals:
+        return []
+    nearest = max if falls else min
+    strictest = nearest(rivals, key=lambda control: rivals[control]["value"])
+    ends = {
+        end: nearest(rival[end] for rival in rivals.values())
+        for end in ("low", "high") if all(rival[end] is not None for rival in rivals.values())
+    }  # fmt: skip
+    return [rivals[strictest] | ends | {"reason": f"strictest control: {strictest}"}]
+
+
+def loss_rows(losses: Losses | str) -> list[Row]:
+    """Return the rows about the model's own loss: means over batches, or why there is none."""
+    if isinstance(losses, str):
+        return [PLAIN | row(LOSS, None, reason=losses)]
+    return compared({what: {(LOSS, ""): values} for what, values in losses.items()}, _over_batches)
+
+
+def _over_batches(quantity: str, values: Floats, at: str = "") -> Row:
+    """Return a mean over batches and, of several, the ends of its t interval."""
+    ends = mean_interval(values)[1:] if len(values) > 1 else (None, None)
+    return row(quantity, values.mean(), *ends, at=at, n=len(values))
+
+
+def strongest(edits: Sequence[Intervention]) -> list[Intervention]:
+    """Return the edits at the greatest strength that each has."""
+    most = {what.edit: max(o.strength for o in edits if o.edit == what.edit) for what in edits}
+    return [what for what in edits if what.strength == most[what.edit]]
+
+
+def refitted_rows(
+    splits: Mapping[str, Measuring],
+    edits: Sequence[Intervention],
+    probes: Sequence[AnyScorer],
+    by: Bootstrap,
+    checkpoints: Checkpoints | None = None,
+) -> list[Row]:
+    """Fit probes to tokens as they are and under each edit; return what they tell of test.
+
+    Of a probe with seeds it is the seed 0, of one with ranks the full form.
+    """
+    layers = zip(sorted(splits["test"].scorers), ("", "later_"), strict=False)
+    readers = [*product(probes, layers)]
+
+    def fit_all(what: Intervention | None, parts: Checkpoints | None) -> State:
+        tokens = {name: splits[name].sampled_under(what, parts) for name in SPLITS}
+        results = [
+            fit_probe(
+                probe, *(tokens[name][layer] for name in SPLITS),
+                bootstrap_samples=by.samples, bootstrap_seed=by.seed, checkpoints=parts,
+            )[-1]
+            for probe, (layer, _) in readers
+        ]  # fmt: skip
+        return join_states([result.state() for result in results])
+
+    rows: list[Row] = []
+    whats, columns, n = [None, *edits], list[Columns](), 0
+    for what in whats:
+        states = split_states(remember(checkpoints, partial(fit_all, what)))
+        columns.append({})
+        for state, (probe, (_, reader)) in zip(states, readers, strict=True):
+            result, name = ProbeResult.from_state(state), f"{reader}refitted_"
+            n = result.row["n_images"]
+            rows += [
+                edit_names(what)
+                | row(name + miou, result.row[miou], at=probe.name, reason=result.row["flags"])
+                for miou in ("class_miou", "instance_miou")
+                if result.row.get(miou) is not None
+            ]
+            *_, won, couples = result.of_images.astype(np.float64).T
+            columns[-1][f"{name}auc_within", probe.name] = won, couples
+    means = dict(zip(whats, _means(columns, by), strict=True))
+    return rows + compared(means, partial(estimate, n=n))
 
 
 def pretraining_losses(

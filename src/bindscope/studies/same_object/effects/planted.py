@@ -28,10 +28,10 @@ from bindscope.models.attention import BlockAttention
 from bindscope.models.base import TokenMap
 from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import EDIT_CLAIMS, edit_effects
+from bindscope.studies.same_object.config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.job import editor_of, measured_edits
+from bindscope.studies.same_object.effects.job import PLAIN, editor_of, measured_edits
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
-from bindscope.studies.same_object.effects.rows import PLAIN
 from bindscope.studies.same_object.effects.subspace import (
     EditName,
     Editor,
@@ -42,7 +42,6 @@ from bindscope.studies.same_object.estimates import Floats, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted, planted_tokens
-from bindscope.studies.same_object.probes_config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.quantities import JUDGED, weights_name
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2

@@ -36,13 +36,13 @@ from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object.data import Block, PairData, Pairs
-from bindscope.studies.same_object.metrics import FARTHEST
-from bindscope.studies.same_object.probes_config import (
+from bindscope.studies.same_object.config import (
     ClassPosition,
     ClassScorer,
     QuadraticPositionScorer,
 )
+from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.metrics import FARTHEST
 from bindscope.studies.same_object.scorers.base import (
     LN2,
     Fitted,

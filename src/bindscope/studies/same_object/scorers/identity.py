@@ -22,8 +22,8 @@ from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import take
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
+from bindscope.studies.same_object.config import IdentityScorer
 from bindscope.studies.same_object.data import Block, Pairs
-from bindscope.studies.same_object.probes_config import IdentityScorer
 from bindscope.studies.same_object.scorers.base import (
     LN2,
     Fitted,
