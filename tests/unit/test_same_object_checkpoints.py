@@ -64,7 +64,7 @@ def measure_edits(checkpoints):
     """Run some edits of a planted model, and fit a probe again under one of them."""
     planting = planted.Planting(planted.BOUND, 0)
     splits, plain = planting.edited("binding", planted.LAYER, checkpoints=checkpoints)
-    edits = planted.interventions(["remove"], planted.FEWER)
+    edits = planted.strongest_edits(["remove"], planted.FEWER)
     retrained = {"probes": [planted.READER.model_dump()]}
     spec = {**planted.SPEC, "retrained": retrained}
     rows = measured_edits(splits, plain, edits, "it has no loss", spec, checkpoints)

@@ -25,8 +25,14 @@ from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scorers import ladder
 from bindscope.studies.same_object.scorers.base import Task
 from bindscope.studies.same_object.scorers.convex import PairObjective
-from bindscope.studies.same_object.scorers.forms import Covariance, Form, Linear, Quadratic
-from bindscope.studies.same_object.scorers.ladder import Table
+from bindscope.studies.same_object.scorers.forms import (
+    Counts,
+    Covariance,
+    Form,
+    Linear,
+    Quadratic,
+    Table,
+)
 
 B, M, D = 3, 6, 4
 FAMILIES = {"linear": LinearScorer, "diagonal": DiagonalScorer, "quadratic": QuadraticScorer}
@@ -241,7 +247,7 @@ def test_the_optimum_is_scipys(easy, kind):
 def test_counted_couples_of_places_are_their_pairs(easy):
     """The same loss, gradient and line, whether pairs are taken one by one or as counts."""
     pairs = Pairs(easy[0], memory=2**30)
-    counts = ladder.Counts.count(pairs)
+    counts = Counts.count(pairs)
     form = counts.form()
     outcomes = []
     for split in (pairs, counts):

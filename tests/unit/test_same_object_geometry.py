@@ -169,12 +169,8 @@ def test_other_dimensions_stop_a_probe():
     splits, q = turned()
     first = np.diag(np.arange(16) < 8).astype(float)
     probes = {"1": probe_of(first), "2": probe_of(q.T @ first @ q)}
-    labels = splits["test"]["1"]
-    moved = transfers(probes, splits["test"], labels, BY)
-    auc_same, auc_moved = (
-        values(moved["1"])["transfer_auc", "1"],
-        values(moved["1"])["transfer_auc", "2"],
-    )
+    moved = values(transfers(probes["1"], splits["test"], BY))
+    auc_same, auc_moved = moved["transfer_auc", "1"], moved["transfer_auc", "2"]
     assert auc_same > 0.99
     assert auc_moved == pytest.approx(0.5, abs=0.05)
 

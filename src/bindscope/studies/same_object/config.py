@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -316,38 +316,35 @@ def problems(config: Config, section: PairSection) -> Iterator[str]:
     if NO_MODEL in models:
         yield f"fits: no model may be called {NO_MODEL!r}: rows without a model are"
     for i, block in enumerate(section.fits):
-        where = f"fits.{i}"
-        yield from grid_problems(where, block, datasets, models)
-        known = [models[name] for name in block.models]
-        used = [datasets[name] for name in block.datasets]
-        for dataset in used:
-            yield from _scenes(where, section, dataset)
-        yield from _models(where, block, known, used)
+        yield from grid_problems(f"fits.{i}", block, datasets, models)
+        for dataset in (datasets[name] for name in block.datasets):
+            yield from _scenes(f"fits.{i}", section, dataset)
+        yield from _patches(f"fits.{i}", block, datasets, models)
+    requests = {"maps": section.maps, "geometry": section.geometry, "effects": section.effects}
+    for where, request in requests.items():
+        if request:
+            yield from _of_fits(where, section, request, models)
     if maps := section.maps:
-        yield from _of_fits("maps", section, maps, models)
         for name in maps.datasets:
             if maps.scenes > datasets[name].shard_size.test:
                 yield f"maps.scenes: more than a shard of {name!r} holds; ask for fewer"
-    if section.geometry:
-        yield from _of_fits("geometry", section, section.geometry, models)
     if section.effects:
-        yield from _of_fits("effects", section, section.effects, models)
         yield from _effects(section, section.effects, datasets, models)
     yield from group_problems(section.groups, models)
 
 
-def _models(
-    where: str, block: PairFits, models: Iterable[AnyModel], datasets: Iterable[Dataset]
+def _patches(
+    where: str, block: PairFits, datasets: Mapping[str, Dataset], models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
     """Models see images, and their patch grid is known."""
-    for model in models:
+    for model in (models[name] for name in block.models):
         if isinstance(model, KnownAnswer):
             yield (
                 f"{where}.models: {model.name!r} encodes codes and has no patches of an image; "
                 "name a model that sees images"
             )
             continue
-        for dataset in datasets:
+        for dataset in (datasets[name] for name in block.datasets):
             if dataset.render and patch_grid(model, dataset, block) is None:
                 yield (
                     f"{where}.patch_grid: the configuration of {model.name!r} does not say how "
@@ -371,9 +368,9 @@ def _of_fits(
     where: str, section: PairSection, request: OfFits, models: Mapping[str, AnyModel]
 ) -> Iterator[str]:
     """Yield what is asked of probes of other families, or not fitted."""
-    probes = {probe.name: probe for probe in section.probes}
+    families = {probe.name: probe.family for probe in section.probes}
     for name in request.probes:
-        if (family := probes[name].family) != "quadratic":
+        if (family := families[name]) != "quadratic":
             yield f"{where}.probes: {name!r} is {family}, not quadratic; name such probes alone"
     fitted = _fitted(section, models)
     for dataset, model, probe in product(request.datasets, request.models, request.probes):
@@ -391,14 +388,13 @@ def _effects(
     models: Mapping[str, AnyModel],
 ) -> Iterator[str]:
     """Yield which layers cannot be edited, and which probes cannot be fitted again."""
-    deepest = max(effects.layers)
-    for model in (models[name] for name in effects.models):
-        if deepest >= model.depth:
+    deepest, fitted = max(effects.layers), _fitted(section, models)
+    for name in effects.models:
+        if deepest >= (depth := models[name].depth):
             yield (
-                f"effects.layers: after layer {deepest} of {model.name!r} comes no block whose "
-                f"attention could change; edit layers below {model.depth}"
+                f"effects.layers: after layer {deepest} of {name!r} comes no block whose "
+                f"attention could change; edit layers below {depth}"
             )
-    fitted = _fitted(section, models)
     for names in product(effects.datasets, effects.models, effects.probes):
         here, (dataset, name, probe) = fitted.get(names, set()), names
         for layer in sorted({*effects.layers} - here if here else ()):
@@ -412,9 +408,9 @@ def _effects(
                 f"effects.layers: {probe!r} is fitted to no layer of {name!r} on {dataset!r} after "
                 f"layer {deepest}, and claims are about a later layer; add one to `fits`"
             )
-    again, probes = effects.retrained, {probe.name: probe for probe in section.probes}
-    for name in again.probes:
-        if probes[name].family in WITHOUT_MODEL:
+    families = {probe.name: probe.family for probe in section.probes}
+    for name in effects.retrained.probes:
+        if families[name] in WITHOUT_MODEL:
             yield f"effects.retrained.probes: {name!r} reads no tokens; name one that does"
     for name in effects.datasets:
         used = used_scenes(section, datasets[name])["test"]

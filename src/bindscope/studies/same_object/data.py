@@ -21,7 +21,7 @@ from bindscope.fitting.standardise import Standardiser
 from bindscope.fitting.streaming import buffers, in_order
 
 BLOCK = 2**21  # numbers of a block of images: those of tokens, or four of each ordered pair
-PAIR_BYTES = 40  # of a pair in memory: its places, sign, margin and change of a step
+PAIR_BYTES = 40  # of a pair in memory: its places and sign, and logits and slopes of a pass
 
 
 @dataclass(frozen=True)

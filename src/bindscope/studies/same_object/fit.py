@@ -134,13 +134,12 @@ def fit_probe(
     task = Task(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
     fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
 
-    def measure_scorer(scorer: Fitted) -> ProbeResult:
+    def measured(scorer: Fitted) -> ProbeResult:
         options = (task, test, bootstrap_samples, bootstrap_seed)
-        return ProbeResult.from_state(
-            remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
-        )
+        state = remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
+        return ProbeResult.from_state(state)
 
-    return [measure_scorer(scorer) for scorer in fitted]
+    return [measured(scorer) for scorer in fitted]
 
 
 def _refuse_without_pairs(name: str, data: PairData) -> None:

@@ -14,11 +14,11 @@ places alone do that too, hence layer 0 and the shuffle of patches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from scipy.special import expit
 
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
-from bindscope.fitting.checkpoint import Checkpoints, State, each, remember
+from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
@@ -62,19 +62,14 @@ def cross_scores(
     return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
 
 
-def transfers(
-    weights: Mapping[str, FittedScorer],
-    tests: Mapping[str, PairData],
-    labels: PairData,
-    by: Bootstrap,
-) -> dict[str, list[Row]]:
-    """Apply the probe of each layer to the tokens of all layers; rows by the probe's layer."""
-    rows: dict[str, list[Row]] = {layer: [] for layer in weights}
+def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap) -> list[Row]:
+    """Apply the probe of a layer to the tokens of all layers."""
+    labels, rows = next(iter(tests.values())), list[Row]()
     same, image = labels.same_object[labels.pairs], labels.pairs.nonzero()[0]
-    for (layer, probe), (token_layer, data) in product(weights.items(), tests.items()):
+    for layer, data in tests.items():
         won = couples_won(probe.of_tokens(data)[labels.pairs], same, image, len(labels.pairs))
         used = np.stack(won, axis=1)[won[1] > 0]
-        rows[layer] += by.rows(used, {("transfer_auc", token_layer): ratio(0, 1)})
+        rows += by.rows(used, {("transfer_auc", layer): ratio(0, 1)})
     return rows
 
 
@@ -285,9 +280,6 @@ class GeometryInputs:
         return cls(splits, weights, more)
 
 
-RowsOfLayer: TypeAlias = Callable[[GeometryInputs, str, PairData, Bootstrap], Iterator[Row]]
-
-
 @flushed()
 @torch.no_grad()
 def measured_rows(
@@ -295,36 +287,25 @@ def measured_rows(
 ) -> list[Row]:
     """Return the rows of all layers, without names and keys."""
     by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
-    tests = data.splits["test"]
-    labels = next(iter(tests.values()))
+    tests, copy_of = data.splits["test"], data.more["copy_of"]
 
-    def transfer(_: Checkpoints | None) -> State:
-        return {}, {"rows": transfers(data.weights, tests, labels, by)}
+    def measure(part: tuple[str, str]) -> State:
+        layer, what = part
+        probe, test = data.weights[layer], tests[layer]
+        if what == "scores":
+            rows = cross_scores(probe.of_tokens(test), test, copy_of, by)
+        elif what == "transfer":
+            rows = transfers(probe, tests, by)
+        else:
+            train, val = data.splits["train"][layer], data.splits["val"][layer]
+            rows = positions_decoded(train, val, test, probe.scaling, by)
+            raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
+            rows += residuals(raw, test, copy_of, data.more["purity"], by)
+        return {}, {"rows": rows}
 
-    def measure(part: tuple[str, RowsOfLayer]) -> State:
-        layer, rows_of_layer = part
-        return {}, {"rows": [*rows_of_layer(data, layer, labels, by)]}
-
-    moved = remember(checkpoints, transfer)[1]["rows"]
-    parts = [*product(tests, (_rows_of_scores, _rows_of_tokens))]
-    rows: dict[str, list[Row]] = {layer: [] for layer in tests}
-    for (layer, _), (_, state) in zip(parts, each(checkpoints, parts, measure), strict=True):
-        rows[layer] += state["rows"]
-    return [{"layer": layer, **line} for layer in tests for line in (*rows[layer], *moved[layer])]
-
-
-def _rows_of_scores(
-    data: GeometryInputs, layer: str, labels: PairData, by: Bootstrap
-) -> Iterator[Row]:
-    scores = data.weights[layer].of_tokens(data.splits["test"][layer])
-    yield from cross_scores(scores, labels, data.more["copy_of"], by)
-
-
-def _rows_of_tokens(
-    data: GeometryInputs, layer: str, labels: PairData, by: Bootstrap
-) -> Iterator[Row]:
-    splits: dict[str, PairData] = {split: data.splits[split][layer] for split in SPLITS}
-    train, val, test = splits.values()
-    yield from positions_decoded(train, val, test, data.weights[layer].scaling, by)
-    raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
-    yield from residuals(raw, labels, data.more["copy_of"], data.more["purity"], by)
+    parts = [*product(tests, ("scores", "tokens", "transfer"))]
+    states = each(checkpoints, parts, measure)
+    return [
+        {"layer": layer, **line}
+        for (layer, _), (_, state) in zip(parts, states, strict=True) for line in state["rows"]
+    ]  # fmt: skip

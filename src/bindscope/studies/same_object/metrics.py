@@ -293,5 +293,7 @@ def measure(
 def _ends(name: str, value: float | None, samples: Floats) -> dict[str, float | None]:
     """Return the ends of an interval; resamples without a pair of one label say nothing."""
     finite = samples[np.isfinite(samples)]
+    if name != "loss_bits":
+        finite = finite.clip(0.0, 1.0)  # rounding
     low, high = (None, None) if value is None or not len(finite) else interval(finite)
     return {f"{name}_low": low, f"{name}_high": high}

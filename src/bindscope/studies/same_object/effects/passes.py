@@ -234,12 +234,12 @@ class Measuring:
     def _look(self, batch: tuple[int, Tensor]) -> State:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
-        seen = self._run(start, pixels)
-        block, valid = seen.block, seen.block.valid.cpu()
-        share, alike = self._shares(start, seen.among)
+        outcome = self._run(start, pixels)
+        block, valid = outcome.block, outcome.block.valid.cpu()
+        share, alike = self._shares(start, outcome.among)
         places = _places(block, self.tokens)
         return {
-            **_correlated(block, seen.logits[self.layer], seen.among, places),
+            **_correlated(block, outcome.logits[self.layer], outcome.among, places),
             "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
             "classes": block.classes.cpu()[valid], "places": places[valid],
@@ -339,18 +339,18 @@ def _correlated(block: Block, logits: Tensor, among: Tensor, places: Tensor) -> 
     )
     per_image: dict[str, list[Floats]] = {name: [] for name in CORRELATIONS}
     for i, valid in enumerate(block.valid.cpu().numpy()):
-        found = dict.fromkeys(CORRELATIONS, np.full(len(among) + 1, np.nan))
+        measures = dict.fromkeys(CORRELATIONS, np.full(len(among) + 1, np.nan))
         if valid.sum() >= LEAST:
             inside = np.ix_(valid, valid)
             weights = among[:, i][:, :, places[i]].numpy()[:, valid][:, :, valid]
             both = np.concatenate([weights, weights.mean(0, keepdims=True)])
-            found = {
+            measures = {
                 "pearson": correlate(both, scores[i][inside]),
                 "beyond_rivals": beyond_rivals(
                     weights, same[i][inside] > 0, classes[i][valid], positions[i][valid],
                     x[i][valid],
                 ),
             }  # fmt: skip
-        for name, values in found.items():
+        for name, values in measures.items():
             per_image[name].append(values)
     return {name: torch.from_numpy(np.stack(parts, 1)) for name, parts in per_image.items()}

@@ -30,19 +30,23 @@ from bindscope.statistics.claims import Case, Effect
 from bindscope.studies.same_object.claims import EDIT_CLAIMS, edit_effects
 from bindscope.studies.same_object.config import DiagonalScorer, QuadraticScorer
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.job import PLAIN, editor_of, measured_edits
+from bindscope.studies.same_object.effects.job import (
+    PLAIN,
+    editor_of,
+    interventions,
+    measured_edits,
+)
 from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
 from bindscope.studies.same_object.effects.subspace import (
     EditName,
     Editor,
     Intervention,
-    SubspaceName,
 )
 from bindscope.studies.same_object.estimates import Floats, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted, planted_tokens
-from bindscope.studies.same_object.quantities import JUDGED, weights_name
+from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
 PATCHES = GRID[0] * GRID[1]
@@ -244,16 +248,17 @@ class Planting:
 
 
 planting = lru_cache(maxsize=64)(Planting)
-WEIGHED: tuple[SubspaceName, ...] = (JUDGED, "random", "matched", "variance")
-FEWER: tuple[SubspaceName, ...] = (JUDGED, "matched", "variance")
+ALL, FEWER = (JUDGED, *CONTROLS), (JUDGED, "matched", "variance")
 
 
-def interventions(
-    edits: Sequence[EditName], subspaces: Sequence[SubspaceName] = WEIGHED
+def strongest_edits(
+    edits: Sequence[EditName], subspaces: Sequence[str] = ALL
 ) -> list[Intervention]:
-    """Return edits at full strength of the judged subspace and of controls."""
-    chosen = [Intervention(edit, 1.0, name) for edit in edits for name in subspaces]
-    return [*chosen, *([Intervention("remove", 1.0, "mean")] if subspaces == WEIGHED else [])]
+    """Return edits of some subspaces at full strength."""
+    return [
+        what for what in interventions()
+        if what.strength == 1 and what.edit in edits and what.subspace in subspaces
+    ]  # fmt: skip
 
 
 Part = Literal["binding", "class", "position", ""]
@@ -286,7 +291,7 @@ def effects_of(
         none = torch.zeros(DIM, 0, dtype=torch.float64)
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
         splits["test"] = splits["test"].edit(editor)
-    whats = interventions(edits, FEWER if refitted else WEIGHED) if edits else []
+    whats = strongest_edits(edits, FEWER if refitted else ALL)
     spec = SPEC | {"retrained": {"probes": [READER.model_dump()]} if refitted else None}
     losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = [PLAIN | row("val_loss_bits", 0.5)]

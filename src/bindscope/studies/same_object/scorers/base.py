@@ -7,9 +7,9 @@ same object. A family is a function ``fit(config, task) -> list[Fitted]``; the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from torch.nn.functional import softplus
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import Block, PairData, Pairs, standardiser
+from bindscope.studies.same_object.scorers.forms import Split
 
 LN2 = float(np.log(2.0))
 
@@ -28,7 +29,7 @@ class Scorer(ABC):
     """Logits of pairs."""
 
     @abstractmethod
-    def logits(self, block: Block) -> Tensor:
+    def logits(self, block: Any) -> Tensor:
         """Return the logits of a block's pairs in nats, float32 (P,)."""
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
@@ -83,29 +84,6 @@ class Task:
 def scaling_arrays(scaling: Standardiser | None) -> dict[str, npt.NDArray[np.float32]]:
     """Return the arrays of a scaling by name, for the weights of a scorer."""
     return {} if scaling is None else {"mean": scaling.mean, "scale": scaling.scale}
-
-
-class Split(Protocol):
-    """Pairs of a split, in blocks: one by one, or those that are alike together."""
-
-    @property
-    def data(self) -> PairData:
-        """The split."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the blocks are."""
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether all blocks are in memory."""
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs, at least 1."""
-
-    def blocks(self) -> Iterator[Any]:
-        """Start a pass."""
 
 
 def mean_loss(scorer: Scorer, pairs: Split) -> float:

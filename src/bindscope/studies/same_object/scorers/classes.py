@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -374,11 +375,14 @@ def _boosted(
         np.logaddexp(0, sign * logits.ravel()).mean()
         for logits in model.staged_decision_function(val[0])
     ]
-    n_iterations = int(np.argmin(losses)) + 1
-    model = HistGradientBoostingClassifier(
-        max_iter=n_iterations, early_stopping=False, min_samples_leaf=LEAF, random_state=0
-    ).fit(*train)
-    return model.decision_function, n_iterations
+    n_trees = int(np.argmin(losses)) + 1
+
+    def decide(features: Floats) -> Floats:
+        staged = model.staged_decision_function(features)
+        logits: Floats = next(islice(staged, n_trees - 1, None))
+        return logits.ravel()
+
+    return decide, n_trees
 
 
 def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:

@@ -26,11 +26,10 @@ from bindscope.studies.same_object.data import Block
 from bindscope.studies.same_object.scorers.base import (
     Fitted,
     Scorer,
-    Split,
     mean_loss,
     scaling_arrays,
 )
-from bindscope.studies.same_object.scorers.forms import Combination, Form
+from bindscope.studies.same_object.scorers.forms import Combination, Form, Split
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
 GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this share of it
@@ -56,18 +55,13 @@ class Problem(ABC):
 
 
 class PairObjective(Evaluated):
-    """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves.
-
-    Where the blocks are in memory, margins are too, and a trial of a line search takes no product.
-    """
+    """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves."""
 
     def __init__(self, form: Form | Combination, pairs: Split, centre: Tensor, l2: float) -> None:
         ridge = torch.full_like(centre, l2)
         ridge[-1] = 0.0  # of the bias
         super().__init__(ridge[:, None])
         self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
-        self.margins: list[Tensor] = []
-        self.changes: list[Tensor] = []
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
@@ -75,58 +69,12 @@ class PairObjective(Evaluated):
         loss = torch.zeros((), dtype=torch.float64, device=w.device)
         total = torch.zeros(len(w), dtype=torch.float64, device=w.device)
         for block in self.pairs.blocks():
-            sign = block.sign
-            margins = self.form.logits(theta, block).mul_(sign)
+            margins = self.form.logits(theta, block).mul_(block.sign)
             loss += block.counted(softplus(margins)).sum(dtype=torch.float64)
-            total += self.form.slope(block.counted(margins.sigmoid().mul_(sign)), block)
-            if self.pairs.in_memory:
-                self.margins.append(margins)
+            residuals = block.counted(margins.sigmoid().mul_(block.sign))
+            total += self.form.slope(residuals, block)
         n = self.pairs.n_pairs
         return (loss / n)[None], (total / n).to(w.dtype)[:, None]
-
-    def aim(self, w: Tensor, direction: Tensor) -> None:
-        """Take note of the line; where margins are held, also of how they change along it."""
-        super().aim(w, direction)
-        if self.pairs.in_memory:
-            self.changes = [
-                self.form.logits(direction[:, 0], block).mul_(block.sign)
-                for block in self.pairs.blocks()
-            ]
-
-    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss and its slope along the line at step t, (1,) each."""
-        if not self.pairs.in_memory:
-            return super().trial(t)
-        sums = torch.zeros(2, dtype=torch.float64)
-        each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
-        for block, margins, change in each:
-            here = torch.addcmul(margins, t.to(margins.dtype), change)
-            along = block.counted(here.sigmoid().mul_(change)).sum(dtype=torch.float64)
-            lost = block.counted(softplus(here)).sum(dtype=torch.float64)
-            sums += torch.stack([lost, along]).cpu()
-        loss, slope = (sums / self.pairs.n_pairs).to(t.device)
-        return loss[None], slope[None]
-
-    def arrive(self, t: Tensor) -> Tensor:
-        """Go to the step; return the gradient (p, 1)."""
-        if not self.pairs.in_memory:
-            return super().arrive(t)
-        total = torch.zeros((), dtype=torch.float64, device=t.device)
-        each = zip(self.pairs.blocks(), self.margins, self.changes, strict=True)
-        for block, margins, change in each:
-            margins.addcmul_(t.to(margins.dtype), change)
-            residuals = block.counted(margins.sigmoid().mul_(block.sign))
-            total = total + self.form.slope(residuals, block).double()
-        return (total / self.pairs.n_pairs).to(self.w.dtype)[:, None]
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the margins that are held."""
-        return {str(i): margins for i, margins in enumerate(self.margins)}
-
-    def resume(self, live: Tensor, state: dict[str, Tensor]) -> None:
-        """Take the margins."""
-        del live
-        self.margins = [state[str(i)] for i in range(len(state))]
 
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse Hessian times (p, 1)."""
