@@ -83,7 +83,7 @@ def test_a_sum_of_two_patches_tells_nothing_of_binding():
 
 def test_the_class_probe_reaches_the_ceiling_of_true_classes_and_no_more():
     result = row("class_pointwise")
-    assert result["pointwise_accuracy"] > 0.99
+    assert result["class_miou"] > 0.99
     assert result["accuracy"] == pytest.approx(result["class_oracle_accuracy"], abs=0.005)
     assert result["one_class"] == pytest.approx(0.5, abs=0.01)
     assert row("quadratic")["accuracy"] > result["class_oracle_accuracy"] + 0.1

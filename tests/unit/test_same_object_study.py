@@ -426,17 +426,14 @@ def test_a_figure_without_pairs_of_one_class_says_so(planted_study, table, tmp_p
     assert "two objects of one class" in reason(same_object_strata, with_groups(only, ()), layers)
 
 
-def test_ranks_are_shown_beside_the_full_form_and_its_spectrum(tmp_path):
+def test_ranks_are_shown_beside_the_full_form(tmp_path):
     rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
     rows += [row("a", "2", "quadratic", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
     table = with_groups(pd.DataFrame(rows), ())
-    spectra = {("d", "a", "2"): np.array([3, -2, 1, 0.5], np.float32)}
-    figure = same_object_ranks.draw(table=table, spectra=spectra)
-    curve, spectrum = figure.axes
+    figure = same_object_ranks.draw(table=table)
+    (curve,) = figure.axes
     np.testing.assert_allclose(curve.lines[0].get_ydata(), [71, 72, 74])
     assert curve.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
-    np.testing.assert_array_equal(spectrum.lines[0].get_ydata(), [3, 2, 1, 0.5])
-    np.testing.assert_array_equal(spectrum.lines[1].get_xdata(), [2])  # the negative one
     style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
     none = table[table["rank"] == 0]
-    assert "no truncated form" in reason(same_object_ranks, none, {})
+    assert "no truncated form" in reason(same_object_ranks, none)

@@ -63,16 +63,10 @@ _geometry = _about("same_object_geometry", "same_object_geometry")
 _edits = _about("same_object_edits", "same_object_effects")
 
 
-def _ranks(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
-    """Ask for the weights of the quadratic fits that are also measured truncated."""
-    ranked = {p.name for p in section.probes if p.family == "quadratic" and p.ranks}
-    fits = graph.select("same_object_fit")
-    quadratic = [fit for fit in fits if fit.wildcards["probe"] in ranked]
-    if not quadratic:
-        return None
-    about = _measured(graph, shared, section)
-    inputs = {**about.inputs, "fits": quadratic}
-    return Request(inputs, about.content, {"fits": ("weights",)})
+def _ranked(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for the table where a quadratic probe is also measured truncated."""
+    has_ranks = any(probe.family == "quadratic" and probe.ranks for probe in section.probes)
+    return _measured(graph, shared, section) if has_ranks else None
 
 
 _figure = partial(FigureEntry.build, _HERE)
@@ -135,11 +129,10 @@ STUDY = Study(
         _figure(
             "figures.probes:same_object_ranks",
             "Same-object accuracy by rank",
-            "Left: accuracy on test pairs of the fitted quadratic form, truncated to its largest "
-            "eigenvalues without refitting; dashed: full rank. Right: eigenvalues in the tokens' "
-            "scale; crosses: negative. No intervals are drawn. The rank at which the left line "
-            "reaches the dashed one is the number of directions in use.",
-            _ranks,
+            "Accuracy on test pairs of the fitted quadratic form, truncated to its largest "
+            "eigenvalues without refitting; dashed: full rank. No intervals are drawn. The rank at "
+            "which a line reaches its dashed one is the number of directions in use.",
+            _ranked,
         ),
         _figure(
             "figures.geometry:same_object_maps",

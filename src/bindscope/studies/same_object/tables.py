@@ -124,8 +124,6 @@ _FITS: tuple[Column, ...] = (
            "eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.", _FIT, "allowed", 0.0),
     count("effective_rank", "directions",
           "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, null="allowed"),
-    share("pointwise_accuracy", "share of patches",
-          "Patches whose own label the pointwise probe names right.", _FIT, null="allowed"),
     share("class_miou", "share", "Mean over classes: of the sampled test patches that are of a "
           "class or are named so, those that are both. Semantic segmentation at the resolution of "
           "patches.", _FIT, null="allowed"),

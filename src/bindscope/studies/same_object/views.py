@@ -104,12 +104,6 @@ def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:
     return means.loc[best].reset_index(drop=True)
 
 
-def bin_start(label: str) -> float:
-    """Return where a bin of a stratum starts: 0 for `up to 1.5`, 1.5 for `1.5 to 3`."""
-    words = label.split()
-    return 0.0 if label.startswith("up to") else float(words[1 if words[0] == "over" else 0])
-
-
 def panels_of(
     rows: pd.DataFrame, models: Sequence[str], by: Sequence[str], separator: str = "\n"
 ) -> dict[str, pd.DataFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,20 +10,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from safetensors import safe_open
 
 from bindscope.core.interfaces import Inputs
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
 from bindscope.figures.facets import Look, broken, facets, lines, wrapped
 from bindscope.figures.figure import curves_of, figure, some
 from bindscope.figures.style import handle, legend_below, looks, new_figure, values_along_x
-from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
+from bindscope.studies.same_object.quantities import DISTANCES, NO_MODEL
 from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
 from bindscope.studies.same_object.views import (
     at_best_layers,
     best_layers,
-    bin_start,
     fitted,
     of_positions,
     over_models,
@@ -222,7 +219,7 @@ def same_object_strata(
     ), models)  # fmt: skip
     positions = table[(table["model"] == NO_MODEL) & (table["family"] == "position")]
     positions = positions[positions["auc_within"].notna()]
-    bins = sorted(rows["distance"].unique(), key=bin_start)
+    bins = [name for name in DISTANCES if name in set(rows["distance"])]
     rows = rows.assign(x=rows["distance"].map(bins.index))
     placed = positions[positions["distance"].isin(bins)]
     placed = placed.assign(x=placed["distance"].map(bins.index))
@@ -241,57 +238,29 @@ def same_object_strata(
     return grid.legend(_families(rows), *alone, handle("chance", color=GREY, linewidth=0.8))
 
 
-Spectra = Mapping[tuple[str, str, str], NDArray[np.float32]]
-
-
-def _read_ranks(inputs: Inputs) -> dict[str, Any]:
-    """Read the table, and the eigenvalues of every quadratic form by dataset, model and layer."""
-    spectra = {}
-    for fit in inputs.get("fits"):
-        with safe_open(fit.files["weights"], "numpy") as weights:
-            for layer in fit.names["layers"].split("-"):
-                name = f"{weights_name(layer, 0, 0)}.eigenvalues"
-                place = (fit.names["dataset"], fit.names["model"], layer)
-                spectra[place] = weights.get_tensor(name)
-    return {**read_grouped(inputs, SAME_OBJECT_SCHEMA), "spectra": spectra}
-
-
-@figure(_read_ranks)
-def same_object_ranks(table: pd.DataFrame, spectra: Spectra, models: Sequence[str] = ()) -> Figure:
-    """How many directions tell same from different: accuracy by rank, and the form's spectrum."""
+@figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
+def same_object_ranks(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
+    """How many directions tell same from different: accuracy by rank of the truncated form."""
     truncated = table[table["rank"] > 0]
     some(truncated, "No quadratic probe has `ranks`, so that no truncated form was measured.")
-    rows = fitted(table)
+    rows, place = fitted(table), ["dataset", "group", "layer"]
     best = best_layers(rows)
-    place = ["dataset", "group", "layer"]
-    ranks = with_layer_places(truncated).merge(best, on=place)
-    ranks = over_models(ranks, [*place, "probe", "rank"])
+    ranks = over_models(
+        with_layer_places(truncated).merge(best, on=place), [*place, "probe", "rank"]
+    )
     full = over_models(rows[rows["family"] == "quadratic"].merge(best, on=place), place)
-    full = full.set_index(["dataset", "group"])
     several = ranks["dataset"].nunique() > 1
     ranks["line"] = ranks["group"] + (", " + ranks["dataset"] if several else "")
     look = looks(list(dict.fromkeys(ranks["line"])))
     canvas = new_figure(2.9)
-    left, right = canvas.subplots(1, 2)
-    lines(left, ranks, look, x="rank", y="accuracy", scale=100, markersize=3.5)
-    for dataset, group, line in ranks.drop_duplicates("line")[["dataset", "group", "line"]].values:
-        color, whole = look[line]["color"], full.loc[(dataset, group)]
-        dashes: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.9}
-        left.axhline(100 * whole["accuracy"], color=color, **dashes)
-        of_group = (rows["dataset"] == dataset) & (rows["group"] == group)
-        member = rows.loc[of_group, "model"].iloc[0]
-        values = spectra.get((dataset, member, str(whole["layer"])), np.empty(0))
-        sizes, negative = np.abs(values), values < 0
-        right.plot(np.arange(1, len(sizes) + 1), sizes, color=color)
-        at = np.flatnonzero(negative) + 1
-        right.plot(at, sizes[negative], "x", color=color, markersize=3)
-    left.set(xlabel="rank of the form", ylabel="accuracy, %")
-    right.set(xlabel="eigenvalue, by size", ylabel="|eigenvalue|", yscale="log")
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-    grey = "#444444"
+    axes = canvas.subplots()
+    lines(axes, ranks, look, x="rank", y="accuracy", scale=100, markersize=3.5)
+    dashes: dict[str, Any] = {"linestyle": (0, (4, 2)), "linewidth": 0.9}
+    whole = ranks.drop_duplicates("line").merge(full, on=["dataset", "group"])
+    for name, accuracy in zip(whole["line"], whole["accuracy_y"], strict=True):
+        axes.axhline(100 * accuracy, color=look[name]["color"], **dashes)
+    axes.set(xlabel="rank of the form", ylabel="accuracy, %")
+    axes.set_xscale("log", base=2)
     entries = [handle(name, **style, markersize=4) for name, style in look.items()]
-    entries.append(handle("full rank", color=grey, **dashes))
-    entries.append(handle("negative", color=grey, marker="x", linestyle="none", markersize=4))
-    legend_below(canvas, entries, 5)
+    legend_below(canvas, [*entries, handle("full rank", color="#444444", **dashes)], 5)
     return canvas

@@ -23,7 +23,7 @@ apart they are. Validation chooses whether g reads the image, and between g and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -58,7 +58,7 @@ from bindscope.studies.same_object.scorers.convex import (
     follow,
     optimum_columns,
 )
-from bindscope.studies.same_object.scorers.forms import BOUND, Covariance
+from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
 from bindscope.studies.same_object.scorers.ladder import fit_quadratic_position
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
@@ -66,19 +66,21 @@ SURE = 1e-9  # the least distance of a probability from 0 and 1
 
 @dataclass(frozen=True)
 class Probabilities(Scorer):
-    """Softmax of weights (d, C) and bias (C,); a pair scores p.q, that its labels are alike."""
+    """Softmax of weights (d, C) and bias (C,); a pair scores the sum of p_c q_c s_c."""
 
     weights: Tensor
     bias: Tensor
+    # s: share of train's pairs of a class that are of one object, (C,); of queries 1.
+    shares: Tensor | float = 1.0
 
     def values(self, block: Block) -> Tensor:
         """Return log-odds of labels up to a constant, (B, M, C)."""
         return block.x @ self.weights + self.bias
 
     def logits(self, block: Block) -> Tensor:
-        """Return the log-odds of p.q, float32 (P,)."""
+        """Return the log-odds of the sum, float32 (P,)."""
         p = self.values(block).double().softmax(-1)
-        return sure_logit(block.packed(torch.bmm(p, p.transpose(1, 2))))
+        return sure_logit(block.packed(torch.bmm(p * self.shares, p.transpose(1, 2))))
 
 
 def sure_logit(probability: Tensor) -> Tensor:
@@ -90,32 +92,18 @@ def sure_logit(probability: Tensor) -> Tensor:
 class ClassProbabilities(Probabilities):
     """Softmax regression of classes."""
 
-    classes: Tensor  # the C classes, rising, int64; those of train
-    shares: Tensor  # share of train's pairs of a class that are of one object, (C,)
-
-    def logits(self, block: Block) -> Tensor:
-        """Return the log-odds of the sum of p_c q_c s_c, float32 (P,)."""
-        p = self.values(block).double().softmax(-1)
-        return sure_logit(block.packed(torch.bmm(p * self.shares, p.transpose(1, 2))))
-
-    def named(self, block: Block) -> Tensor:
-        """Return the most probable class, int64 (B, M)."""
-        return self.classes[self.values(block).argmax(-1)]
+    classes: Tensor = field(kw_only=True)  # the C classes, rising, int64; those of train
 
     def graded(self, block: Block) -> dict[str, tuple[Any, Any]]:
-        """Return how many patches are named right, and the overlap of each class."""
-        named = self.named(block)
-        right = (named == block.classes)[block.valid]
+        """Return the overlap of each class with the patches that are named so."""
+        named = self.classes[self.values(block).argmax(-1)]
         predicted, true = (
             (labels[block.valid][:, None] == self.classes) for labels in (named, block.classes)
         )
-        return {
-            "class_miou": (
-                (predicted & true).sum(0).cpu().numpy(),
-                (predicted | true).sum(0).cpu().numpy(),
-            ),
-            "pointwise_accuracy": (float(right.sum()), len(right)),
-        }
+        both, either = (
+            counts.sum(0).cpu().numpy() for counts in (predicted & true, predicted | true)
+        )
+        return {"class_miou": (both, either)}
 
 
 def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
@@ -152,7 +140,7 @@ class _Loss(Evaluated):
     """Mean cross-entropy of tokens in nats at weights centre + delta, delta (p, 1)."""
 
     def __init__(self, problem: Softmax, centre: Tensor, l2: float) -> None:
-        penalised = torch.ones(problem.dim + 1, len(problem.classes), device=centre.device)
+        penalised = torch.ones_like(problem.matrix(centre))
         penalised[-1] = 0.0
         super().__init__(l2 * penalised.view(-1, 1))
         self.problem, self.centre, self.l2 = problem, centre, l2
@@ -160,23 +148,20 @@ class _Loss(Evaluated):
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1)."""
         theta = self.problem.matrix(self.centre + w[:, 0])
-        loss = torch.zeros((), dtype=torch.float64)
-        slope, n = torch.zeros_like(theta, dtype=torch.float64), 0
-        for x, place in self.problem.tokens(self.problem.pairs[0]):
-            values = x @ theta[:-1] + theta[-1]
-            lost = cross_entropy(values, place, reduction="sum")
+        loss, slope, n = 0.0, torch.zeros_like(theta, dtype=torch.float64), 0
+        for x, place, values in self.problem.tokens(self.problem.pairs[0], theta):
+            loss += float(cross_entropy(values, place, reduction="sum"))
             residuals = values.softmax(1)
             residuals[torch.arange(len(x), device=x.device), place] -= 1
             slope[:-1] += x.t() @ residuals
             slope[-1] += residuals.sum(0)
-            loss, n = loss + lost.double().cpu(), n + len(x)
-        return (loss / n).to(w.device)[None], (slope / n).to(w.dtype).view(-1, 1)
+            n += len(x)
+        return slope.new_tensor([loss / n]), (slope / n).to(w.dtype).view(-1, 1)
 
     def precondition(self, g: Tensor) -> Tensor:
         """Take every class to be a regression of its own."""
         matrix = self.problem.matrix(g[:, 0])
-        values, q = self.problem.covariance.spectrum
-        step = q @ ((q.t() @ matrix[:-1]) / (BOUND * values[:, None] + self.l2))
+        step = solved(self.problem.covariance.spectrum, BOUND, self.l2, matrix[:-1])
         return torch.cat([step, matrix[-1:] / BOUND]).view(-1, 1)
 
 
@@ -188,18 +173,15 @@ class Softmax(Problem):
     classes: Tensor
     covariance: Covariance
 
-    @property
-    def dim(self) -> int:
-        """Numbers of a token."""
-        return self.pairs[0].data.dim
-
     def matrix(self, theta: Tensor) -> Tensor:
         """Return weights and bias (d + 1, C)."""
-        return theta.view(self.dim + 1, len(self.classes))
+        return theta.view(-1, len(self.classes))
 
-    def tokens(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor]]:
-        """Start a pass over the tokens of known classes."""
-        return (targets(block, self.classes) for block in pairs.blocks())
+    def tokens(self, pairs: Pairs, matrix: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield tokens of known classes (T, d), places of these (T,), and log-odds (T, C)."""
+        for block in pairs.blocks():
+            x, place = targets(block, self.classes)
+            yield x, place, x @ matrix[:-1] + matrix[-1]
 
     def objective(self, centre: Tensor, l2: float) -> Objective:
         """Return the mean loss of train's tokens."""
@@ -207,21 +189,20 @@ class Softmax(Problem):
 
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of tokens in bits."""
-        means, matrix = [], self.matrix(theta)
+        means = []
         for split in self.pairs:
-            total, n = 0.0, 0
-            for x, place in self.tokens(split):
-                values = x @ matrix[:-1] + matrix[-1]
-                total += float(cross_entropy(values, place, reduction="sum"))
-                n += len(x)
-            means.append(total / max(n, 1) / LN2)
+            losses = [
+                cross_entropy(values, place, reduction="none").double()
+                for _, place, values in self.tokens(split, self.matrix(theta))
+            ]
+            means.append(float(torch.cat(losses).sum()) / max(sum(map(len, losses)), 1) / LN2)
         return means[0], means[1]
 
     def scorer(self, theta: Tensor) -> ClassProbabilities:
         """Return the scorer of weights."""
         matrix = self.matrix(theta)
         shares = same_shares(self.pairs[0], self.classes)[:, 0]
-        return ClassProbabilities(matrix[:-1], matrix[-1], self.classes, shares)
+        return ClassProbabilities(matrix[:-1], matrix[-1], shares, classes=self.classes)
 
 
 def softmax_optimum(

@@ -134,9 +134,9 @@ def decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def solved(spectrum: tuple[Tensor, Tensor], factor: float, l2: float, g: Tensor) -> Tensor:
-    """Return (factor S + l2)^-1 g for S of a spectrum."""
+    """Return (factor S + l2)^-1 g for S of a spectrum; g (d,) or (d, C)."""
     values, vectors = spectrum
-    return vectors @ ((vectors.t() @ g) / (factor * values + l2))
+    return vectors @ ((vectors.t() @ g) / (factor * values + l2).view(-1, *[1] * (g.dim() - 1)))
 
 
 @dataclass(frozen=True)
