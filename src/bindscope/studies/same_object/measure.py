@@ -7,7 +7,7 @@ The same steps as the pipeline's: patches are drawn by `patch_samples.sample`, p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any, Final, Literal
@@ -192,9 +192,6 @@ _AT_ONCE = 64  # images
 _TOKENS = "leave [CLS] and register tokens out of `patches`"
 
 Integers = npt.NDArray[np.int64]
-# Number of a scene, the ids of its objects, owners of its patches (P,), numbers of objects from 1
-# on -> classes of the objects, 0 for none.
-_LookUp = Callable[[int, Integers, Integers], Integers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,28 +238,28 @@ def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[Pa
             "patches", f"give ids ({n}, {n_patches}) or masks ({n}, height, width)",
         )  # fmt: skip
     grid = _grid(tuple(masks.shape), n_patches)
-    look_up = None if classes is None else _read_classes(classes, masks.shape, n, n_patches)
     has_pixels = len(masks.shape) == 3 and grid != tuple(masks.shape[1:])
-    parts = []
+    parts, owners = [], []  # labels of patches, and the ids of their objects as given
     for first in range(0, n, _AT_ONCE):
         block = np.asarray(masks[first : first + _AT_ONCE])
         block = block.reshape(len(block), *(block.shape[1:] if has_pixels else grid))
         numbers, ids = zip(*map(_numbered, block), strict=True)
         dense = np.stack(numbers).astype(np.int32)
         known = np.ones((len(block), max(1, int(dense.max()))), np.int16)
-        labels = patch_labels(dense, known, np.zeros_like(known), grid, WHERE)
-        patch_classes = np.zeros_like(labels.instances)
-        if look_up:
-            patch_classes = _look_up_all(look_up, first, ids, labels.instances)
-        parts.append(replace(labels, classes=patch_classes))
-    names = ("instances", "classes", "stuff", "purity")
-    joined = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    labels = PatchLabels(*joined)
-    if classes is not None and len(np.unique(labels.classes[labels.classes > 0])) < 2:
-        raise InputError(
-            WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
-        )
-    return labels, grid
+        parts.append(patch_labels(dense, known, np.zeros_like(known), grid, WHERE))
+        owners += [
+            np.append(0, known_ids)[of_image]
+            for known_ids, of_image in zip(ids, parts[-1].instances, strict=True)
+        ]
+    instances, stuff, purity = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("instances", "stuff", "purity")
+    )
+    patch_classes = np.zeros_like(instances)
+    if classes is not None:
+        codes = _read_classes(classes, masks.shape, np.stack(owners))
+        patch_classes = _classes_of_objects(codes, instances, np.stack(owners))
+    return PatchLabels(instances, patch_classes, stuff, purity), grid
 
 
 def _grid(shape: tuple[int, ...], n_patches: int) -> Grid:
@@ -301,32 +298,29 @@ def _numbered(array: Array) -> tuple[Integers, Integers]:
 # --- Classes ------------------------------------------------------------------------------------
 
 
-def _read_classes(classes: Any, shape: Sequence[int], n: int, n_patches: int) -> _LookUp:
-    """Return what finds the classes of a scene's objects, numbers from 1 on; 0: it has none."""
+def _read_classes(classes: Any, shape: Sequence[int], owners: Integers) -> Integers:
+    """Return the class of each patch, (n, P), numbers from 1 on; 0: it has none.
+
+    `shape` is that of the segments, `owners` (n, P): the ids of the patches' objects.
+    """
+    n, n_patches = owners.shape
     if hasattr(classes, "columns"):
-        return _classes_of_table(classes, n)
+        return _classes_of_table(classes, owners)
     array = to_array(classes, WHERE, "classes")
-    if array.shape == (n, n_patches) or (
-        array.shape == tuple(shape) and array.size == n * n_patches
-    ):
-        return _classes_of_patches(_numbered(array)[0].reshape(n, n_patches))
+    if array.shape == owners.shape or (array.shape == tuple(shape) and array.size == owners.size):
+        return _numbered(array)[0].reshape(owners.shape)
     if array.ndim != 2 or len(array) != n:
         raise InputError(
             WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
             "give a DataFrame with `scene`, `segment` and `class`, or integers: per patch, "
             f"({n}, {n_patches}), or ({n}, objects) in the order of their ids from 1 on",
         )  # fmt: skip
-    codes, _ = _numbered(array)
-
-    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
-        known = ids <= codes.shape[1]
-        numbers: Integers = codes[scene, np.where(known, ids, 1) - 1] * known
-        return numbers
-
-    return look_up
+    codes = np.pad(_numbered(array)[0], ((0, 0), (1, 1)))  # of no object, and of unknown ones
+    return np.take_along_axis(codes, owners.clip(0, array.shape[1] + 1), 1)
 
 
-def _classes_of_table(table: Any, n: int) -> _LookUp:
+def _classes_of_table(table: Any, owners: Integers) -> Integers:
+    n, n_patches = owners.shape
     names = [name for name in ("scene", "segment", "class") if name not in table]
     if names or not table["scene"].isin(range(n)).all():
         problem = f"no column `{names[0]}`" if names else "a scene that is none of the arrays'"
@@ -334,40 +328,34 @@ def _classes_of_table(table: Any, n: int) -> _LookUp:
             WHERE, f"`classes` has {problem}",
             f"give a row per object: `scene`, from 0 to {n - 1}, `segment` and `class`",
         )  # fmt: skip
-    codes = table["class"].astype("category").cat.codes + 1
+    codes = table["class"].astype("category").cat.codes.to_numpy(np.int64) + 1
     known = dict(zip(zip(table["scene"], table["segment"], strict=True), codes, strict=True))
-    return lambda scene, ids, owners: np.array(
-        [known.get((scene, number), 0) for number in ids.tolist()], np.int64
-    )
+    scenes = np.repeat(np.arange(n), n_patches).tolist()
+    numbers = [known.get(key, 0) for key in zip(scenes, owners.ravel().tolist(), strict=True)]
+    return np.array(numbers, np.int64).reshape(owners.shape)
 
 
-def _classes_of_patches(codes: Integers) -> _LookUp:
-    """Give each object the class of most of its patches."""
-    n_classes = int(codes.max()) + 1
-
-    def look_up(scene: int, ids: Integers, owners: Integers) -> Integers:
-        both = owners * n_classes + codes[scene]
-        counts = np.bincount(both, minlength=(1 + len(ids)) * n_classes).reshape(-1, n_classes)
-        counts[:, 0] = 0
-        classes: Integers = counts.argmax(1)[1:]
-        return classes
-
-    return look_up
-
-
-def _look_up_all(
-    look_up: _LookUp, first: int, ids: Sequence[Integers], instances: npt.NDArray[np.int16]
+def _classes_of_objects(
+    codes: Integers, instances: npt.NDArray[np.int16], owners: Integers
 ) -> npt.NDArray[np.int16]:
-    """Return the classes of patches (b, P) by their objects; refuse objects without a class."""
-    patch_classes = np.zeros_like(instances)
-    for i, (numbers, owners) in enumerate(zip(ids, instances.astype(np.int64), strict=True)):
-        patch_classes[i] = np.append(0, look_up(first + i, numbers, owners))[owners]
-    if ((patch_classes == 0) & (instances > 0)).any():
-        image, patch = np.argwhere((patch_classes == 0) & (instances > 0))[0]
+    """Give each object the class of most of its patches; refuse objects without one."""
+    k, patch_classes = int(codes.max()) + 1, np.zeros_like(instances)
+    for i, of_image in enumerate(instances.astype(np.int64)):
+        counts = np.bincount(of_image * k + codes[i], minlength=(int(of_image.max()) + 1) * k)
+        counts = counts.reshape(-1, k)
+        counts[0] = counts[:, 0] = 0
+        patch_classes[i] = counts.argmax(1)[of_image]
+    without = np.argwhere((patch_classes == 0) & (instances > 0))
+    if len(without):
+        image, patch = without[0]
         raise InputError(
-            WHERE, f"segment {ids[image][instances[image, patch] - 1]} of scene {first + image} "
-            "has no class", "give each object a class (numbers: above 0), or leave `classes` out",
+            WHERE, f"segment {owners[image, patch]} of scene {image} has no class",
+            "give each object a class (numbers: above 0), or leave `classes` out",
         )  # fmt: skip
+    if len(np.unique(patch_classes[patch_classes > 0])) < 2:
+        raise InputError(
+            WHERE, "all objects have the same class", "leave `classes` out: none can be told apart"
+        )
     return patch_classes
 
 
