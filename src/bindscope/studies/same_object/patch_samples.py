@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,15 +126,14 @@ def write_samples(
         writer.create(name, (n_images, width), dtype)
     skipped: list[tuple[int, str]] = []
     done, progress = 0, Progress(n_images, "images")
-    for block in _blocks(shards, n_images, groups, sampling):
-        labels = patch_labels(block.masks, block.classes, block.stuff, grid, block.where)
+    for labels, copy_of in _labelled(shards, n_images, grid, groups, sampling):
         sampled = sample(labels, sampling, split, done)
-        copies = of_objects(block.copies, sampled.arrays["instances"])
+        copies = of_objects(copy_of, sampled.arrays["instances"])
         for name, values in (sampled.arrays | {"copy_of": copies}).items():
             writer.write(name, values)
         skipped += sampled.skipped
-        done += len(block.masks)
-        progress.advance(len(block.masks))
+        done += len(copy_of)
+        progress.advance(len(copy_of))
     _check_use(shards, done, n_images, skipped)
     listed = [{"image": image, "reason": reason} for image, reason in skipped]
     writer.attributes.update(split=split, grid=list(grid), n_images=n_images, skipped=listed)
@@ -146,26 +145,20 @@ _DTYPES = {
 }  # fmt: skip
 
 
-class _Block(NamedTuple):
-    """Successive scenes: masks (n, H, W), and of every id its class, its stuff flag, its copy."""
-
-    where: str
-    masks: NDArray[Any]
-    classes: NDArray[np.int16]
-    stuff: NDArray[Any]
-    copies: NDArray[Any]
-
-
 def of_objects(values: NDArray[Any], instances: NDArray[np.int16]) -> NDArray[Any]:
     """Give each patch what its object has: (n, ids) and int16 (n, M) make (n, M), 0 for id 0."""
     padded = np.concatenate([np.zeros((len(values), 1), values.dtype), values], axis=1)
     return np.take_along_axis(padded, instances.astype(np.intp), axis=1)
 
 
-def _blocks(
-    shards: Sequence[Path | str], n: int, groups: Mapping[str, int], sampling: PatchSampling
-) -> Iterator[_Block]:
-    """Read the first `n` scenes, a chunk of masks at a time."""
+def _labelled(
+    shards: Sequence[Path | str], n: int, grid: Grid, groups: Mapping[str, int],
+    sampling: PatchSampling,
+) -> Iterator[tuple[PatchLabels, NDArray[Any]]]:  # fmt: skip
+    """Label the patches of the first `n` scenes, a chunk of masks at a time.
+
+    Yields also the exact copy of each object, (b, ids).
+    """
     for path in shards:
         if n <= 0:
             return
@@ -182,8 +175,8 @@ def _blocks(
             )
             stored = store.read("classes", rows) if "classes" in store.names else None
             classes = object_classes(cells, stored, groups, sampling.class_groups)
-            where = f"{path}, from scene {first}"
-            yield _Block(where, store.read("masks", rows), classes, stuff, copies)
+            masks, where = store.read("masks", rows), f"{path}, from scene {first}"
+            yield patch_labels(masks, classes, stuff, grid, where), copies
         n -= layout.n_rows
 
 

@@ -126,7 +126,7 @@ ScoreMap = tuple[str, str, NDArray[np.float32]]
 
 
 def _read_maps(inputs: Inputs) -> dict[str, Any]:
-    """Read the maps of all models on the first dataset that has any."""
+    """Read the maps of models of one patch grid on the first dataset that has any."""
     dataset = inputs.get("maps")[0].names["dataset"]
     scenes: dict[str, NDArray[Any]] = {}
     maps: list[ScoreMap] = []
@@ -138,6 +138,8 @@ def _read_maps(inputs: Inputs) -> dict[str, Any]:
             continue
         arrays = load_file(product.path)
         scenes = scenes or arrays
+        if not np.array_equal(arrays["grid"], scenes["grid"]):
+            continue  # queries are patches of one grid
         for layer in product.names["layers"].split("-"):
             maps.append((label, layer, arrays[f"scores-{layer}"]))
     return {"dataset": dataset, "scenes": scenes, "maps": maps}

@@ -67,11 +67,6 @@ def objects(block: Block) -> Tensor:
     return one_hot(number.clamp(0), max(most, 1)).float() * valid[..., None]
 
 
-def likelihood_costs(values: Tensor, masks: Tensor) -> Tensor:
-    """Return what an object's patches pay for a query in nats, (B, O, Q)."""
-    return -torch.bmm(masks.transpose(1, 2), values.log_softmax(-1))
-
-
 def matched(costs: Tensor, masks: Tensor) -> tuple[Tensor, int]:
     """Return the sum of the costs (B, O, Q) of objects and their queries, and how many there are.
 
@@ -93,7 +88,8 @@ def loss_bits(module: nn.Module, block: Block) -> tuple[Tensor, int]:
     An object and a query that are matched pay the cross-entropy of the object's patches.
     """
     masks = objects(block)
-    total, _ = matched(likelihood_costs(module(block.x), masks), masks)
+    costs = -torch.bmm(masks.transpose(1, 2), module(block.x).log_softmax(-1))  # (B, O, Q)
+    total, _ = matched(costs, masks)
     return total / LN2, int(masks.sum())
 
 
