@@ -3,117 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from bindscope.core.interfaces import Edit
 from bindscope.models.attention import BlockAttention
-from bindscope.models.base import TokenMap
 from bindscope.studies.same_object.data import PairData
-from bindscope.studies.same_object.effects.job import (
-    editor_of,
-    interventions,
-    measured_edits,
-)
-from bindscope.studies.same_object.effects.passes import Measuring, Scenes, Unedited
+from bindscope.studies.same_object.effects import planted
+from bindscope.studies.same_object.effects.job import editor_of, interventions, measured_edits
+from bindscope.studies.same_object.effects.passes import Measuring, Unedited
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
 
-N, SIDE, OBJECTS, DIM = 24, 4, 3, 64
-PATCHES = SIDE * SIDE
+N, OBJECTS, DIM = 24, 3, 64
 # Deviations of what is not read: as little as a copy's, much, as much as what is read, little.
 ELSEWHERE = torch.tensor([0.05] * OBJECTS + [1.0] * 6 + [0.47] * 15 + [0.2] * 37)
 
 
-TOKENS = TokenMap(1, 0, (SIDE, SIDE), 1, True)
-
-
-@dataclass(frozen=True)
-class Toy:
-    """Tokens hold their object in the first directions, one-hot and noisy, and noise elsewhere.
-
-    With a copy the directions after those hold it, too.
-
-    Block 2 attends by those directions and writes nothing: layer 2 is layer 1. The red channel of a
-    patch, which is a pixel, is its object, the green one the number of the image.
-    """
-
-    noise: float
-    copies: int = 1
-    n_layers: int = 2
-    dim: int = DIM
-    token_map: TokenMap = TOKENS
-    blocks: tuple[Any, ...] = ()
-
-    def preprocess(self, images: Any) -> Tensor:
-        """Return the images as they are."""
-        return torch.from_numpy(images)
-
-    def _tokens(self, pixels: Tensor, edits: Mapping[int, Edit]) -> Tensor:
-        objects = pixels[..., 0].flatten(1).long()
-        rows = []
-        for image, ids in zip(pixels[:, 0, 0, 1], objects, strict=True):
-            generator = torch.Generator().manual_seed(int(image))
-            noise = torch.randn(PATCHES + 1, DIM, generator=generator)
-            noise *= torch.cat([torch.full((OBJECTS,), self.noise), ELSEWHERE])
-            for i in range(self.copies):
-                block = slice(i * OBJECTS, (i + 1) * OBJECTS)
-                noise[1:, block] += torch.nn.functional.one_hot(ids - 1, OBJECTS)
-            rows.append(noise)
-        tokens = torch.stack(rows)
-        for layer in (0, 1):
-            tokens = edits[layer](tokens) if layer in edits else tokens
-        return tokens
-
-    def edited_stream(
-        self, pixels: Tensor, layers: Sequence[int], edits: Mapping[int, Edit], *,
-        gradients: bool = False,
-    ) -> Iterator[tuple[int, Tensor]]:  # fmt: skip
-        """Give the same tokens for all layers."""
-        tokens = self._tokens(pixels, edits)
-        yield from ((layer, tokens) for layer in layers)
+class Toy(planted.Toy):
+    """A planted model whose two heads compare the first directions, one of them less sharply."""
 
     def attention(
         self, pixels: Tensor, blocks: Sequence[int], edits: Mapping[int, Edit] | None = None
     ) -> Iterator[tuple[int, BlockAttention]]:
-        """Let both heads compare the objects, one of them less sharply."""
-        read = self._tokens(pixels, edits or {})[:, None, :, :OBJECTS]
-        yield (
-            blocks[0],
-            BlockAttention(torch.cat([read, read / 4], 1), torch.cat([read, read], 1), 4.0),
-        )
+        """Let both heads compare the objects."""
+        read = self._edited(pixels, edits or {})[:, None, :, :OBJECTS]
+        heads = torch.cat([read, read / 4], 1), torch.cat([read, read], 1)
+        yield blocks[0], BlockAttention(*heads, 4.0)
 
 
-@dataclass(frozen=True)
-class Drawn(Scenes):
-    """Scenes that are in memory."""
-
-    pixels: Any = None
-
-    def batches(self, size: int) -> Iterator[tuple[int, Any]]:
-        """Give them in batches."""
-        yield from ((i, self.pixels[i : i + size]) for i in range(0, N, size))
-
-
-def drawn(seed: int) -> Drawn:
+def draw_scenes(seed: int) -> planted.Drawn:
     """Draw scenes whose patches are of objects at random."""
     generator = np.random.default_rng(seed)
-    ids = generator.integers(1, OBJECTS + 1, (N, PATCHES))
-    images = np.zeros((N, SIDE, SIDE, 3), np.uint8)
-    images[..., 0] = ids.reshape(N, SIDE, SIDE)
-    images[..., 1] = np.arange(N)[:, None, None] + N * seed
-    chosen = np.sort(generator.permuted(np.tile(np.arange(PATCHES), (N, 1)), axis=1)[:, :12], 1)
+    ids = generator.integers(1, OBJECTS + 1, (N, planted.PATCHES))
+    order = np.tile(np.arange(planted.PATCHES), (N, 1))
+    chosen = np.sort(generator.permuted(order, axis=1)[:, :12], 1)
     sample = {
-        "patches": chosen.astype(np.int16),
-        "instances": np.take_along_axis(ids, chosen, 1).astype(np.int16),
-        "classes": np.ones((N, 12), np.int16),
+        "patches": chosen,
+        "instances": np.take_along_axis(ids, chosen, 1),
+        "classes": np.ones((N, 12)),
     }
-    labels = PairData.from_arrays(sample, None, (SIDE, SIDE))
-    return Drawn((), labels, torch.from_numpy(chosen), torch.from_numpy(ids), images)
+    labels = PairData.from_arrays(sample, None, planted.GRID)
+    return planted.Drawn((), labels, torch.from_numpy(chosen), torch.from_numpy(ids))
+
+
+def draw_tokens(scenes: planted.Drawn, noise: float, copies: int, seed: int) -> Tensor:
+    """Return tokens that hold their object in the first directions, one-hot and noisy.
+
+    Elsewhere they hold noise; with a copy the directions after the first ones hold the object, too.
+    """
+    # A seed by which noise makes no direction that differs by position.
+    generator = torch.Generator().manual_seed(100 + seed)
+    tokens = torch.randn(N, planted.PATCHES + 1, DIM, generator=generator)
+    tokens *= torch.cat([torch.full((OBJECTS,), noise), ELSEWHERE])
+    for i in range(copies):
+        tokens[:, 1:, i * OBJECTS : (i + 1) * OBJECTS] += one_hot(scenes.instances - 1, OBJECTS)
+    return tokens
 
 
 def exact_weights() -> dict[str, Any]:
@@ -136,8 +85,9 @@ def on_toy(noise: float, copies: int = 1, seed: int = 0) -> tuple[Measuring, Une
     """Return a toy with the editor of what the exact probe reads of it, and what it is like."""
     weights = exact_weights()
     scorers = {layer: FittedScorer.read(weights, f"{layer}/0/0") for layer in (1, 2)}
-    scenes = drawn(seed)
-    measuring = Measuring(Toy(noise, copies), 1, scorers, scenes, torch.float32, "toy")
+    scenes = draw_scenes(seed)
+    toy = Toy(draw_tokens(scenes, noise, copies, seed), "binding", dim=DIM)
+    measuring = Measuring(toy, 1, scorers, scenes, torch.float32, "toy")
     plain = measuring.unedited()
     return measuring.edit(editor_of(scorers[1], plain, scenes, OBJECTS)), plain
 

@@ -58,9 +58,7 @@ def predicted_and_true(truth, predicted):
 
 def test_classes_overlap_with_what_is_named_as_counted_by_hand():
     tokens = torch.nn.functional.one_hot(SAID, 3).float()
-    scorer = ClassProbabilities(
-        torch.eye(3), torch.zeros(3), torch.tensor([1, 2, 3]), torch.ones(3)
-    )
+    scorer = ClassProbabilities(torch.eye(3), torch.zeros(3), classes=torch.tensor([1, 2, 3]))
     both, either = scorer.graded(block_of(tokens, TRUTH, VALID))["class_miou"]
     truth, predicted = TRUTH[VALID].numpy(), SAID[VALID].numpy() + 1
     for place, k in enumerate((1, 2, 3)):
