@@ -152,33 +152,23 @@ def add_leads(
         rows[i][column] = value
         rows[i][f"{column}_low"], rows[i][f"{column}_high"] = min(low, value), max(high, value)
 
+    first: dict[tuple[str, ...], int] = {}  # rows of each family that reads the same tokens
+    last: dict[tuple[Any, ...], int] = {}  # those of each probe after the model's last block
+    for j, row in enumerate(rows):
+        family = row["family"]
+        tokens = () if family == "position" else (row["model"], row["layer"])
+        if not row["rank"]:  # a truncated form is no rival
+            first.setdefault((family, *tokens), j)
+        if row["n_layers"] and row["layer"] == str(row["n_layers"]):
+            last[tuple(row[name] for name in _PROBE)] = j
     for i, row in enumerate(rows):
         add(i, "image_majority_lead", i, len(rows))
-        if (last := _last_layer(rows, row)) is not None:
-            add(i, "last_layer_lead", i, last)
+        if (j := last.get(tuple(row[name] for name in _PROBE), i)) != i:
+            add(i, "last_layer_lead", i, j)
         for family, column in RIVALS.items():
-            j = _rival(rows, row, family)
-            if j is None or rows[j] is row:
-                continue
-            add(i, column, *((i, j) if family == "position" else (j, i)))
+            tokens = () if family == "position" else (row["model"], row["layer"])
+            if (j := first.get((family, *tokens), i)) != i:
+                add(i, column, *((i, j) if family == "position" else (j, i)))
 
 
-def _last_layer(rows: Sequence[Row], row: Row) -> int | None:
-    """Return the number of the row of the same probe after the model's last block, or none."""
-    same = ("model", "probe", "rank", "seed")
-    for j, candidate in enumerate(rows):
-        is_last = row["n_layers"] and candidate["layer"] == str(row["n_layers"])
-        if is_last and candidate is not row and all(candidate[name] == row[name] for name in same):
-            return j
-    return None
-
-
-def _rival(rows: Sequence[Row], row: Row, family: str) -> int | None:
-    """Return the number of the first row of a family that reads the same tokens, or none."""
-    for j, candidate in enumerate(rows):
-        reads_the_same = all(candidate[name] == row[name] for name in ("model", "layer"))
-        if candidate["rank"]:
-            continue  # a truncated form is no rival
-        if candidate["family"] == family and (family == "position" or reads_the_same):
-            return j
-    return None
+_PROBE = ("model", "probe", "rank", "seed")

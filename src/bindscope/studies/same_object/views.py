@@ -85,10 +85,10 @@ def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:
     validation split.
     """
     of_family = rows[(rows["family"] == family) & rows["val_loss_bits"].notna()]
-    means = of_family.groupby(["dataset", "group", "layer"], sort=False)["val_loss_bits"].mean()
-    place = means.groupby(level=["dataset", "group"], sort=False).idxmin()
-    places = [dict(zip(("dataset", "group", "layer"), key, strict=True)) for key in place]
-    return pd.DataFrame(places, columns=["dataset", "group", "layer"])
+    keys = ["dataset", "group"]
+    means = of_family.groupby([*keys, "layer"], sort=False)["val_loss_bits"].mean().reset_index()
+    best = means.groupby(keys, sort=False)["val_loss_bits"].idxmin()
+    return means.loc[best, [*keys, "layer"]].reset_index(drop=True)
 
 
 def at_best_layers(table: pd.DataFrame) -> pd.DataFrame:

@@ -23,19 +23,19 @@ from bindscope.studies.same_object.views import (
     without_loss,
 )
 
-_CORRELATIONS: Final[dict[str, tuple[str, Look]]] = {
-    "pearson": ("Pearson", {"color": BLUE, "marker": "o"}),
-    "beyond_rivals": ("with the labels, given class, distance, cosine",
+# Quantity -> row of panels, name in the legend, look.
+_ATTENTION: Final[dict[str, tuple[str, str, Look]]] = {
+    "pearson": ("correlation", "Pearson", {"color": BLUE, "marker": "o"}),
+    "beyond_rivals": ("correlation", "with the labels, given class, distance, cosine",
                       {"color": ORANGE, "marker": "^"}),
+    "object_share": ("share", "share on the same object", {"color": INK, "marker": "o"}),
+    "uniform_share": ("share", "attention to all alike",
+                      {"color": GREY, "linestyle": (0, (3, 1.5))}),
 }  # fmt: skip
 _HEADS: Final[dict[str, Look]] = {
     "Pearson, single heads": {"color": BLUE, "marker": ".", "linestyle": "none", "alpha": 0.4,
                               "markersize": 4},
 }  # fmt: skip
-_SHARE: Final[dict[str, Look]] = {"share on the same object": {"color": INK, "marker": "o"}}
-_UNIFORM: Final[dict[str, Look]] = {
-    "attention to all alike": {"color": GREY, "linestyle": (0, (3, 1.5))}
-}
 _ENDS = {"low": "value_low", "high": "value_high"}
 _read = partial(read_grouped, schema=EDITS_SCHEMA)
 _MOST_PANELS = 4  # models of a figure; the table has them all
@@ -58,18 +58,13 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
     mean = rows[rows["at"].isin([MEAN_HEAD, ""])]
     single = rows[(rows["quantity"] == "pearson") & (rows["at"] != MEAN_HEAD)]
     grid = crossed(("correlation", "share"), panels, (0, 2.3), sharey="row")
-    correlations = dict(_CORRELATIONS.values())
-    lines = {name: line for name, (line, _) in _CORRELATIONS.items()}
-    lines |= {"object_share": next(iter(_SHARE)), "uniform_share": next(iter(_UNIFORM))}
-    mean = mean.assign(line=mean["quantity"].map(lines))
-    single = single.assign(line=next(iter(_HEADS)))
-    for row, points, looks, style in (
-        ("correlation", single, _HEADS, {}),
-        ("correlation", mean, correlations, {"band": 0.15}),
-        ("share", mean, _SHARE, {"band": 0.15, "scale": 100}),
-        ("share", mean, _UNIFORM, {"scale": 100}),
-    ):
-        facets(points.assign(row=row), looks, grid, ("row", "panel"), **style)
+    looks = {name: look for _, name, look in _ATTENTION.values()}
+    single = single.assign(row="correlation", line=next(iter(_HEADS)))
+    facets(single, _HEADS, grid, ("row", "panel"))
+    for quantity, (row, name, look) in _ATTENTION.items():
+        points = mean[mean["quantity"] == quantity].assign(row=row, line=name)
+        scale, band = (100 if row == "share" else 1), (0.15 if "marker" in look else 0.0)
+        facets(points, {name: look}, grid, ("row", "panel"), scale=scale, band=band)
     for (row, title), axes in grid.panels.items():
         if row == "correlation":
             zero_line(axes)
@@ -80,7 +75,7 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
         "correlation of attention and\nprobe over pairs of patches",
         "fraction of attention on\nthe same object, %",
     ))  # fmt: skip
-    return grid.legend({**correlations, **_HEADS, **_SHARE, **_UNIFORM}, per_row=3)
+    return grid.legend({**looks, **_HEADS}, per_row=3)
 
 
 _SUBSPACES = {
