@@ -69,21 +69,16 @@ READER = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1,), steps=10)
 Attends = Literal["binding", "class", "position", "distance", "cosine", "nothing"]
 
 
-@dataclass(frozen=True)
-class Content:
-    """What tokens hold: sizes of the parts, and whether each image has a vector of its own."""
-
-    binding: float = 1.0
-    classes: float = 1.0
-    position: float = 1.0
-    image: bool = False
-    copied: bool = False
-
-
-BOUND = Content()
-CLASS, POSITION, BOTH = (Content(0, c, p) for c, p in ((1, 0), (0, 1), (1, 1)))
-IMAGE = Content(0, 0, 0, image=True)
-COPIED = Content(copied=True)
+BOUND = Planted(
+    dim=DIM, rank=RANK, class_dims=CLASS_DIMS, place_dims=PLACE_DIMS, rotated=False, position=1.0,
+    nuisance=1.0, noise=0.2,
+)  # fmt: skip
+CLASS, POSITION, BOTH = (
+    replace(BOUND, binding=0.0, classes=c, position=p)
+    for c, p in ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+)
+# Each image has a vector of its own (`draw_tokens`).
+IMAGE = replace(BOUND, binding=0.0, classes=0.0, position=0.0, image=1.0)
 
 
 @dataclass(frozen=True)
@@ -174,42 +169,41 @@ def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]
 
 
 def draw_tokens(
-    scenes: Drawn, classes: NDArray[np.int16], content: Content, seed: int, split: str
+    scenes: Drawn, classes: NDArray[np.int16], content: Planted, seed: int, split: str
 ) -> Tensor:
     """Return tokens (n, P + 1, d) of all patches; the first one is of no patch."""
     n = len(scenes)
-    planted = Planted(
-        dim=DIM, rank=RANK, class_dims=CLASS_DIMS, place_dims=PLACE_DIMS, rotated=False,
-        binding=content.binding, classes=content.classes, position=content.position,
-        nuisance=1.0, noise=0.2, seed=seed,
-    )  # fmt: skip
     places = np.broadcast_to(np.array(list(np.ndindex(GRID))), (n, PATCHES, 2))
-    first = SPLITS.index(split) * 10_000
-    tokens = planted_tokens(scenes.instances.numpy(), classes, places, GRID, planted, first)
+    tokens = planted_tokens(
+        scenes.instances.numpy(), classes, places, GRID, replace(content, seed=seed),
+        SPLITS.index(split) * 10_000,
+    )  # fmt: skip
     if content.image:
         counts = one_hot(scenes.instances).amax(1).sum(1, keepdim=True).numpy()
         shares = [(classes == c).mean(1, keepdims=True) for c in range(1, CLASSES + 1)]
         vector = np.concatenate([counts - OBJECTS + 1, *shares], axis=1)
         tokens[..., :3] += 3 * vector[:, None]
-    if content.copied:
-        tokens[..., PARTS["copy"]] = tokens[..., PARTS["binding"]]
     return torch.cat([torch.zeros(n, 1, DIM), torch.from_numpy(tokens)], 1)
 
 
 class Planting:
-    """Scenes, tokens and the probe that was fitted to them, for one seed and content."""
+    """Scenes, tokens and the probe that was fitted to them, for one seed and content.
 
-    def __init__(self, content: Content, seed: int) -> None:
+    With `copied`, tokens hold the binding once more, where the probe did not see it.
+    """
+
+    def __init__(self, content: Planted, seed: int, copied: bool = False) -> None:
         self.scenes: dict[str, Drawn] = {}
         self.tokens: dict[str, Tensor] = {}
         fitted: list[PairData] = []
         for split, n in N_IMAGES.items():
             scenes, classes = draw_scenes(n, seed, split)
             self.scenes[split] = scenes
-            self.tokens[split] = draw_tokens(scenes, classes, content, seed, split)
-            read = draw_tokens(scenes, classes, replace(content, copied=False), seed, split)
-            sampled = torch.take_along_dim(read[:, 1:], scenes.patches[..., None], 1)
+            tokens = self.tokens[split] = draw_tokens(scenes, classes, content, seed, split)
+            sampled = torch.take_along_dim(tokens[:, 1:], scenes.patches[..., None], 1)
             fitted.append(replace(scenes.labels, tokens=as_rows(sampled.numpy())))
+            if copied:
+                tokens[:, 1:, PARTS["copy"]] = tokens[:, 1:, PARTS["binding"]]
         weights = fit_probe(PROBE, *fitted, bootstrap_samples=2)[-1].weights
         self.weights = {
             f"{layer}/0/0.{name}": value
@@ -266,7 +260,7 @@ Part = Literal["binding", "class", "position", ""]
 
 def effects_of(
     seed: int,
-    content: Content,
+    content: Planted,
     attends: Attends,
     loss: Part = "",
     *,
@@ -274,14 +268,15 @@ def effects_of(
     emptied: bool = False,
     of_class: bool = False,
     refitted: bool = False,
+    copied: bool = False,
 ) -> list[Effect]:
     """Return the effects of the claims about one planted model.
 
     `content`, `attends`, `loss`: what tokens hold, what attention goes by, and which part of the
     tokens the loss needs. `emptied`: whether the judged subspace has no direction. `of_class`:
-    whether directions of the class are edited instead of the probe's.
+    whether directions of the class are edited instead of the probe's. `copied`: as in `Planting`.
     """
-    setup, basis = planting(content, seed), torch.zeros(CLASS_DIMS, DIM)
+    setup, basis = planting(content, seed, copied), torch.zeros(CLASS_DIMS, DIM)
     basis[:, PARTS["class"]] = torch.eye(CLASS_DIMS)
     last = LAYER if refitted else LAYER + 1
     splits, plain = setup.edited(attends, last, basis if of_class else None)
@@ -346,7 +341,7 @@ EDIT_CASES: tuple[Case, ...] = (
     _case("empty edit", BOUND, "binding", "binding", emptied=True, impostor=_EDITS),
     _case("bound, refitted", BOUND, "binding", edits=["remove"], refitted=True,
           genuine=[_REFITTED]),
-    _case("copied, refitted", COPIED, "binding", edits=["remove"], refitted=True,
+    _case("copied, refitted", BOUND, "binding", edits=["remove"], refitted=True, copied=True,
           impostor=[_REFITTED]),
     _case("class only, refitted", CLASS, "class", edits=["remove"], refitted=True,
           impostor=[_REFITTED]),
