@@ -19,23 +19,18 @@ _GROUPS = 3  # things, colors, items
 # Of Qwen2 by the number of parameters in a name: width, layers, heads, numbers of a token's keys
 # and values in a layer, and hidden units of a block.
 _SIZES = {
-    "0.5b": (896, 24, 14, 256, 4864),
-    "2b": (1536, 28, 12, 512, 8960),
-    "7b": (3584, 28, 28, 1024, 18944),
-    "72b": (8192, 80, 64, 2048, 29568),
-}
+    "0.5b": (896, 24, 14, 256, 4864), "2b": (1536, 28, 12, 512, 8960),
+    "7b": (3584, 28, 28, 1024, 18944), "72b": (8192, 80, 64, 2048, 29568),
+}  # fmt: skip
 _TEXT = 50  # tokens of a context besides those of its image (stand-ins with released templates)
 _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images and regions
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _ORACLE_WIDTH = 152  # `oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
 # Bytes of the rows of a condition and question (default run, binding_id_small).
-_ROW, _ROWS = (
-    450,
-    {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200, "layers": 225},
-)
-
-
+_ROW = 450
+_ROWS = {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200,
+         "layers": 225}  # fmt: skip
 # Contexts of a row that are in memory at a time: the base, and those that replacements are taken
 # from. Of estimates the base, and two runs that it is compared with.
 _CONTEXTS = dict.fromkeys(

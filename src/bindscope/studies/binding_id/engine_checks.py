@@ -23,10 +23,7 @@ from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, Question, S
 
 SAME = 1e-5  # nats: what two ways of computing an answer may differ by in float32
 ROUNDED = 1e-4  # absolute and relative: the same after residuals are subtracted and added again
-STEPS, DRAWS = (
-    16,
-    4,
-)  # of float32, by which numbers of a residual are off, and how often it is tried
+STEPS, DRAWS = 16, 4  # of float32, by which numbers are off, and how often it is tried
 MOVED = 1e-2  # nats: what large edits of all tokens change, at least
 Floats = NDArray[np.float64]
 Forward = Callable[
@@ -141,10 +138,8 @@ def _check_tokens(batch: _Batch) -> None:
         places[group, role] = [{tuple(token) for token in row.tolist()} for row in rows]
     for (first, ours), (second, theirs) in combinations(places.items(), 2):
         for here, there in zip(ours, theirs, strict=True):
-            same_group = (
-                first[0] == second[0]
-            )  # regions of things may overlap where they are padded
-            mixed = here == there if same_group else bool(here & there)
+            # Regions of things may overlap where they are padded.
+            mixed = here == there if first[0] == second[0] else bool(here & there)
             assert not mixed, f"tokens of {first} are those of {second}"
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -327,22 +328,15 @@ def before_layers(decoder: Decoder, hook: Hook) -> Iterator[None]:
     the residual in place, which later layers share.
     """
 
-    def make_hook(layer: int) -> Callable[..., Any]:
-        def call(_: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            hidden, changed = hook(layer, arguments[0], options)
-            return (hidden, *arguments[1:]), changed
+    def call(layer: int, _: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        hidden, changed = hook(layer, arguments[0], options)
+        return (hidden, *arguments[1:]), changed
 
-        return call
-
-    handles = [
-        layer.register_forward_pre_hook(make_hook(number), with_kwargs=True)
-        for number, layer in enumerate(decoder.layers)
-    ]
-    try:
+    with ExitStack() as handles:
+        for number, layer in enumerate(decoder.layers):
+            handle = layer.register_forward_pre_hook(partial(call, number), with_kwargs=True)
+            handles.callback(handle.remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def additive(mask: Tensor | None, hidden: Tensor) -> Tensor:
