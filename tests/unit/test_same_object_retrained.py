@@ -18,9 +18,7 @@ from bindscope.studies.same_object.config import DiagonalScorer
 from bindscope.studies.same_object.effects.job import (
     PLAIN,
     ablation_rows,
-    interventions,
     refitted_rows,
-    strongest,
 )
 from bindscope.studies.same_object.effects.subspace import Intervention
 from bindscope.studies.same_object.estimates import Bootstrap
@@ -62,12 +60,6 @@ def test_a_probe_that_is_fitted_again_finds_a_copy_and_nothing_where_there_is_no
     about = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "diagonal",
              "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
     assert len(table_of([row | about for row in rows], EDITS_SCHEMA)) == len(rows)
-
-
-def test_the_strongest_of_each_edit_is_fitted_again() -> None:
-    edits = strongest(interventions())
-    assert {what[:2] for what in edits} == {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0)}
-    assert [what.subspace for what in edits].count("mean") == 1
 
 
 # --- What is shown and judged -------------------------------------------------------------------

@@ -203,12 +203,6 @@ def _over_batches(quantity: str, values: Floats, at: str = "") -> Row:
     return row(quantity, values.mean(), *ends, at=at, n=len(values))
 
 
-def strongest(edits: Sequence[Intervention]) -> list[Intervention]:
-    """Return the edits at the greatest strength that each has."""
-    most = {what.edit: max(o.strength for o in edits if o.edit == what.edit) for what in edits}
-    return [what for what in edits if what.strength == most[what.edit]]
-
-
 def refitted_rows(
     splits: Mapping[str, Measuring],
     edits: Sequence[Intervention],
@@ -216,7 +210,7 @@ def refitted_rows(
     by: Bootstrap,
     checkpoints: Checkpoints | None = None,
 ) -> list[Row]:
-    """Fit probes to tokens as they are and under each edit; return what they tell of test.
+    """Fit probes to tokens as they are and under each whole edit; return what they tell of test.
 
     Of a probe with seeds it is the seed 0, of one with ranks the full form.
     """
@@ -235,7 +229,8 @@ def refitted_rows(
         return join_states([result.state() for result in results])
 
     rows: list[Row] = []
-    whats, columns, n = [None, *edits], list[Columns](), 0
+    whats = [None, *(what for what in edits if what.strength == 1)]
+    columns, n = list[Columns](), 0
     for what in whats:
         states = split_states(remember(checkpoints, partial(fit_all, what)))
         columns.append({})
@@ -371,7 +366,7 @@ def measured_edits(
         rows += [edit_names(what) | line for line in _overlaps(test.editor, plain, what)]
     if retrained := spec["retrained"]:
         probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in retrained["probes"]]
-        rows += refitted_rows(splits, strongest(edits), probes, by, checkpoints)
+        rows += refitted_rows(splits, edits, probes, by, checkpoints)
     return rows
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import cos, pi
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import take
 from bindscope.fitting.descent import Descent, Plan, Run, moved_since
 from bindscope.fitting.generators import rng
+from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.studies.same_object.config import IdentityScorer
 from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.scorers.base import (
@@ -35,7 +35,7 @@ from bindscope.studies.same_object.scorers.classes import Probabilities
 
 BATCH_IMAGES, WEIGHT_DECAY = 8, 1e-2  # of a step; of AdamW
 ORDER = 13  # what a generator is for
-EVALUATIONS, WARM = 20, 0.05  # looks at validation; share of the steps in which the rate rises
+EVALUATIONS = 20  # looks at validation
 LATE, MOVED = 0.75, 1e-3  # a fit has not ended that gained this share of its loss after that one
 
 
@@ -146,18 +146,11 @@ class _Images:
 
 
 def _plan(config: IdentityScorer) -> Plan:
-    """Return how far and how fast to descend: a rate that rises and falls along a cosine."""
-    warm = max(1, round(WARM * config.steps))
-
-    def rate(step: int) -> float:
-        if step < warm:
-            return config.learning_rate * (step + 1) / warm
-        return config.learning_rate * (1 + cos(pi * (step - warm) / (config.steps - warm))) / 2
-
+    """Return how far and how fast to descend."""
     every = max(1, config.steps // EVALUATIONS)
     return Plan(
         config.steps,
-        rate,
+        lambda step: warm_up_and_cosine(config.learning_rate, step, config.steps),
         lambda module: Adam(module.parameters(), WEIGHT_DECAY),
         lambda step: step % every == 0,
     )
