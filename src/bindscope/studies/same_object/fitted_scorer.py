@@ -17,10 +17,11 @@ from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.quantities import weights_name
+from bindscope.studies.same_object.scorers.base import Scorer
 
 
 @dataclass(frozen=True)
-class FittedScorer:
+class FittedScorer(Scorer):
     """g = x' W y + a.x + a.y + b of tokens x and y, standardised."""
 
     # W (d, d), a (d,) and b (1,), float32.

@@ -35,7 +35,7 @@ from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.estimates import Bootstrap, Floats, ratio, row
 from bindscope.studies.same_object.fit import pair_data
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.metrics import COUPLES, WON, tally
 from bindscope.studies.same_object.quantities import KINDS, weights_name
 from bindscope.tables.rows import Row
 
@@ -64,12 +64,10 @@ def cross_scores(
 
 def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap) -> list[Row]:
     """Apply the probe of a layer to the tokens of all layers."""
-    labels, rows = next(iter(tests.values())), list[Row]()
-    same, image = labels.same_object[labels.pairs], labels.pairs.nonzero()[0]
+    rows: list[Row] = []
     for layer, data in tests.items():
-        won = couples_won(probe.of_tokens(data)[labels.pairs], same, image, len(labels.pairs))
-        used = np.stack(won, axis=1)[won[1] > 0]
-        rows += by.rows(used, {("transfer_auc", layer): ratio(0, 1)})
+        won = tally(probe, Pairs(data)).sums[:, 0, [WON, COUPLES]]
+        rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): ratio(0, 1)})
     return rows
 
 
