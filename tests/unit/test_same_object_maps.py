@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 from pair_problems import GRID, blobs
+from safetensors.numpy import save_file
 
+from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.data import PairData, Pairs
@@ -53,6 +55,23 @@ def test_scores_of_a_map_are_those_of_the_form():
     }  # fmt: skip
     figure = same_object_maps.draw("d", maps, [("model", "2", computed)])
     assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the color bar
+
+
+def test_maps_of_another_patch_grid_than_that_of_the_first_model_are_left_out(tmp_path):
+    """Two models with other grids stopped the figure: a map of one had the queries of the other."""
+    products = []
+    for name, grid in (("coarse", (2, 2)), ("fine", (3, 3)), ("again", (2, 2))):
+        arrays = {
+            "images": np.zeros((1, 6, 6, 3), np.uint8), "grid": np.array(grid, np.int32),
+            "queries": np.array([[1]], np.int32),
+            "scores-2": np.full((1, 1, grid[0] * grid[1]), 0.5, np.float32),
+        }  # fmt: skip
+        save_file(arrays, tmp_path / name)
+        names = {"dataset": "d", "model": name, "probe": "quadratic", "layers": "2"}
+        products.append(ProductFiles(names, {"maps": str(tmp_path / name)}))
+    read = same_object_maps.read(Inputs({"maps": products}))
+    assert [model for model, _, _ in read["maps"]] == ["coarse", "again"]
+    assert len(same_object_maps.draw(**read).axes) == 3 + 1  # a scene, two maps, the color bar
 
 
 def test_a_map_says_of_a_pair_what_its_probe_says():
