@@ -22,7 +22,7 @@ def scene_by_scene(
     swaps: int,
     generator: random.Random,
 ) -> Batch:
-    """Draw a batch of one run with a loop over scenes and sets of tuples: what a first version is.
+    """Draw a batch with a loop over scenes and sets of tuples: what a first version is.
 
     The query pool are the training objects; returns what `dual.batches.Batches.batch` does.
     """
@@ -41,11 +41,10 @@ def scene_by_scene(
     queries = sorted(number[values] for values in queried)
     tokens = [(k, v) for k, size in enumerate(sizes) for v in range(size)]
     return Batch(
-        np.array([[[number[values] for values in scene] for scene in scenes]]),
-        np.array([queries]),
-        np.ones((1, len(queries)), bool),
-        np.array([[[objects[q] in scene for q in queries] for scene in scenes]]),
-        np.array([[[any(o[k] == v for o in scene) for k, v in tokens] for scene in scenes]]),
+        np.array([[number[values] for values in scene] for scene in scenes]),
+        np.array(queries),
+        np.array([[objects[q] in scene for q in queries] for scene in scenes]),
+        np.array([[any(o[k] == v for o in scene) for k, v in tokens] for scene in scenes]),
     )
 
 
@@ -64,11 +63,11 @@ class BagOfConcepts(DualEncoder):
     """Counts the concepts of a scene; a query is answered by how many of its own are there."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
-        super().__init__(sizes, None, [0])
+        super().__init__(sizes, 0)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return embeddings of scenes."""
-        return self._bags()[slots].sum(2)
+        return self._bags()[slots].sum(1)
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return embeddings of objects as queries."""
@@ -76,7 +75,7 @@ class BagOfConcepts(DualEncoder):
 
     def concepts(self) -> Tensor:
         """Return embeddings of concepts as queries."""
-        return torch.eye(sum(self.sizes), dtype=torch.float64)[None]
+        return torch.eye(sum(self.sizes), dtype=torch.float64)
 
     def _bags(self) -> Tensor:
         # Counts up to 2, and cosines of rows of one length: ties are exact in 64 bits.
@@ -88,11 +87,11 @@ class OneHot(DualEncoder):
     """Knows every object by itself."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
-        super().__init__(sizes, None, [0])
+        super().__init__(sizes, 0)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return embeddings of scenes."""
-        return torch.eye(len(self.tokens))[slots].sum(2)
+        return torch.eye(len(self.tokens))[slots].sum(1)
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return embeddings of objects as queries."""
@@ -102,27 +101,27 @@ class OneHot(DualEncoder):
         """Return embeddings of concepts as queries."""
         holds = torch.zeros(sum(self.sizes), len(self.tokens))
         holds[self.tokens.T, torch.arange(len(self.tokens))] = 1.0
-        return holds[None]
+        return holds
 
 
 class Random(DualEncoder):
     """Embeddings without any meaning, the same for the same scene."""
 
     def __init__(self, sizes: tuple[int, ...], dim: int, seed: int) -> None:
-        super().__init__(sizes, None, [0])
+        super().__init__(sizes, 0)
         self.dim, self.generator = dim, torch.Generator().manual_seed(seed)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return embeddings of scenes."""
-        return self._drawn(*slots.shape[:2])
+        return self._drawn(len(slots))
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return embeddings of objects as queries."""
-        return self._drawn(*ids.shape)
+        return self._drawn(len(ids))
 
     def concepts(self) -> Tensor:
         """Return embeddings of concepts as queries."""
-        return self._drawn(1, sum(self.sizes))
+        return self._drawn(sum(self.sizes))
 
     def _drawn(self, *shape: int) -> Tensor:
         return torch.randn(*shape, self.dim, generator=self.generator)

@@ -120,7 +120,7 @@ def test_weights_of_a_probe(probe: dict[str, Any]) -> None:
 )
 def test_weights_of_a_dual_encoder(options: dict[str, Any]) -> None:
     config = TypeAdapter[Any](Encoder).validate_python(options)
-    encoder = encoders.ENCODERS[options["kind"]]((4, 3, 2), config, [0])
+    encoder = encoders.ENCODERS[options["kind"]]((4, 3, 2), config, 0)
     counted, _ = concepts.encoder_weights(config.model_dump(), [4, 3, 2])
     assert counted == sum(p.numel() for p in encoder.parameters())
 

@@ -106,7 +106,7 @@ class DualEvaluation(Model):
 
 
 class DualEncoders(Model):
-    """Dual encoders of one kind; each space and query pool is one job, trained in one pass."""
+    """Dual encoders of one kind; each space and query pool is one job."""
 
     name: Slug = Field(description="Name in paths, tables and figures.")
     encoder: Encoder = Field(description="Kind of encoder, of scenes and of queries.")

@@ -25,9 +25,7 @@ _OF_COVERAGE = 17_500  # bytes of the rows of an approximator at a coverage (sma
 # Of a row of scores, and of a tensor's entry in a file (concepts_nightly).
 _SCORE, _TENSOR = 600, 115
 _OF_SCORE = 5  # numbers that are made of a score
-# What a job imports beside torch, bytes: scikit-learn for trees, and transforms of functions for
-# embeddings of trained encoders (`concepts`).
-_SKLEARN, _TRANSFORMS = 1.1e8, 4.5e7
+_SKLEARN = 1.1e8  # bytes that its import takes, for trees
 # Maps between modalities: one, `alignment.PERMUTATIONS`, and six that a decomposition holds.
 _ALIGNED = 1 + 20 + 6
 _SMALL = 0.5  # share of the rate of large products that such batches reach
@@ -72,14 +70,14 @@ def dual_encoder(product: Product) -> Work:
     at_once = max(SCORES_AT_ONCE // objects, 1)
     arrays = (
         16.0 * runs * total
-        + 12.0 * runs * (batch * queries + read * dim * 4)
+        + 12.0 * (batch * queries + read * dim * 4)
         + 26.0 * min(pairs, at_once) * objects  # scores, and what is compared
-        + 8.0 * pairs * dim
+        + 4.0 * pairs * dim
         # Queries in float32 twice, in float64 twice, and those of the encoder before.
         + 32.0 * objects * dim + 4.0 * min(objects, ROWS_AT_ONCE) * embedded
-        + 3e7
+        + (8e7 if layers else 3e7)
         # Of each token and layer what gradients need: about ten vectors, and two hidden ones.
-        + 4.0 * runs * layers * tokens * (10 * width + 2 * hidden)
+        + 4.0 * layers * tokens * (10 * width + 2 * hidden)
     )  # fmt: skip
     # Of training objects three scores, of held-out ones two; of two objects by three strata.
     rows = 1.0 * runs * (3 + 2) * (1 + 3) * _SCORE
@@ -91,10 +89,10 @@ def dual_encoder(product: Product) -> Work:
         elements=how["steps"] * runs * (6.0 * batch * queries + 8 * total + 20 * batch * slots)
         + scored * (20.0 + _OF_SCORE * objects)
         + n_queries * layers * embedded,
-        python=how["steps"] * (4e4 + 2000 * runs) + runs * 3e6,
+        python=runs * (3e4 * how["steps"] + 3e6),
         bytes_peak=5e8 if content["device"] == "cuda" else arrays,
         bytes_device=arrays * (content["device"] == "cuda"),
-        bytes_disk=runs * 4.0 * total + _TENSOR * tensors + rows,
+        bytes_disk=runs * (4.0 * total + _TENSOR * tensors) + rows,
         bytes_rows=rows,
         threads=content["threads"],
         device=content["device"],
@@ -214,7 +212,7 @@ def binding_complexity(product: Product) -> Work:
         + in_memory * 1.2
         + 8.0 * splits * n
         + _SKLEARN * (how["kind"] in ("forest", "booster"))
-        + (_TRANSFORMS + 8.0 * min(SCORES_AT_ONCE, n * cells)) * ("dual" in content),
+        + 8.0 * min(SCORES_AT_ONCE, n * cells) * ("dual" in content),
         bytes_disk=rows,
         bytes_rows=rows,
         threads=content["threads"],

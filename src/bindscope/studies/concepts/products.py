@@ -167,7 +167,7 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
 
 
 def _add_dual_encoders(graph: Graph, entry: DualEncoders) -> None:
-    """Add a job per space and query pool; all coverages and seeds are trained in one pass."""
+    """Add a job per space and query pool; all coverages and seeds are trained in it."""
     content = entry.model_dump(mode="json", exclude={"name", "spaces", "query_pools"})
     for sizes in entry.spaces:
         for pool in entry.query_pools:

@@ -44,8 +44,8 @@ def set_separation(scores: Floats, positives: Flags) -> Doubles:
 
     1 or 0; 1 where all candidates are positive, NaN where none is.
     """
-    lowest = np.where(positives, scores, np.inf).min(axis=1)
-    highest = np.where(positives, -np.inf, scores).max(axis=1)
+    lowest = scores.min(axis=1, where=positives, initial=np.inf)
+    highest = scores.max(axis=1, where=~positives, initial=-np.inf)
     return np.where(positives.any(axis=1), (lowest > highest).astype(np.float64), np.nan)
 
 

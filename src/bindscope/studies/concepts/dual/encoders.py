@@ -1,4 +1,4 @@
-"""Dual encoders of several runs at once: products, sets of MLPs, transformers."""
+"""Dual encoders: products, sets of MLPs, transformers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import embedding
 
 from bindscope.studies.concepts.config import (
     MlpSetOptions,
@@ -25,71 +24,57 @@ from bindscope.studies.concepts.scenes import Floats, values_of
 
 
 class DualEncoder(nn.Module, ABC):
-    """Encodes scenes and queries, of several runs at once.
+    """Encodes scenes and queries.
 
-    Every parameter has the runs as its first axis, and no run depends on another. Initial weights
-    follow from the seed of each run; `options` are the kind's entry of the configuration.
+    Initial weights follow from the seed.
     """
 
     order_free = False
     """Whether the order of the objects of a scene cannot matter."""
 
-    def __init__(self, sizes: Sequence[int], options: Any, seeds: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int], seed: int) -> None:
         super().__init__()
-        self.sizes, self.options, self.seeds = tuple(sizes), options, tuple(seeds)
-        self._generators = {seed: torch.Generator().manual_seed(seed) for seed in self.seeds}
+        self.sizes = tuple(sizes)
+        self._generator = torch.Generator().manual_seed(seed)
         values = values_of(np.arange(np.prod(self.sizes)), self.sizes)
         tokens = torch.from_numpy(values + offsets(self.sizes))
         self.register_buffer("tokens", tokens, persistent=False)
         self.tokens: Tensor
 
     def normal(self, *shape: int, deviation: float) -> nn.Parameter:
-        """Return a parameter (runs, *shape) of normal numbers, those of one seed alike."""
-        drawn = {
-            seed: torch.randn(shape, generator=generator) * deviation
-            for seed, generator in self._generators.items()
-        }
-        return nn.Parameter(torch.stack([drawn[seed] for seed in self.seeds]))
+        """Return a parameter of normal numbers."""
+        return nn.Parameter(torch.randn(shape, generator=self._generator) * deviation)
 
     @abstractmethod
     def scenes(self, slots: Tensor) -> Tensor:
-        """Return embeddings float32 (runs, scenes, dim), neither centered nor scaled.
+        """Return embeddings float32 (scenes, dim), neither centered nor scaled.
 
-        Objects are int64 (runs, scenes, places), -1 where there is none.
+        Objects are int64 (scenes, places), -1 where there is none.
         """
 
     @abstractmethod
     def objects(self, ids: Tensor) -> Tensor:
-        """Return embeddings (runs, queries, dim) of objects as queries, int64 (runs, queries)."""
+        """Return embeddings (queries, dim) of objects as queries, int64 (queries,)."""
 
     @abstractmethod
     def concepts(self) -> Tensor:
-        """Return embeddings (runs, tokens, dim) of the values of all types as queries."""
+        """Return embeddings (tokens, dim) of the values of all types as queries."""
 
     @torch.no_grad()
     def embed(self, slots: Ids) -> Floats:
-        """Return raw embeddings (scenes, dim) of one run; objects int64 (scenes, places)."""
+        """Return raw embeddings (scenes, dim); objects int64 (scenes, places)."""
         return self._in_blocks(self.scenes, slots)
 
     @torch.no_grad()
     def queries(self, objects: Ids | None = None) -> Readout:
-        """Return one run's queries of all values, and of some objects (default: all)."""
+        """Return the queries of all values, and of some objects (default: all)."""
         ids = np.arange(len(self.tokens)) if objects is None else objects
-        by_type = np.split(self.concepts()[0].cpu().numpy(), np.cumsum(self.sizes)[:-1])
+        by_type = np.split(self.concepts().cpu().numpy(), np.cumsum(self.sizes)[:-1])
         return queries(by_type, self._in_blocks(self.objects, ids), ids)
 
     def _in_blocks(self, embed: Callable[[Tensor], Tensor], rows: Ids) -> Floats:
-        blocks = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-        device = self.tokens.device
-        parts = [embed(torch.from_numpy(block)[None].to(device))[0] for block in blocks]
-        return np.asarray(torch.cat(parts).cpu().numpy())
-
-
-def _looked_up(table: Tensor, rows: Tensor) -> Tensor:
-    """Return rows of each run's table: (runs, n, dim) by int64 (runs, ...)."""
-    runs, n, dim = table.shape
-    first = torch.arange(runs, device=rows.device).view(-1, *[1] * (rows.ndim - 1)) * n
-    return nn.functional.embedding(rows + first, table.reshape(runs * n, dim))
+        blocks = torch.split(torch.from_numpy(rows).to(self.tokens.device), ROWS_AT_ONCE)
+        return np.asarray(torch.cat([embed(block) for block in blocks]).cpu().numpy())
 
 
 class _SetEncoder(DualEncoder):
@@ -103,7 +88,7 @@ class _SetEncoder(DualEncoder):
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
         answers = self.scene_objects(self.tokens[slots.clamp_min(0)])
-        return torch.einsum("rbmd,rbm->rbd", answers, (slots >= 0).to(answers.dtype))
+        return torch.einsum("bmd,bm->bd", answers, (slots >= 0).to(answers.dtype))
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return objects by weights of their own; see `DualEncoder.objects`."""
@@ -122,8 +107,8 @@ class ProductEncoder(_SetEncoder):
     kind can name objects that it never saw: the positive control, by construction.
     """
 
-    def __init__(self, sizes: Sequence[int], options: ProductOptions, seeds: Sequence[int]) -> None:
-        super().__init__(sizes, options, seeds)
+    def __init__(self, sizes: Sequence[int], options: ProductOptions, seed: int) -> None:
+        super().__init__(sizes, seed)
         self.scene_objects = _Product(self, options)
         self.query_objects = _Product(self, options)
         self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
@@ -137,8 +122,8 @@ class _Product(nn.Module):
         self.table = encoder.normal(sum(encoder.sizes), options.dim, deviation=1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return (runs, ..., dim) of tokens, int64 (runs, ..., types)."""
-        return _looked_up(self.table, tokens).prod(-2)
+        """Return (..., dim) of tokens, int64 (..., types)."""
+        return embedding(tokens, self.table).prod(-2)
 
 
 class MlpSetEncoder(_SetEncoder):
@@ -148,15 +133,15 @@ class MlpSetEncoder(_SetEncoder):
     is: the negative control.
     """
 
-    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seeds: Sequence[int]) -> None:
-        super().__init__(sizes, options, seeds)
+    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seed: int) -> None:
+        super().__init__(sizes, seed)
         self.scene_objects = _Mlp(self, options)
         self.query_objects = _Mlp(self, options)
         self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
 
 
 class _Mlp(nn.Module):
-    """One hidden layer over vectors of the values of all types, with weights of each run."""
+    """One hidden layer over vectors of the values of all types."""
 
     def __init__(self, encoder: DualEncoder, options: MlpSetOptions) -> None:
         super().__init__()
@@ -167,11 +152,9 @@ class _Mlp(nn.Module):
         self.out = encoder.normal(options.hidden, options.dim, deviation=options.hidden**-0.5)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return (runs, ..., dim) of tokens, int64 (runs, ..., types)."""
-        vectors = _looked_up(self.table, tokens).flatten(-2)
-        rows = vectors.flatten(1, -2) @ self.into + self.offset[:, None]
-        answers = rows.relu() @ self.out
-        return answers.view(*vectors.shape[:-1], -1)
+        """Return (..., dim) of tokens, int64 (..., types)."""
+        vectors = embedding(tokens, self.table).flatten(-2)
+        return (vectors @ self.into + self.offset).relu() @ self.out
 
 
 START, END, LAST, PADDING = range(SPECIAL_TOKENS)  # tokens after those of the values
@@ -185,37 +168,33 @@ class TransformerEncoder(DualEncoder):
     first, there is no norm at the end, positions are sinusoids (arXiv 2605.31503).
     """
 
-    def __init__(
-        self, sizes: Sequence[int], options: TransformerOptions, seeds: Sequence[int]
-    ) -> None:
-        super().__init__(sizes, options, seeds)
-        n_tokens = sum(self.sizes) + SPECIAL_TOKENS
-        self.scene_towers = _Towers(n_tokens, options, [2 * seed for seed in self.seeds])
-        self.query_towers = _Towers(n_tokens, options, [2 * seed + 1 for seed in self.seeds])
+    def __init__(self, sizes: Sequence[int], options: TransformerOptions, seed: int) -> None:
+        super().__init__(sizes, seed)
+        self.scene_tower = Tower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed)
+        self.query_tower = Tower(sum(self.sizes) + SPECIAL_TOKENS, options, 2 * seed + 1)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the state of the last token; see `DualEncoder.scenes`."""
-        states: Tensor = self.scene_towers(*self.sequences(slots))
+        states: Tensor = self.scene_tower(*self.sequences(slots))
         return states
 
     def objects(self, ids: Tensor) -> Tensor:
         """Return embeddings of scenes of one object as queries; see `DualEncoder.objects`."""
-        states: Tensor = self.query_towers(*self.sequences(ids[..., None]))
+        states: Tensor = self.query_tower(*self.sequences(ids[..., None]))
         return states
 
     def concepts(self) -> Tensor:
         """Return embeddings of a value and the last token; see `DualEncoder.concepts`."""
-        n, runs = sum(self.sizes), len(self.seeds)
+        n = sum(self.sizes)
         values = torch.arange(n, device=self.tokens.device)
         sequences = torch.stack([values, torch.full_like(values, n + LAST)], 1)
-        lengths = torch.full((n,), 2, device=values.device)
-        states: Tensor = self.query_towers(sequences.expand(runs, -1, -1), lengths.expand(runs, -1))
+        states: Tensor = self.query_tower(sequences, torch.full_like(values, 2))
         return states
 
     def sequences(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Return tokens (runs, scenes, places * (types + 2) + 1) and their numbers (runs, scenes).
+        """Return tokens (scenes, places * (types + 2) + 1) and their numbers (scenes,).
 
-        Objects are int64 (runs, scenes, places), -1 after the last one of a scene.
+        Objects are int64 (scenes, places), -1 after the last one of a scene.
         """
         n, types = sum(self.sizes), len(self.sizes)
         values = self.tokens[slots.clamp_min(0)]
@@ -231,18 +210,20 @@ class TransformerEncoder(DualEncoder):
 class Tower(nn.Module):
     """A transformer of torch over sequences of tokens."""
 
-    def __init__(self, n_tokens: int, options: TransformerOptions) -> None:
+    def __init__(self, n_tokens: int, options: TransformerOptions, seed: int) -> None:
         super().__init__()
         width = options.width
-        layer = nn.TransformerEncoderLayer(
-            width, options.heads, options.hidden, 0.0, "gelu", batch_first=True, norm_first=True
-        )
-        self.table = nn.Embedding(n_tokens, width)
-        self.blocks = nn.TransformerEncoder(layer, options.layers, enable_nested_tensor=False)
-        self.out = nn.Linear(width, options.dim, bias=False)
-        for parameter in self.parameters():  # layers are copies of one another otherwise
-            if parameter.ndim > 1:
-                nn.init.xavier_normal_(parameter)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layer = nn.TransformerEncoderLayer(
+                width, options.heads, options.hidden, 0.0, "gelu", batch_first=True, norm_first=True
+            )
+            self.table = nn.Embedding(n_tokens, width)
+            self.blocks = nn.TransformerEncoder(layer, options.layers, enable_nested_tensor=False)
+            self.out = nn.Linear(width, options.dim, bias=False)
+            for parameter in self.parameters():  # layers are copies of one another otherwise
+                if parameter.ndim > 1:
+                    nn.init.xavier_normal_(parameter)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return (n, dim) of tokens, int64 (n, length), the first `lengths` (n,) of each."""
@@ -255,37 +236,6 @@ class Tower(nn.Module):
         return embeddings
 
 
-class _Towers(nn.Module):
-    """A tower per run; parameters are those of `Tower`, stacked along a first axis."""
-
-    def __init__(self, n_tokens: int, options: TransformerOptions, seeds: Sequence[int]) -> None:
-        super().__init__()
-        towers = []
-        for seed in seeds:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                towers.append(Tower(n_tokens, options))
-        stacked, _ = stack_module_state(towers)
-        self.weights = nn.ParameterDict(
-            {name.replace(".", "-"): nn.Parameter(value) for name, value in stacked.items()}
-        )
-        # In no registry of modules: it lends its shape only, and has no weights of any run. In
-        # training mode it takes no fused path, which vmap cannot.
-        self._shape = (towers[0].to("meta"),)
-
-    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Return (runs, n, dim) of tokens, int64 (runs, n, length), and lengths (runs, n)."""
-        weights = {name.replace("-", "."): value for name, value in self.weights.items()}
-
-        def run(parameters: dict[str, Tensor], *inputs: Tensor) -> Tensor:
-            states: Tensor = functional_call(self._shape[0], parameters, inputs)
-            return states
-
-        with sdpa_kernel(SDPBackend.MATH):  # the others have no batching rule
-            states: Tensor = vmap(run)(weights, tokens, lengths)
-        return states
-
-
 def sinusoids(length: int, width: int) -> Tensor:
     """Return positions (length, width) as sines and cosines of falling frequency, side by side."""
     rates = torch.exp(torch.arange(0, width, 2) * (-log(10_000.0) / width))
@@ -293,6 +243,6 @@ def sinusoids(length: int, width: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
-ENCODERS: dict[str, type[DualEncoder]] = {
+ENCODERS: dict[str, Callable[[Sequence[int], Any, int], DualEncoder]] = {
     "product": ProductEncoder, "mlp_set": MlpSetEncoder, "transformer": TransformerEncoder,
 }  # fmt: skip

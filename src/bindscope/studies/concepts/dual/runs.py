@@ -35,12 +35,12 @@ def entry_of(spec: Mapping[str, Any], names: Mapping[str, str]) -> DualEncoders:
     return DualEncoders.model_validate({**fields, **alone, "name": names["encoder"]})
 
 
-def run_of(
-    options: Encoder, sizes: Sequence[int], seed: int, weights: Mapping[str, Tensor], run: int
+def encoder_of(
+    options: Encoder, sizes: Sequence[int], seed: int, weights: Mapping[str, Tensor]
 ) -> DualEncoder:
-    """Return the encoders of one run of a job, number `run` of those in `Trained.weights`."""
-    encoder = ENCODERS[options.kind](sizes, options, [seed])
-    encoder.load_state_dict({name: value[run : run + 1] for name, value in weights.items()})
+    """Return a trained encoder."""
+    encoder = ENCODERS[options.kind](sizes, options, seed)
+    encoder.load_state_dict(weights)
     return encoder.eval()
 
 
@@ -48,21 +48,21 @@ def rows(
     entry: DualEncoders,
     sizes: Sequence[int],
     runs: Sequence[EncoderRun],
-    trained: Trained,
+    trained: Sequence[Trained],
     device: str = "cpu",
 ) -> Iterator[Row]:
     """Yield a row per run, split, number of objects, target, candidates and stratum."""
-    for i, (coverage, seed, split) in enumerate(runs):
-        encoder = run_of(entry.encoder, sizes, seed, trained.weights, i).to(device)
+    for (coverage, seed, split), of_run in zip(runs, trained, strict=True):
+        encoder = encoder_of(entry.encoder, sizes, seed, of_run.weights).to(device)
         about = {
             "coverage": coverage, "seed": seed,
             "kind": entry.encoder.kind, "n_space": prod(sizes),
             "n_missing_values": split.missing_values,
             "n_parameters": sum(p.numel() for p in encoder.parameters()),
-            "train_loss_bits": number(trained.losses[-1, i]),
+            "train_loss_bits": number(of_run.losses[-1][1]),
         }  # fmt: skip
         scores = list(_scores(entry, encoder, split, seed))
-        flags = [*trained.flags(i), *unfitted(scores)]
+        flags = [*of_run.flags, *unfitted(scores)]
         for row in scores:
             yield {**about, **row, "flags": ";".join(sorted(flags))}
 
@@ -152,10 +152,15 @@ def evaluate(
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def weights_file(trained: Trained, runs: Sequence[EncoderRun]) -> bytes:
+def weights_file(trained: Sequence[Trained], runs: Sequence[EncoderRun]) -> bytes:
     """Return the weights of all runs as a safetensors file, with what distinguishes the runs."""
     about = [{"coverage": run.coverage, "seed": run.seed} for run in runs]
-    return save(trained.weights, {"runs": json.dumps(about)})
+    tensors = {
+        f"{i}.{name}": value
+        for i, of_run in enumerate(trained)
+        for name, value in of_run.weights.items()
+    }
+    return save(tensors, {"runs": json.dumps(about)})
 
 
 def stored_runs(
@@ -167,7 +172,7 @@ def stored_runs(
     """
     options: Encoder = TypeAdapter(Encoder).validate_python(encoder)
     with safe_open(str(path), framework="pt") as file:
-        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        runs = json.loads(file.metadata()["runs"])
-    for i, run in enumerate(runs):
-        yield run["coverage"], run["seed"], run_of(options, sizes, run["seed"], weights, i)
+        for i, run in enumerate(json.loads(file.metadata()["runs"])):
+            names = [name for name in file.keys() if name.startswith(f"{i}.")]  # noqa: SIM118
+            weights = {name.removeprefix(f"{i}."): file.get_tensor(name) for name in names}
+            yield run["coverage"], run["seed"], encoder_of(options, sizes, run["seed"], weights)

@@ -1,20 +1,13 @@
-"""Training of the dual encoders of a job: all coverages and seeds in one pass.
-
-Runs share nothing but time: each has its own weights, objects and scenes along the first axis of
-every tensor, the loss is the sum of theirs, and Adam moves each number by its own gradient.
-"""
+"""Training of the dual encoders of a job, a run for each coverage and seed."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import inf, log
+from itertools import count
+from math import log
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, normalize
 
@@ -28,38 +21,31 @@ from bindscope.studies.concepts.counting import EVALUATIONS
 from bindscope.studies.concepts.dual.batches import VALIDATION, Batch, Batches, Split, split_objects
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 
+CLIP_NORM = 1.0  # of a gradient
+TAIL = 0.8  # share of the steps after which a loss should have come to rest
+REST_BITS = 0.1  # by how much it may still fall
+
 
 def cosines(scenes: Tensor, queries: Tensor) -> Tensor:
-    """Return cosines (runs, scenes, queries) of embeddings (runs, ..., dim)."""
-    return normalize(scenes, dim=-1) @ normalize(queries, dim=-1).transpose(-1, -2)
+    """Return cosines (scenes, queries) of embeddings (..., dim)."""
+    return normalize(scenes, dim=-1) @ normalize(queries, dim=-1).T
 
 
 def to_queries(logits: Tensor, positives: Tensor) -> Tensor:
     """Return the cross-entropy of each scene's queries against its positives in equal shares.
 
-    Logits float32 and positives bool (runs, scenes, queries); logits are -inf for objects that are
-    no queries. Means in nats over the scenes that have a positive, (runs,).
+    Logits float32 and positives bool (scenes, queries). A mean in nats over the scenes that have a
+    positive.
     """
     n = positives.sum(-1)
     lost = log_softmax(logits, -1).masked_fill(~positives, 0.0).sum(-1)
-    return -(lost / n.clamp_min(1)).sum(-1) / (n > 0).sum(-1).clamp_min(1)
+    return -(lost / n.clamp_min(1)).sum() / (n > 0).sum().clamp_min(1)
 
 
 def contrastive(logits: Tensor, positives: Tensor, symmetric: bool) -> Tensor:
-    """Return the loss of scenes to queries, or its mean with that of queries to scenes; (runs,)."""
+    """Return the loss of scenes to queries, or its mean with that of queries to scenes."""
     forward = to_queries(logits, positives)
-    if not symmetric:
-        return forward
-    # Of padding every logit is -inf; it has no positive scene, and adds nothing.
-    back = torch.where(torch.isneginf(logits), torch.zeros_like(logits), logits)
-    return 0.5 * (forward + to_queries(back.transpose(1, 2), positives.transpose(1, 2)))
-
-
-logger = logging.getLogger(__name__)
-
-CLIP_NORM = 1.0  # of each run's gradient
-TAIL = 0.8  # share of the steps after which a loss should have come to rest
-REST_BITS = 0.1  # by how much it may still fall
+    return 0.5 * (forward + to_queries(logits.T, positives.T)) if symmetric else forward
 
 
 class EncoderRun(NamedTuple):
@@ -80,34 +66,30 @@ def draw_runs(entry: DualEncoders, sizes: Sequence[int]) -> list[EncoderRun]:
     ]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """Dual encoders after training."""
+class Trained(NamedTuple):
+    """A dual encoder after training."""
 
-    weights: dict[str, Tensor]  # parameters with the runs as first axis, on the CPU
-    # Bits on new scenes of training objects, (evaluations, runs); NaN where one is not finite.
-    losses: NDArray[np.float64]
-    steps: list[int]  # before each evaluation
+    weights: dict[str, Tensor]  # on the CPU
+    losses: list[tuple[int, float]]  # steps before it, and bits on new scenes of training objects
+    diverged: bool  # whether a loss was not finite
 
-    def flags(self, run: int) -> list[str]:
+    @property
+    def flags(self) -> list[str]:
         """Return `diverged`, or `not_converged` where the loss of training was still falling."""
-        losses = self.losses[:, run]
-        if not np.isfinite(losses).all():
+        if self.diverged:
             return ["diverged"]
-        before = losses[np.array(self.steps) <= TAIL * self.steps[-1]].min()
-        return ["not_converged"] if before - losses[-1] > REST_BITS else []
+        last, bits = self.losses[-1]
+        before = min(loss for step, loss in self.losses if step <= TAIL * last)
+        return ["not_converged"] if before - bits > REST_BITS else []
 
 
 class Trainee(nn.Module):
-    """Encoders of all runs, and what of their training a checkpoint must hold."""
+    """An encoder with the factor of its cosines."""
 
-    def __init__(self, encoder: DualEncoder, initial_scale: float, n_runs: int) -> None:
+    def __init__(self, encoder: DualEncoder, initial_scale: float) -> None:
         super().__init__()
         self.encoder = encoder
-        self.log_scale = nn.Parameter(torch.full((n_runs,), log(initial_scale)))
-        losses = torch.full((EVALUATIONS + 2, n_runs), torch.nan, dtype=torch.float64)
-        self.register_buffer("losses", losses)
-        self.losses: Tensor
+        self.log_scale = nn.Parameter(torch.tensor(log(initial_scale)))
 
 
 @denormals.flushed()
@@ -118,19 +100,30 @@ def train(
     runs: Sequence[EncoderRun],
     device: torch.device | str = "cpu",
     checkpoint: Checkpoint | None = None,
-) -> Trained:
+) -> list[Trained]:
     """Train the dual encoders of a job; its state is written at each evaluation."""
-    encoder = ENCODERS[entry.encoder.kind](sizes, entry.encoder, [run.seed for run in runs])
-    trainee = Trainee(encoder, entry.training.initial_scale, len(runs)).to(device)
-    task = _Task(trainee, entry.training, sizes, query_pool, runs)
-    run = Run("dual encoders", trainee, keeps_best=False)
-    Descent([run], task, _plan(entry.training), checkpoint).fit()
-    n = len(run.evaluations)
-    return Trained(
-        {name: value.detach().cpu().contiguous() for name, value in encoder.named_parameters()},
-        trainee.losses[:n].cpu().numpy(),
-        [step for step, _ in run.evaluations],
-    )
+    fits, scenes = [], {}
+    for coverage, seed, split in runs:
+        name = f"coverage {coverage:g}, seed {seed}"
+        trainee = Trainee(
+            ENCODERS[entry.encoder.kind](sizes, entry.encoder, seed), entry.training.initial_scale
+        )
+        fits.append(Run(name, trainee.to(device), keeps_best=False))
+        scenes[name] = Batches(sizes, split.train, seed, query_pool, entry.training)
+    task = _Task(entry.training, scenes, device)
+    Descent(fits, task, _plan(entry.training), checkpoint).fit()
+    return [
+        Trained(
+            {
+                name.removeprefix("encoder."): value.detach().cpu()
+                for name, value in fit.module.named_parameters()
+                if name != "log_scale"
+            },
+            fit.evaluations,
+            fit.diverged,
+        )
+        for fit in fits
+    ]
 
 
 def _plan(training: DualTraining) -> Plan:
@@ -147,73 +140,40 @@ def _plan(training: DualTraining) -> Plan:
         rate=lambda step: warm_up_and_cosine(training.learning_rate, step, steps),
         optimiser=optimiser,
         evaluate=lambda step: step in due,
+        clip_norm=CLIP_NORM,
     )
 
 
 class _Task:
-    """Scenes and losses; see `fitting.descent.Task`."""
+    """Scenes and losses; a batch is the number of its step; see `fitting.descent.Task`."""
 
     def __init__(
-        self,
-        trainee: Trainee,
-        training: DualTraining,
-        sizes: Sequence[int],
-        query_pool: QueryPool,
-        runs: Sequence[EncoderRun],
+        self, training: DualTraining, scenes: dict[str, Batches], device: torch.device | str
     ) -> None:
-        self.trainee, self.training = trainee, training
-        splits, seeds = [run.split for run in runs], [run.seed for run in runs]
-        self.scenes = Batches(sizes, splits, seeds, query_pool, training)
-        self.new_scenes = self._moved(self.scenes.batch(0, VALIDATION))
+        self.training, self.scenes, self.device = training, scenes, device
+        self.new_scenes = {name: each.batch(0, VALIDATION) for name, each in scenes.items()}
 
-    def _moved(self, batch: Batch) -> dict[str, Tensor]:
-        device = self.trainee.log_scale.device
-        return {name: torch.from_numpy(value).to(device) for name, value in vars(batch).items()}
+    def batches(self, first: int) -> Iterator[int]:
+        return count(first)
 
-    def batches(self, first: int) -> Iterator[dict[str, Tensor]]:
-        """Yield the scenes of one step after the other, from step `first` on."""
-        step = first
-        while True:
-            yield self._moved(self.scenes.batch(step))
-            step += 1
-
-    def losses(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return the loss of each run (runs,) in nats: of concepts plus of objects."""
-        encoder, symmetric = self.trainee.encoder, self.training.loss == "symmetric"
-        scale = self.trainee.log_scale.exp().clamp_max(self.training.max_scale)[:, None, None]
-        scenes = encoder.scenes(batch["slots"])
-        objects = scale * cosines(scenes, encoder.objects(batch["queries"]))
-        objects = objects.masked_fill(~batch["valid"][:, None], -inf)
-        concepts = scale * cosines(scenes, encoder.concepts())
-        return contrastive(objects, batch["objects"], symmetric) + contrastive(
-            concepts, batch["concepts"], symmetric
-        )
-
-    def backward(self, run: Run, batch: dict[str, Tensor], share: float) -> Tensor:
-        """Add the gradients of `share` of each run's loss; return the mean in bits."""
-        losses = self.losses(batch)
-        (losses.sum() * share).backward()  # type: ignore[no-untyped-call]
-        self._clip()
-        return losses.detach().nanmean() / log(2)
-
-    @torch.no_grad()
-    def _clip(self) -> None:
-        """Clip the gradient of each run: one norm for all would tie the runs together."""
-        gradients = [p.grad for p in self.trainee.parameters() if p.grad is not None]
-        norms = torch.stack([g.flatten(1).norm(dim=1) if g.ndim > 1 else g.abs()
-                             for g in gradients]).norm(dim=0)  # fmt: skip
-        factor = (CLIP_NORM / norms.clamp_min(CLIP_NORM)).nan_to_num()
-        for gradient in gradients:
-            gradient.mul_(factor.view(-1, *[1] * (gradient.ndim - 1)))
+    def backward(self, run: Run, batch: int, share: float) -> Tensor:
+        loss = self._loss(run.module, self.scenes[run.name].batch(batch))
+        (loss * share).backward()  # type: ignore[no-untyped-call]
+        return loss.detach() / log(2)
 
     @torch.no_grad()
     def validate(self, runs: Sequence[Run]) -> list[float]:
-        """Return the mean loss in bits on new scenes of training objects."""
-        (run,) = runs
-        losses = self.losses(self.new_scenes).double() / log(2)
-        self.trainee.losses[len(run.evaluations)] = losses.masked_fill(
-            ~losses.isfinite(), torch.nan
+        return [float(self._loss(run.module, self.new_scenes[run.name])) / log(2) for run in runs]
+
+    def _loss(self, trainee: nn.Module, batch: Batch) -> Tensor:
+        """Return the loss of concepts plus that of objects, in nats."""
+        assert isinstance(trainee, Trainee)
+        slots, queries, objects, concepts = (torch.from_numpy(x).to(self.device) for x in batch)
+        encoder, symmetric = trainee.encoder, self.training.loss == "symmetric"
+        scale = trainee.log_scale.exp().clamp_max(self.training.max_scale)
+        scenes = encoder.scenes(slots)
+        to_objects = scale * cosines(scenes, encoder.objects(queries))
+        to_concepts = scale * cosines(scenes, encoder.concepts())
+        return contrastive(to_objects, objects, symmetric) + contrastive(
+            to_concepts, concepts, symmetric
         )
-        mean = float(losses.nanmean())
-        logger.info("%.4f bits on scenes of training objects after %d steps", mean, run.steps)
-        return [mean]
