@@ -189,7 +189,7 @@ def test_clevr_is_counted_in_integers_and_fast():
 
 def test_closed_forms_that_need_equal_probabilities_are_not_given():
     data = dataset(draws((2, 2), 3))
-    for name in ("swaps", "half", "flips"):
+    for name in ("swaps", "half"):
         assert truth(KnownAnswer(name="a", source=f"known-answer:{name}"), data) == UNKNOWN
     (row, *_) = entropies(data)
     known = truth(KnownAnswer(name="a", source="known-answer:erasure", probability=0.5), data)

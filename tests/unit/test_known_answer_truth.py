@@ -137,21 +137,6 @@ def test_swaps_within_counts(name, s):
     assert_truth(truth(model("swaps_within_counts", probability=s), data), channel, codes, data)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.05, 0.3, 0.5])
-def test_flips(space, p):
-    codes, _ = listed(space)
-    k = codes.shape[1]
-    outputs = np.array(list(product((0, 1), repeat=k)))
-    distance = (codes[:, None] != outputs[None]).sum(axis=2)
-    channel = p**distance * (1 - p) ** (k - distance)
-    assert_truth(truth(model("flips", probability=p), space), channel, codes, space)
-
-
-def test_flips_of_many_cells_have_no_closed_form():
-    assert truth(model("flips"), dataset((3, 7), (4, 4))) == UNKNOWN
-    assert None not in truth(model("flips"), dataset((4, 4), (4, 4)))
-
-
 @pytest.mark.parametrize(
     ("sizes", "n_objects", "unknown"),
     [
@@ -338,8 +323,7 @@ def test_nothing_is_held_of_any_sample_by_what_says_nothing():
 
 def test_what_has_no_exact_posterior_is_left_out():
     balanced = SPACES["balanced"]
-    for encoder, data in (("flips", SPACES["fixed"]), ("cell_erasure", balanced)):
-        assert realised_truth(model(encoder), data, all_codes(data)) == UNKNOWN
+    assert realised_truth(model("cell_erasure"), balanced, all_codes(balanced)) == UNKNOWN
     three = realised_truth(model("cell_erasure"), SPACES["three"], all_codes(SPACES["three"]))
     assert three[0] > 0
     assert three[1:] == (None,) * 4

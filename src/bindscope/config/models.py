@@ -15,11 +15,11 @@ from bindscope.core.registries import ADAPTERS, plugged_in
 
 ENCODERS = (
     "zero", "features", "counts", "identity", "rotated", "hadamard", "erasure", "cell_erasure",
-    "swaps", "swaps_within_counts", "half", "flips", "cipher", "cipher_features", "cipher_three",
+    "swaps", "swaps_within_counts", "half", "cipher", "cipher_features", "cipher_three",
     "conjunctive", "tensor_product", "token_grid",
 )  # fmt: skip
 WIDE_ENCODERS = ("rotated", "hadamard", "conjunctive", "tensor_product", "cell_erasure")
-NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts", "flips")
+NOISY_ENCODERS = ("erasure", "cell_erasure", "swaps", "swaps_within_counts")
 OBJECTIVES = (
     "objects", "features", "captions", "captions_unpaired", "masked", "self_distillation", "none",
 )  # fmt: skip
@@ -134,7 +134,7 @@ class KnownAnswer(ModelEntry):
         None,
         description="Noise of `erasure` (probability that O is shown, default 0.5), "
         "`cell_erasure` (that a cell is erased, default 0.5), `swaps` and `swaps_within_counts` "
-        "(of a swap, default 0.5) and `flips` (per bit, default 0.05).",
+        "(of a swap, default 0.5).",
     )
     seed: NonNegativeInt = Field(0, description="Seed of directions, keys and noise.")
 

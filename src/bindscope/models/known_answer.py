@@ -46,7 +46,7 @@ ATTEMPTS = 20  # draws of signed directions; the last one is taken if all of the
 
 # Defaults of the noisy encoders.
 PROBABILITY = {
-    "erasure": 0.5, "cell_erasure": 0.5, "swaps": 0.5, "swaps_within_counts": 0.5, "flips": 0.05,
+    "erasure": 0.5, "cell_erasure": 0.5, "swaps": 0.5, "swaps_within_counts": 0.5,
 }  # fmt: skip
 
 
@@ -322,12 +322,6 @@ def swaps_within_counts(config: KnownAnswer, scenes: Scenes) -> Arrays:
     return {"cls": z}
 
 
-def flips(config: KnownAnswer, scenes: Scenes) -> Arrays:
-    """Z = O, each bit flipped independently with the probability given."""
-    flipped = scenes.noise.uniform(0, scenes.space.n_cells) < noise_level(config)
-    return {"cls": scenes.objects ^ flipped.astype(np.uint8)}
-
-
 # Ciphers --------------------------------------------------------------------------------------
 
 
@@ -399,7 +393,7 @@ ENCODERS: dict[str, Callable[[KnownAnswer, Scenes], Arrays]] = {
     encoder.__name__: encoder
     for encoder in (
         zero, features, counts, identity, rotated, hadamard, erasure, cell_erasure, swaps,
-        swaps_within_counts, half, flips, cipher, cipher_features, cipher_three, conjunctive,
+        swaps_within_counts, half, cipher, cipher_features, cipher_three, conjunctive,
         tensor_product, token_grid,
     )
 }  # fmt: skip

@@ -21,7 +21,6 @@ from bindscope.codes.splits import feature_codes
 from bindscope.config.codes import RandomSplit, UniformSpace
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer import encoder_name, hadamard_directions, noise_level
-from bindscope.models.known_answer_channels import flip_information
 from bindscope.priors.counts import not_counted
 from bindscope.priors.entropies import entropies
 
@@ -307,19 +306,6 @@ def _hits(free_rows: int, free_columns: int, rows: int, columns: int, k: int) ->
     )
 
 
-def flips(config: KnownAnswer, dataset: SceneDistribution, split: str) -> Truth:
-    """H(Z), H(Z|F) and H(Z|M) less K h(p) by Walsh-Hadamard transform, for at most 20 cells."""
-    information = (
-        flip_information(dataset, split, noise_level(config)) if is_uniform(dataset) else None
-    )
-    if information is None:
-        return UNKNOWN
-    bits, conditional, pairing = information
-    if len(build_space(dataset.space).sizes) != 2 or pairing is None:
-        return Truth(bits, conditional, bits - conditional, None, None)
-    return Truth(bits, conditional, bits - conditional, conditional - pairing, pairing)
-
-
 def token_grid(
     config: KnownAnswer, dataset: SceneDistribution, split: str, tokens: Tokens
 ) -> Truth:
@@ -344,7 +330,7 @@ INJECTIVE = (
 TRUTHS: dict[str, Callable[[KnownAnswer, SceneDistribution, str], Truth]] = {
     "zero": nothing, "features": features, "counts": counts, "hadamard": hadamard,
     "erasure": erasure, "cell_erasure": cell_erasure, "swaps": swaps,
-    "swaps_within_counts": swaps_within_counts, "half": half, "flips": flips,
+    "swaps_within_counts": swaps_within_counts, "half": half,
     **dict.fromkeys(INJECTIVE, everything),
 }  # fmt: skip
 

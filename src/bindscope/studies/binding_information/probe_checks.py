@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import prod
+from math import log, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import TypeAdapter
+from scipy.special import entr
 from torch import Tensor
 
 from bindscope.codes.space import cells_within, feature_code
 from bindscope.fitting.checkpoint import Checkpoint, Checkpoints
-from bindscope.models.known_answer_channels import binary_entropy
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.families import ProbeOptions
 from bindscope.studies.binding_information.probes.base import FitResult, Heads, Target, all_parts
@@ -313,7 +313,7 @@ def _check_resume(probe: ProbeOptions) -> None:
 def _check_fits(probe: ProbeOptions, contains: Sequence[str]) -> None:
     """Fits repeat, do not depend on the other seeds, contain others, and decode planted bits."""
     data = planted_bits(tokens=14 if probe.patches else 0)
-    entropy = prod(SIZES) * binary_entropy(RATE)
+    entropy = prod(SIZES) * float(entr(RATE) + entr(1 - RATE)) / log(2)
     both = fit(probe, data, [0, 1])
     alone = fit(probe, data, [1])[0]
     same = _equal(both[1], alone)
