@@ -13,6 +13,7 @@ from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
 from bindscope.studies.concepts.embedding import Embedded
+from bindscope.studies.concepts.inputs import planted_vectors
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
 from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Scenes
@@ -54,8 +55,8 @@ def test_an_incomplete_factorial_is_flagged_and_what_lacks_is_counted() -> None:
 def test_an_object_without_a_scene_of_its_own_is_skipped_and_counted() -> None:
     objects = np.repeat(np.arange(1, 12), 2)
     places = np.tile([0, 1], 11)
-    tables = Planted(24, slot_effect=1.0, places=(2, places[:, None]))
-    z = lookup(Scenes(objects[:, None], SIZES), tables)
+    slots = np.where(np.arange(2) == places[:, None], objects[:, None], -1)
+    z = planted_vectors(slots, SIZES, {"kind": "lookup", "dim": 24, "slot_effect": 1.0})
     single = embedded(single=SingleScenes(z, objects, places))
     rows = list(decomposition_rows(single, ["single", "ols"]))
     assert decomposed(rows, "ols")["n_skipped"] == 0

@@ -15,7 +15,12 @@ from planted_analyses import alone, graph_of, pairs, run
 from bindscope import concepts, example
 from bindscope.arrays.result import MOST_LINES
 from bindscope.core.errors import InputError
-from bindscope.studies.concepts.inputs import object_table, read_embeddings, read_slots
+from bindscope.studies.concepts.inputs import (
+    object_table,
+    planted_vectors,
+    read_embeddings,
+    read_slots,
+)
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
 from bindscope.studies.concepts.scenes import Scenes
 
@@ -107,14 +112,11 @@ def test_arrays_and_tables_of_any_form_are_the_same() -> None:
 
 
 def test_scenes_of_one_object_serve_their_estimator_and_others_are_left_out() -> None:
-    tables = Planted(24, slot_effect=0.3)
     objects = np.repeat(np.arange(12), 2)
     places = np.tile([0, 1], 12)
-    single = lookup(Scenes(objects[:, None], SIZES),
-                 Planted(24, slot_effect=0.3, places=(2, places[:, None])))  # fmt: skip
-    slots = np.concatenate([ALL.slots, np.full((24, 2), -1)])
-    slots[len(ALL) + np.arange(24), places] = objects
-    z = np.concatenate([lookup(ALL, tables), single])
+    single = np.where(np.arange(2) == places[:, None], objects[:, None], -1)
+    slots = np.concatenate([ALL.slots, single])
+    z = planted_vectors(slots, SIZES, {"kind": "lookup", "dim": 24, "slot_effect": 0.3})
     result = concepts(z, object_table(slots, SIZES), analyses=["decomposition"])
     rows = result.table[(result.table["measure"] == "r2") & (result.table["level"] == 1)]
     by_estimator = rows.set_index("variant")["value"]

@@ -84,14 +84,10 @@ def read_embedded(
 def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str, Any]) -> Doubles:
     """Return embeddings (n, d) by a planted encoder, of its entry of the configuration.
 
-    Slots (n, m) are all filled, or one in each scene and -1 elsewhere.
+    Slots (n, m) are -1 where they are empty.
     """
-    places = None
-    if (slots < 0).any():
-        place = (slots >= 0).argmax(axis=1)[:, None]
-        slots, places = np.take_along_axis(slots, place, 1), (slots.shape[1], place)
-    tables = Planted(encoder["dim"], 0, encoder["slot_effect"], places)
-    return ENCODERS[encoder["kind"]](Scenes(slots, tuple(sizes)), tables)
+    tables = Planted(encoder["dim"], 0, encoder["slot_effect"], slots >= 0)
+    return ENCODERS[encoder["kind"]](Scenes(np.maximum(slots, 0), tuple(sizes)), tables)
 
 
 def read_embeddings(path: str, vectors: str) -> Floats:

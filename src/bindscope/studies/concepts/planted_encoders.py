@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.scenes import Doubles, Integers, Scenes
+from bindscope.studies.concepts.scenes import Doubles, Flags, Scenes
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Planted:
     dim: int  # with fewer than objects, linear probes cannot distinguish all objects
     seed: int = 0
     slot_effect: float = 0.0  # standard deviation of what a slot adds to the vectors
-    # Of scenes that do not fill their slots: number of slots, and place of each object (n, m).
-    places: tuple[int, Integers] | None = None
+    filled: Flags | None = None  # which slots hold an object, (n, m); all by default
 
     def table(self, rows: int, n_slots: int, *purpose: int) -> Doubles:
         """Return vectors (m, rows, d); `purpose` distinguishes the tables of one encoder."""
@@ -34,17 +33,23 @@ class Planted:
 
     def concepts(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each value in each slot, (n, m, C, d)."""
-        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
+        slots = np.arange(scenes.n_slots)
         vectors = [
-            self.table(size, n_slots, *purpose, k)[place, scenes.values[:, :, k]]
+            self.table(size, scenes.n_slots, *purpose, k)[slots, scenes.values[:, :, k]]
             for k, size in enumerate(scenes.sizes)
         ]
-        return np.stack(vectors, axis=2)
+        return self._of_filled(np.stack(vectors, axis=2))
 
     def objects(self, scenes: Scenes, *purpose: int) -> Doubles:
         """Return the vector of each object in its slot, (n, m, d)."""
-        n_slots, place = self.places or (scenes.n_slots, np.arange(scenes.n_slots))
-        return np.asarray(self.table(scenes.n_objects, n_slots, *purpose)[place, scenes.slots])
+        table = self.table(scenes.n_objects, scenes.n_slots, *purpose)
+        return self._of_filled(table[np.arange(scenes.n_slots), scenes.slots])
+
+    def _of_filled(self, vectors: Doubles) -> Doubles:
+        """Set the vectors of empty slots to 0."""
+        if self.filled is not None:
+            vectors[~self.filled] = 0
+        return vectors
 
 
 def additive(scenes: Scenes, planted: Planted) -> Doubles:
