@@ -177,12 +177,13 @@ def test_damage_is_named_with_its_file_and_a_remedy(manifest):
         error = refusal(manifest)
         assert error.where == str(path)
         assert problem in error.problem
-        assert verify(manifest) == [f"{path}: {error.problem}"]
         if "x.zarr" in str(path):
             assert error.remedy == f"snakemake --cores all --forcerun {manifest}"
-            if "c." in path.name and (content is None or len(content) < len(intact)):
-                with pytest.raises(StoreError, match=error.problem[:20]):
-                    open_store(manifest)  # before anything is read
+        if "c." in path.name and content is not None and len(content) < len(intact):
+            with pytest.raises(StoreError, match="damaged"):
+                open_store(manifest)  # before anything is read
+        else:
+            assert verify(manifest) == [f"{path}: {error.problem}"]
         path.write_bytes(intact)
     assert verify(manifest) == []
 
