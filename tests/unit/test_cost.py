@@ -32,7 +32,7 @@ from bindscope.models import known_answer, training
 from bindscope.scenes import sprite_palette
 from bindscope.statistics import bootstrap
 from bindscope.studies.binding_id import cost as vlm
-from bindscope.studies.binding_id.oracles import oracle
+from bindscope.studies.binding_id import oracle
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.probes import batches, convex
