@@ -82,15 +82,17 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: 
     assert len(table) == 12
     np.testing.assert_allclose(table["rule_accuracy"], table["held_out_accuracy"] ** 2)
     by_rule = measures(table)["recognized in what product predicts"]
-    correlations = {correlation.stratum: correlation for correlation in correlated(by_rule)}
-    assert correlations.keys() == {
+    correlations = correlated(by_rule).set_index("stratum")
+    assert set(correlations.index) == {
         "all", WITHIN, "product, 8x8, queries train_only", "perceptron, 8x8, queries train_only",
     }  # fmt: skip
-    assert correlations["all"].correlation == pytest.approx(1)
-    assert (correlations["all"].n_models, correlations["all"].n_groups) == (12, 6)
-    assert correlations["all"].low > 0
-    assert np.isnan(correlations["product, 8x8, queries train_only"].low)
-    assert np.isnan(correlated(by_rule.assign(measure=0.5))[0].correlation)  # the same in all
+    overall = correlations.loc["all"]
+    assert overall["correlation"] == pytest.approx(1)
+    assert (overall["n_models"], overall["n_groups"]) == (12, 6)
+    assert overall["correlation_low"] > 0
+    assert np.isnan(correlations.loc["product, 8x8, queries train_only", "correlation_low"])
+    constant = correlated(by_rule.assign(measure=0.5), "all")
+    assert constant["correlation"].isna().all()  # the same in all
 
 
 def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:

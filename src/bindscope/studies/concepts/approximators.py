@@ -30,16 +30,11 @@ SUBSETS = ("train", "test")  # of a split, whose scenes are scored
 VALIDATION_SHARE = 0.1  # of the objects in training, that choose among states of a fit
 
 
-def terms_of(approximator: Approximator) -> tuple[str, ...]:
-    """Return what a structured approximator adds up."""
-    return ("additive",) if approximator.kind == "additive" else ("additive", approximator.kind)
-
-
 def approximate(
     approximator: Approximator, z: Floats, scenes: Scenes, split: ObjectSplit, device: str = "cpu"
 ) -> Fitted:
     """Fit an approximator of embeddings (n, d) to a split, whose seed is that of the fit too."""
-    kind, terms = approximator.kind, terms_of(approximator)
+    kind, terms = approximator.kind, ("additive", approximator.kind)
     if kind in ("forest", "booster"):
         return _fit_trees(approximator, z, scenes, split)
     if kind == "additive":

@@ -118,13 +118,13 @@ def _at_most(rows: pd.DataFrame, column: str) -> list[dict[Any, Any]]:
 
 
 def _models(table: pd.DataFrame) -> Iterator[Effect]:
+    units = "groups of encoders that differ in their seed alone"
     for words, rows in measures(table).items():
-        for ranked in correlated(rows, WITHIN):
-            few = f"only {ranked.n_groups} groups" if ranked.n_groups < FEWEST_GROUPS else ""
-            yield Effect(
-                FOLLOWS.name, words, ranked.correlation, ranked.low, ranked.high, ranked.n_groups,
-                "groups of encoders that differ in their seed alone", few,
-            )  # fmt: skip
+        for ranked in correlated(rows, WITHIN).to_dict("records"):
+            n = int(ranked["n_groups"])
+            few = f"only {n} groups" if n < FEWEST_GROUPS else ""
+            value, low, high = (float(ranked[f"correlation{end}"]) for end in ("", "_low", "_high"))
+            yield Effect(FOLLOWS.name, words, value, low, high, n, units, few)
 
 
 def _gain(

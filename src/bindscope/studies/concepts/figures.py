@@ -102,8 +102,7 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
             shade = 0.25 + 0.75 * float(str(coverage))
             style: Look = {**look[str(name)], "linestyle": "none", "alpha": shade}
             axes.plot(group_rows["measure"], group_rows[OUTCOME], **style)
-        overall = correlated(rows)[:1]
-        axes.set_title(_correlation(overall[0]) if overall else "too few models", fontsize=7.5)
+        axes.set_title(_correlation(correlated(rows, "all")), fontsize=7.5)
         axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
         axes.set_xlim(min(-0.03, rows["measure"].min() - 0.03), 1.03)
         last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
@@ -114,11 +113,15 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
     return grid.legend(points, per_row=4)
 
 
-def _correlation(estimate: Any) -> str:
-    if estimate.correlation != estimate.correlation:
+def _correlation(correlations: pd.DataFrame) -> str:
+    """Say the rank correlation over all models."""
+    if not len(correlations):
+        return "too few models"
+    value, low, high = correlations.filter(like="correlation").iloc[0]
+    if np.isnan(value):
         return "no rank correlation:\nall values are equal"
-    ends = "" if estimate.low != estimate.low else f"\n({estimate.low:.2f} to {estimate.high:.2f})"
-    return f"rank correlation {estimate.correlation:.2f}{ends}"
+    ends = "" if np.isnan(low) else f"\n({low:.2f} to {high:.2f})"
+    return f"rank correlation {value:.2f}{ends}"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------

@@ -176,16 +176,11 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
 
 
 def _correlations(models: pd.DataFrame) -> list[Section]:
-    rows = [
-        {"words": words, **row._asdict()}
-        for words, of_measure in measures(models).items()
-        for row in correlated(of_measure)
-    ]
-    if not rows:
+    measured = {words: correlated(of_measure) for words, of_measure in measures(models).items()}
+    rows = pd.concat(measured, names=["words", None]).reset_index(level="words")
+    if not len(rows):
         return []
-    frame = pd.DataFrame(rows)
-    frame = frame.rename(columns={"low": "correlation_low", "high": "correlation_high"})
-    table = page_table("Correlations over models", _CORRELATED, frame)
+    table = page_table("Correlations over models", _CORRELATED, rows)
     return [
         Section("models", "Correlates of recognition", paragraphs=(_CORRELATIONS,),
                 figures=("concept_models",), tables=(table,))

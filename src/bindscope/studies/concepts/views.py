@@ -10,7 +10,7 @@ each space, is subtracted.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -84,21 +84,6 @@ def measures(models: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {**frames, "values of held-out pairs recognized": values}
 
 
-class Correlated(NamedTuple):
-    """A measure's rank correlation with the recognition of held-out pairs over groups of models.
-
-    `low` and `high` are NaN for fewer than five groups, `pearson` where one side is constant.
-    """
-
-    stratum: str
-    correlation: float
-    low: float
-    high: float
-    pearson: float
-    n_models: int
-    n_groups: int
-
-
 def _without_kind_and_coverage(models: pd.DataFrame) -> pd.DataFrame:
     """Return measure and outcome without what coverage, and encoder and space, explain."""
     columns = ["measure", OUTCOME]
@@ -121,8 +106,12 @@ def _strata(models: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield f"{encoder}, {space}, queries {pool}", part
 
 
-def correlated(models: pd.DataFrame, only: str | None = None) -> list[Correlated]:
-    """Correlate `measure` with the recognition of held-out pairs in each stratum, or in one."""
+def correlated(models: pd.DataFrame, only: str | None = None) -> pd.DataFrame:
+    """Correlate `measure` with the recognition of held-out pairs in each stratum, or in one.
+
+    Rank correlations over groups of models: `correlation` and its ends, which are NaN for fewer
+    than five groups; `pearson`, NaN where one side is constant.
+    """
     rows = []
     for stratum, part in _strata(models):
         if only not in (None, stratum):
@@ -137,8 +126,10 @@ def correlated(models: pd.DataFrame, only: str | None = None) -> list[Correlated
         means = np.array([group.mean(0) for group in groups])
         constant = (np.ptp(means, axis=0) == 0).any()
         pearson = np.nan if constant else float(np.corrcoef(means.T)[0, 1])
-        rows.append(Correlated(stratum, value, low, high, pearson, len(part), len(groups)))
-    return rows
+        rows.append((stratum, value, low, high, pearson, len(part), len(groups)))
+    columns = ["stratum", "correlation", "correlation_low", "correlation_high", "pearson",
+               "n_models", "n_groups"]  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
 
 
 # --- Embeddings ---------------------------------------------------------------------------------
