@@ -114,52 +114,58 @@ def _numbers(column: pd.Series[str]) -> pd.Series[int]:
     return column.replace(ALL, "-1").astype(int)
 
 
+_COLUMNS: tuple[Column, ...] = (
+    *_INTERVENTION,
+    _ORIGIN,
+    _NAMED_BY,
+    _CELL[2],
+    *_LOGS,
+    *_SHARE,
+    *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
+               "others; of `all`.", "bootstrap over rows"),
+    *_interval("swap", _ANSWERS, "Share of answers that are of another object that is there "
+               "(an illusory conjunction): wrong ones, and not of the other context; of `all`.",
+               "Wilson's, a row counts once", low=0.0, high=1.0),
+    share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
+          "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
+          null="allowed"),
+    *_interval("unpredicted", _ANSWERS, "Of an account: of the answers for which it predicts "
+               "no item, the share that is what an account predicts from which its own "
+               "predictions do not tell it; of the account with most.",
+               "Wilson's, a row counts once", low=0.0, high=1.0),
+    *_interval("own", _ANSWERS, "Share of answers with the object's own item, as without "
+               "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
+    *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
+               "control (or no lead, where the control gives them already), 1 as clearly as "
+               "the control leads with the objects' own items. Of some layers or heads: from "
+               "the control (0) to the same edit at all of them (1). Of `mixture`: weight of "
+               "the account in the log-probabilities (1: it decides alone). Empty where there "
+               "is no such scale.", "bootstrap over rows"),
+    *_interval("bits", "bits", "Of `mixture`: saved per answer against chance on rows that "
+               "were not fitted to; of an account, by it and guesses alone.",
+               "bootstrap over rows"),
+    Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
+           "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
+           "the first role's keys move (of the first view, and of the part that moves most).",
+           _TRIALS, "allowed", 0.0),
+    *_CHANGE,
+    _ROWS,
+    *KEYS,
+)  # fmt: skip
+
+
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
     version=7,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
-    columns=(
-        *_INTERVENTION,
-        _ORIGIN,
-        _NAMED_BY,
-        _CELL[2],
-        *_LOGS,
-        *_SHARE,
-        *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
-                   "others; of `all`.", "bootstrap over rows"),
-        *_interval("swap", _ANSWERS, "Share of answers that are of another object that is there "
-                   "(an illusory conjunction): wrong ones, and not of the other context; of `all`.",
-                   "Wilson's, a row counts once", low=0.0, high=1.0),
-        share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
-              "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
-              null="allowed"),
-        *_interval("unpredicted", _ANSWERS, "Of an account: of the answers for which it predicts "
-                   "no item, the share that is what an account predicts from which its own "
-                   "predictions do not tell it; of the account with most.",
-                   "Wilson's, a row counts once", low=0.0, high=1.0),
-        *_interval("own", _ANSWERS, "Share of answers with the object's own item, as without "
-                   "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
-        *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
-                   "control (or no lead, where the control gives them already), 1 as clearly as "
-                   "the control leads with the objects' own items. Of some layers or heads: from "
-                   "the control (0) to the same edit at all of them (1). Of `mixture`: weight of "
-                   "the account in the log-probabilities (1: it decides alone). Empty where there "
-                   "is no such scale.", "bootstrap over rows"),
-        *_interval("bits", "bits", "Of `mixture`: saved per answer against chance on rows that "
-                   "were not fitted to; of an account, by it and guesses alone.",
-                   "bootstrap over rows"),
-        Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
-               "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
-               "the first role's keys move (of the first view, and of the part that moves most).",
-               _TRIALS, "allowed", 0.0),
-        *_CHANGE,
-        _ROWS,
-        *KEYS,
-    ),
+    columns=_COLUMNS,
     key=tuple(column.name for column in _INTERVENTION),
-    rules=tuple(map(_inside, ("share", "unpredicted", "own", "swap", "mean_logprob", "lead",
-                              "effect", "bits"))),
+    rules=tuple(
+        _inside(column.name.removesuffix("_low"))
+        for column in _COLUMNS
+        if column.name.endswith("_low")
+    ),
     order={"condition": lambda column: column.map(place_of), "head": _numbers},
 )  # fmt: skip
 
