@@ -105,14 +105,6 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     )  # fmt: skip
 
 
-def _best(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the quadratic probe of models at its best layers; of planted tokens without any."""
-    rows = at_best_layers(table)
-    rows = rows[rows["family"] == QUADRATIC]
-    of_models = rows[rows["n_layers"] > 0]
-    return of_models if len(of_models) else rows
-
-
 def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
     """Say what changes how accuracies are read: rivals, positions, seeds."""
     sentences = []
@@ -131,7 +123,8 @@ def _caveats(table: pd.DataFrame, judgments: list[Judgment]) -> tuple[str, ...]:
 
 def _best_of_all(table: pd.DataFrame) -> tuple[list[str], list[KeyNumber]]:
     """Return the leading sentence, and the key numbers: of the best probe and what knows less."""
-    best = _best(table)
+    best = at_best_layers(table)
+    best = best[best["family"] == QUADRATIC]
     if not len(best):
         return [], []
     top = best.sort_values("accuracy", kind="stable").iloc[-1]
