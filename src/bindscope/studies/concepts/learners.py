@@ -281,7 +281,7 @@ def fit_coordinates(
     chosen = error[split.validation].mean(0).argmin(0) if len(split.validation) else final
     converged = torch.cat(decrements).gather(0, final[None]) <= 10 * TOLERANCE
     return Fitted(
-        (fits[:, chosen, torch.arange(dim)] * scale + mean).cpu().numpy(),
+        (fits[:, chosen, torch.arange(dim, device=fits.device)] * scale + mean).cpu().numpy(),
         "validation" if len(split.validation) else "final",
         len(first) * dim,
         bool(converged.float().mean() >= 0.95),
