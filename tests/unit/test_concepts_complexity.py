@@ -148,7 +148,6 @@ def test_where_a_product_does_not_hold_validation_objects_hold_it_back():
     product = Approximator(kind="per_object", starts=2)
     without = replace(split, validation=split.validation[:0])
     final, validated = (approximate(product, z, CLEVR, each) for each in (without, split))
-    assert (final.selected, validated.selected) == ("final", "validation")
     errors = [np.square(fit.predicted - z)[split.test].mean() for fit in (final, validated)]
     assert errors[1] < errors[0]
 
@@ -174,7 +173,6 @@ def test_validation_objects_choose_the_state_that_is_judged():
     small = Approximator(kind="mlp", widths=(8,), steps=40)
     fit, again = (approximate(small, z, CLEVR, split) for _ in range(2))
     last = approximate(small, z, CLEVR, replace(split, validation=split.validation[:0]))
-    assert (fit.selected, last.selected) == ("validation", "final")
     chosen, final = (np.square(each.predicted - z)[split.validation].mean() for each in (fit, last))
     assert chosen <= final
     np.testing.assert_array_equal(again.predicted, fit.predicted)

@@ -121,7 +121,6 @@ def approximator_rows(
                     of_subset.append(_Score(there, r_squared(z[index], part), hits))
         about = {
             "kind": options["kind"], "coverage": coverage, "n_splits": len(splits),
-            "selected": fit.selected,
             "fitted_share": len(splits[0].fitted_objects) / len(scenes.present),
             "n_train": min(len(split.train) for split in splits), "n_parameters": fit.parameters,
             "n_absent_values": max(split.absent_values for split in splits),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import cos, inf, pi, sqrt
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,6 @@ from bindscope.studies.concepts.scenes import Floats, Scenes
 from bindscope.studies.concepts.splits import ObjectSplit
 from bindscope.studies.concepts.vectors import value_columns
 
-Selected = Literal["final", "validation"]
-
 
 class Fitted(NamedTuple):
     """What a learner predicts."""
@@ -37,7 +35,6 @@ class Fitted(NamedTuple):
     # Embeddings of all scenes, (n, d), by the state that is judged: the one of the smallest loss on
     # validation scenes, where a learner has several states and there are such scenes.
     predicted: npt.NDArray[np.float32]
-    selected: Selected = "final"
     parameters: int | None = None  # None of trees
     ended: bool = True  # whether the fit converged
 
@@ -186,7 +183,6 @@ def fit_descended(
     before, after = losses[len(losses) // 2], losses[-1]
     return Fitted(
         (predicted * scale + mean).cpu().numpy(),
-        "validation" if len(split.validation) else "final",
         sum(p.numel() for p in model.parameters()),
         before - after <= max(STILL_FALLING * before, NEGLIGIBLE),
     )
@@ -282,7 +278,6 @@ def fit_coordinates(
     converged = torch.cat(decrements).gather(0, final[None]) <= 10 * TOLERANCE
     return Fitted(
         (fits[:, chosen, torch.arange(dim, device=fits.device)] * scale + mean).cpu().numpy(),
-        "validation" if len(split.validation) else "final",
         len(first) * dim,
         bool(converged.float().mean() >= 0.95),
     )

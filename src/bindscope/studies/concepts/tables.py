@@ -144,9 +144,6 @@ _FITS = (
           "validate: less than `coverage`.", _SPLITS, null="allowed", reference="exact"),
     count("n_train", "scenes", "Scenes that trained, in the split with the fewest.", _SPLITS,
           null="allowed", reference="same"),
-    label("selected", "State that is judged: of the smallest loss on scenes with validation "
-          "objects, or the final one, where there are none or there is one state only.",
-          _APPROXIMATORS, values=("final", "validation"), null="allowed"),
     label("kind", "Kind of approximator.", _ANALYSES,
           values=get_args(Kind), null="allowed"),
     count("n_parameters", "numbers", "Its parameters; empty of trees.", _APPROXIMATORS,
@@ -176,7 +173,7 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 CONCEPTS_SCHEMA = TableSchema(
     name="concepts",
-    version=1,
+    version=2,
     description="How embeddings encode the objects of scenes. Analyses: accuracy of probes, sums "
     "over objects and over values, removal of a part, exchange of an object, and learners that "
     "predict embeddings of new objects. A row per embedding, analysis, quantity and stratum.",
