@@ -11,7 +11,7 @@ class KilledError(Exception):
 
 def die_where_kept(monkeypatch):
     """Keep every state, and die after as many as `left` says; count those that were read."""
-    for name in ("KEEP_S", "PART_S", "WORTH_S"):
+    for name in ("KEEP_S", "WORTH_S"):
         monkeypatch.setattr(checkpoints_module, name, -1.0)
     monkeypatch.setattr(descent, "KEEP_S", -1.0)
     write, read = Checkpoint.write, Checkpoint.read

@@ -20,7 +20,6 @@ from bindscope.core.files import open_atomic, remove_stale
 
 log = logging.getLogger(__name__)
 KEEP_S = 45.0  # so that a death costs less than a minute
-PART_S = 10.0  # the same of a whole whose parts have checkpoints: both times add up
 WORTH_S = 1.0  # of work that a sparing checkpoint keeps when it is done
 _DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
@@ -42,22 +41,13 @@ class Checkpoint:
     key: str
     sparing: bool = False
 
-    def is_due(self, seconds: float, *, last: bool = False, in_parts: bool = False) -> bool:
-        """Return whether to write, so many seconds after the last time; `last`: at the end.
-
-        `in_parts`: what is computed has parts with checkpoints of their own.
-        """
-        limit = WORTH_S if last else PART_S if in_parts else KEEP_S
-        return not self.sparing or seconds > limit
+    def is_due(self, seconds: float, *, last: bool = False) -> bool:
+        """Return whether to write, so many seconds after the last time; `last`: at the end."""
+        return not self.sparing or seconds > (WORTH_S if last else KEEP_S)
 
     def from_item(self, first: int) -> Checkpoint:
         """Return it with the number of its first item in its key."""
         return Checkpoint(self.path, f"{self.key} from {first}", self.sparing)
-
-    def part(self, number: int) -> Checkpoint:
-        """Return the checkpoint of a part; all parts share a file, as one follows the other."""
-        path = self.path.with_name(f"{self.path.name.removesuffix('.checkpoint')}.0.checkpoint")
-        return Checkpoint(path, f"{self.key} part {number}", self.sparing)
 
     def write(self, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Replace the file, a tensor at a time; `record` names the `step`."""

@@ -23,13 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 
 import torch
 from torch import Tensor
 
 from bindscope.core.progress import Progress
-from bindscope.fitting.checkpoint import Checkpoint, Checkpoints, take
+from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import Block, Regressions
 from bindscope.studies.binding_information.config import AnyProbe
@@ -50,7 +49,6 @@ BLOCK = 4096  # scenes that are in memory at a time where vectors are streamed
 STRENGTHS = tuple(10.0**k for k in range(3, -7, -1))  # of the ridge, strongest first
 PERFECT = 1e-4 * LN2  # nats of a head below which there is nothing left to gain
 HOPELESS = 10.0  # nats, over all validation scenes, by which a strength is worse than another one
-STATE = ("w", "columns", "lowest", "chosen", "largest", "hopeless", "short")  # of a `_Path`
 PATIENCE = 2  # hopeless strengths in a row after which a head's path ends
 
 
@@ -62,9 +60,9 @@ def fit_linear_parts(
 ) -> None:
     """Fit the linear part of every run of one seed to its optimum.
 
-    Runs whose heads read the same bits are one problem: they share its matrix products, and a
-    checkpoint. A run of a linear probe takes note of the losses on the way. Where vectors take more
-    memory than the probe may, each pass reads them anew.
+    Runs whose heads read the same bits are one problem: they share its matrix products. A run of a
+    linear probe takes note of the losses on the way. Where vectors take more memory than the probe
+    may, each pass reads them anew.
     """
     limit = MOVED * prior_bits(source, "val")
     vectors = Vectors(source, probe.memory_mb * 2**20)
@@ -77,7 +75,7 @@ def fit_linear_parts(
         halves = [HeadProblem(vectors, group, "val", half).regressions() for half in (0, 1)]
         start = train.start()
         path = _Path(train.regressions(), val.regressions(), halves, start)
-        path.follow(take(checkpoints))
+        path.follow(checkpoints)
         for run, columns in train.columns():
             if run.heads.anchored:
                 _refuse_parts(run, path, columns.start)
@@ -270,47 +268,14 @@ class _Path:
         self.seen: list[tuple[int, Tensor, Tensor]] = []
         self._note()
 
-    def follow(self, checkpoint: Checkpoint | None = None) -> None:
-        """Go along the path, from where the checkpoint of a killed job ends."""
-        first, saved_s = self._resume(checkpoint), monotonic()
-        for number, l2 in enumerate(STRENGTHS[first:], start=first + 1):
+    def follow(self, checkpoints: Checkpoints | None = None) -> None:
+        """Go along the path; strengths that an earlier attempt has fitted are read."""
+        for l2 in STRENGTHS:
             if not len(self.columns):
                 break
-            self._extend(l2, checkpoint and checkpoint.part(number))
+            self._extend(l2, checkpoints)
             on = (self.hopeless < PATIENCE) & (self.lowest > PERFECT)
             self.columns = on.nonzero().squeeze(1)
-            last = number == len(STRENGTHS) or not len(self.columns)
-            if checkpoint and checkpoint.is_due(monotonic() - saved_s, last=last, in_parts=True):
-                record = {"step": number, "seen": [step for step, _, _ in self.seen]}
-                checkpoint.write(self._state(), record)
-                saved_s = monotonic()
-        if checkpoint:
-            checkpoint.part(0).remove()
-
-    def _state(self) -> dict[str, Tensor]:
-        """Return what the rest of the path depends on."""
-        state = {name: getattr(self, name) for name in STATE}
-        for i, (_, *losses) in enumerate(self.seen):
-            state[f"seen.{i}"] = torch.stack(losses)
-        for i, average in enumerate((self.average, *self.halves)):
-            state |= {f"{i}.w": average.w, f"{i}.evidence": average.evidence}
-        return state
-
-    def _resume(self, checkpoint: Checkpoint | None) -> int:
-        """Take the state of a checkpoint; return how many strengths were done."""
-        state = checkpoint.read() if checkpoint else None
-        if state is None:
-            return 0
-        device = self.w.device
-        tensors = {name: value.to(device) for name, value in state[0].items()}
-        for name in STATE:
-            setattr(self, name, tensors[name])
-        for i, average in enumerate((self.average, *self.halves)):
-            average.w, average.evidence = tensors[f"{i}.w"], tensors[f"{i}.evidence"]
-        steps = state[1]["seen"]
-        self.seen = [(n, *tensors[f"seen.{i}"].unbind()) for i, n in enumerate(steps)]
-        self.taken = steps[-1]
-        return int(state[1]["step"])
 
     def crossed_gains(self, columns: slice) -> Tensor:
         """Return what each validation scene gains by the average of the other half, bits (N,)."""
@@ -323,17 +288,21 @@ class _Path:
         self.average.w[:, columns] = self.start[:, columns]
         self.chosen[columns], self.short[columns] = torch.inf, 0.0
 
-    def _extend(self, l2: float, checkpoint: Checkpoint | None) -> None:
+    def _extend(self, l2: float, checkpoints: Checkpoints | None) -> None:
         """Fit the columns that are on the path for a ridge, and take them into the averages."""
-        on = self.columns
-        objective = self.train.objective(l2, on)
-        start = self.w * self.train.mask()
-        tolerance = min(TOLERANCE, RELATIVE * l2)
-        solution = descend(
-            objective, start, on, iterations=ITERATIONS, tolerance=tolerance, checkpoint=checkpoint
-        )
-        self.w = solution.w
-        self.taken += solution.iterations
+        on, start = self.columns, self.w * self.train.mask()
+
+        def fit(parts: Checkpoints | None) -> State:
+            solution = descend(
+                self.train.objective(l2, on), start, on, iterations=ITERATIONS,
+                tolerance=min(TOLERANCE, RELATIVE * l2), checkpoint=take(parts),
+            )  # fmt: skip
+            tensors = {"w": solution.w, "decrement": solution.decrement}
+            return tensors, {"iterations": solution.iterations}
+
+        tensors, record = remember(checkpoints, fit)
+        self.w, decrement = (tensors[name].to(start.device) for name in ("w", "decrement"))
+        self.taken += record["iterations"]
         losses, share = self.average.add(self.w, on)
         for half in self.halves:
             half.add(self.w, on)
@@ -343,7 +312,7 @@ class _Path:
         larger = share > self.largest[on] * (1 - share)
         self.largest[on] = torch.where(larger, share, self.largest[on] * (1 - share))
         self.chosen[on[larger]] = l2
-        self.short[on] = self.short[on].lerp(solution.decrement[on].double(), share)
+        self.short[on] = self.short[on].lerp(decrement[on].double(), share)
         self._note()
 
     def _note(self) -> None:
