@@ -232,7 +232,7 @@ ATTENTION_SCHEMA = TableSchema(
 
 CURVE_SCHEMA = TableSchema(
     name="learning_curve",
-    version=1,
+    version=2,
     description="One row per quantity, share of the train scenes and seed of a probe that was "
     "fitted to growing shares of them. Bounds are measured on the same test scenes at every share; "
     "`asymptote_bits` and `exponent` are of the whole curve and stand in all of its rows. Made "

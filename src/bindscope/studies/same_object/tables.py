@@ -180,7 +180,7 @@ def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
-    version=3,
+    version=4,
     description="One row per dataset, model, layer, probe of pairs, rank and probe seed. "
     "Every number is measured on the frozen pairs of the test split, which all models of a patch "
     "grid share.",
