@@ -28,11 +28,10 @@ from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, 
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
     accuracies,
-    expected_of_objects,
-    expected_of_values,
     set_separation,
     strata_of,
 )
+from bindscope.studies.concepts.targets import TARGETS
 
 TOLERANCE = 1e-6  # nats
 ITERATIONS = 1000
@@ -187,10 +186,7 @@ def hits_of(readout: Readout, z: Floats, scenes: Scenes) -> dict[str, Doubles]:
         here = z[start : start + block]
         known = np.asarray(np.isfinite(here).all(axis=1))
         here = np.where(known[:, None], here, 0)
-        hits = {
-            "concept": readout.concept_hits(here, batch).mean(axis=1),
-            "object": readout.object_hits(here, batch),
-        }
+        hits = {name: target.hits(readout, here, batch) for name, target in TARGETS.items()}
         parts.append({target: np.where(known, each, np.nan) for target, each in hits.items()})
     return {target: np.concatenate([part[target] for part in parts]) for target in parts[0]}
 
@@ -199,10 +195,7 @@ def scored(
     readout: Readout, hits: Mapping[str, Doubles], scenes: Scenes, resamples: int = RESAMPLES
 ) -> list[Row]:
     """Return rows of what `hits_of` returned of scenes."""
-    expected = {
-        "concept": expected_of_values(scenes, "mean"),
-        "object": expected_of_objects(scenes, readout.candidates),
-    }
+    expected = {name: target.expected(readout, scenes) for name, target in TARGETS.items()}
     strata = strata_of(scenes)
     measured = accuracies(hits, expected, scenes.slots, strata, resamples=resamples)
     return [{"measure": target, **row} for target, row in measured]

@@ -14,6 +14,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.studies.concepts.config import Kind
 from bindscope.studies.concepts.counting import SPLITS_BY
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
+from bindscope.studies.concepts.targets import TARGETS
 from bindscope.studies.concepts.views import recognized, rows_with
 from bindscope.tables.rows import rows_of
 from bindscope.tables.schema import (
@@ -52,8 +53,7 @@ EMBEDDING_FLAGS = {
     "unseen_objects": "objects in no scene that probes were fitted on",
 }  # fmt: skip
 _MEASURES = {
-    "object": "both objects of a pair are recognized",
-    "concept": "values, a mean over types; of edits the values of all types at once",
+    **{name: target.meaning for name, target in TARGETS.items()},
     "r2": "R2 of scenes that the sum, or the approximator, was not estimated from",
     "r2_objects": "R2 of vectors of objects as sums of those of values",
     "retrieval_strict": "the greatest cosine of what is composed or edited is with the scene",
