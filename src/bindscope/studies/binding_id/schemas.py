@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from bindscope.studies.binding_id.answers.shares import SHARES
 from bindscope.studies.binding_id.names import ALL, ORIGINS, place_of
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
@@ -123,9 +124,10 @@ _COLUMNS: tuple[Column, ...] = (
     *_SHARE,
     *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                "others; of `all`.", "bootstrap over rows"),
-    *_interval("swap", _ANSWERS, "Share of answers that are of another object that is there "
-               "(an illusory conjunction): wrong ones, and not of the other context; of `all`.",
-               "Wilson's, a row counts once", low=0.0, high=1.0),
+    *(column for each in SHARES for column in _interval(
+        each.name, _ANSWERS, f"{each.meaning}; of `all`.", "Wilson's, a row counts once",
+        low=0.0, high=1.0,
+    )),
     share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
           "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
           null="allowed"),
@@ -133,8 +135,6 @@ _COLUMNS: tuple[Column, ...] = (
                "no item, the share that is what an account predicts from which its own "
                "predictions do not tell it; of the account with most.",
                "Wilson's, a row counts once", low=0.0, high=1.0),
-    *_interval("own", _ANSWERS, "Share of answers with the object's own item, as without "
-               "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
     *_interval("effect", "1", "How far the edit moves the lead of these answers: 0 as in the "
                "control (or no lead, where the control gives them already), 1 as clearly as "
                "the control leads with the objects' own items. Of some layers or heads: from "
@@ -156,7 +156,7 @@ _COLUMNS: tuple[Column, ...] = (
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=7,
+    version=8,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=_COLUMNS,

@@ -30,6 +30,7 @@ from bindscope.studies.binding_id.answers.metrics import (
     shares_of_way,
     swaps,
 )
+from bindscope.studies.binding_id.answers.shares import SHARES
 from bindscope.studies.binding_id.engine import Knockout
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
@@ -212,13 +213,15 @@ def _summary(answers: Answers, trial: int, samples: int, seed: int) -> Row:
     logs, expected = answers.logs[:, trial], answers.places(trial)
     per_row, leads = right(logs, expected), lead(logs, expected)
     means = resampled_means(leads[:, None], samples, seed)[:, 0]
-    swapped, guessed = swaps(logs, expected)
-    return {
+    row = {
         "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(logs),
-        **ends("share", share(per_row)), **ends("own", share(right(logs, answers.places(0)))),
+        **ends("share", share(per_row)),
         **ends("lead", Interval(float(leads.mean()), *interval(means))),
-        **ends("swap", share(swapped)), "swap_chance": float(1 - per_row.mean()) * guessed,
+        "swap_chance": float(1 - per_row.mean()) * swaps(logs, expected)[1],
     }  # fmt: skip
+    for each in SHARES:
+        row |= ends(each.name, share(each.per_row(answers, trial)))
+    return row
 
 
 def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:
