@@ -34,7 +34,7 @@ WITHOUT_EFFECT = {
         "TableMasks.file", "TableMasks.id", "TableSource.masks", "TableSource.skip",
     ),
     "is valid with its neighbors alone": (
-        "Effects.layers",
+        "Analysis.singles", "Effects.layers",
         "GenomeSource.feature", "GenomeSource.n_categories", "GenomeSource.n_values",
         "PairSection.scenes", "PatchSampling.class_groups",
         "PlantedEncoder.name",

@@ -44,7 +44,7 @@ def nearest(queries: Floats, bank: Floats) -> Integers:
     step = max(1, SIMILARITIES_AT_ONCE // len(bank))
     return np.concatenate([
         first_greatest(rows[start : start + step] @ directions)
-        for start in range(0, len(rows), step)
+        for start in range(0, max(len(rows), 1), step)
     ])  # fmt: skip
 
 

@@ -72,14 +72,17 @@ class Form:
 
 @dataclass(frozen=True)
 class Combination:
-    """A form at r theta_1 + s theta_2, with b more in its bias: a form of the weights (r, s, b)."""
+    """A form at r theta_1 + s theta_2, with b more in its bias: a form of the weights (r, s, b).
+
+    In float64: where the parts say much the same, r and s lie in a flat valley.
+    """
 
     form: Form
     thetas: Sequence[Tensor]  # two weights (p,)
 
     def _columns(self, block: Any) -> Tensor:
         """Return what the weights multiply, (P, 3)."""
-        parts = [self.form.logits(theta, block) for theta in self.thetas]
+        parts = [self.form.logits(theta, block).double() for theta in self.thetas]
         return torch.stack([*parts, torch.ones_like(parts[0])], 1)
 
     def logits(self, weights: Tensor, block: Any) -> Tensor:

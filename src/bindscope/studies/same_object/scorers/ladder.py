@@ -81,6 +81,7 @@ def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
 LADDER = ("linear", "diagonal", "quadratic")
 # Ridge strengths of the table of positions beside tokens, with which its path begins.
 POSITION_L2 = (1e-2, 1e-3, 1e-4)
+MIXED = 1e-11  # nats above the optimum where a mixture ends
 SHARE = 0.95  # of the sum of squares that the effective rank holds
 
 
@@ -193,9 +194,11 @@ def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     `parts`: the optima that it contains, as weights of it. The mixture is fitted to train.
     """
     train, optima = problem.pairs[0], [problem.evaluate(theta) for theta in parts]
-    begin = torch.eye(3, device=parts[0].device)[int(optima[1].train_bits < optima[0].train_bits)]
+    begin = torch.eye(3, dtype=torch.float64, device=parts[0].device)
+    begin = begin[int(optima[1].train_bits < optima[0].train_bits)]
     objective = PairObjective(Combination(problem.form, parts), train, begin, 0.0)
-    r, s, b = begin + descend(objective, torch.zeros_like(begin)[:, None], tolerance=1e-7).w[:, 0]
+    solution = descend(objective, torch.zeros_like(begin)[:, None], tolerance=MIXED)
+    r, s, b = (begin + solution.w[:, 0]).float()
     mixed = r * parts[0] + s * parts[1]
     mixed[-1] += b
     return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
