@@ -247,6 +247,20 @@ def test_a_foreign_store_under_the_right_name(manifest, tmp_path):
     assert "differ" in error.problem
 
 
+def test_a_chunk_that_may_not_be_read_is_not_called_damaged(manifest, monkeypatch):
+    """`bindscope verify --repair` deletes what is damaged."""
+    whole = Path.open
+
+    def refuse(path, *args, **kwargs):
+        if path.name.startswith("c."):
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(PermissionError):
+        verify(manifest)
+
+
 def test_the_manifest_keeps_the_checksum_of_each_chunk(manifest):
     entry = json.loads(manifest.read_text())["arrays"]["patches"]
     files = [manifest.parent / f"x.zarr/patches/c.{i}.0.0" for i in range(entry["n_chunks"])]
