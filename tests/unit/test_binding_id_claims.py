@@ -70,13 +70,13 @@ def test_a_model_that_binds_through_color_tokens_fails_the_claim_about_colors() 
 
 def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     """Without noise, color tokens are the same in every sentence: nothing is added to them."""
-    table = table_of(Oracle("slot", noise=0.0), "mean", "transfer")
+    table = table_of(Oracle("slot", noise=0.0), "mean")
     assert row_of(table, "C")["length"] == 0.0
     assert row_of(table, "C on O")["length"] == 0.0
     effects = {effect.claim: effect for effect in claim_effects(table)}
     assert effects["mean-colors"].reason == EMPTY
     assert verdicts(table)["mean-colors"] == "not testable"
-    noisy = table_of(Oracle("slot"), "transfer")
+    noisy = table_of(Oracle("slot"), "mean")
     assert row_of(noisy, "C on O")["length"] > 0.0
 
 
@@ -109,7 +109,7 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     sums.add(oracle, scenes, None)
     estimates = sums.solved()
     batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
-    trials = mean_interventions(batch, ["role"]).trials
+    trials = mean_interventions(batch).trials
     (null,) = (trial for trial in trials if trial.condition.name == "O random")
     first, second = (edit for edit in null.condition.interventions if isinstance(edit, Add))
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)

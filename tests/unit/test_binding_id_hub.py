@@ -28,7 +28,7 @@ from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.experiments.estimates import Sums, read
-from bindscope.studies.binding_id.experiments.means import doses
+from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
@@ -56,7 +56,7 @@ def configured(folder: Path, model: dict[str, Any] | None = None, **changes: Any
         "tasks": [
             {"name": "as-published", "rows": 3, "estimation_rows": 4},
             {"name": "nine-slots", "layout": "grid", "order": "independent", "rows": 3,
-             "estimation_rows": 6},
+             "estimation_rows": 40},
         ],
         "models": [{"name": "m", "source": f"hf:path:{folder}", **(model or {})}],
         "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], **SMALL, **changes}],
@@ -221,7 +221,7 @@ def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
             for job in jobs_of(graph_of(folder, **{**few, **changes})) if job.path() not in before
         }  # fmt: skip
 
-    assert new(experiments=["factorizability", "mean", "doses"]) == {"doses"}
+    assert new(experiments=["factorizability", "mean", "layers"]) == {"layers"}
     assert new(window=3, head_layers=[0]) == set()
     assert new(seed=1) == {"factorizability", "mean"}
     assert new(batch_size=3) == {"factorizability", "mean", "estimates"}
@@ -335,9 +335,10 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     sums.add(engine, scenes, pictures)
     estimates = sums.solved()
     batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
-    plan = doses(batch, [0.5, 1.0, 2.0])
+    plan = mean_interventions(batch)
+    scaled = [trial for trial in plan.trials if trial.condition.name.endswith("scaled")]
     added = [
-        edit for trial in plan.trials for edit in trial.condition.interventions
+        edit for trial in scaled for edit in trial.condition.interventions
         if isinstance(edit, Add)
     ]  # fmt: skip
     shape = (engine.layers, batch.engine.positions(batch.base, "object", 0).shape[1], engine.width)
@@ -355,7 +356,8 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     monkeypatch.setattr(vlm_engine, "resolve", watch("resolved", resolve))
     monkeypatch.setattr(engine, "_answer", watch("answered", engine._answer))
     plan.answered(engine, batch.base)
-    assert happened == ["resolved", "answered"] * 7
+    assert len(scaled) == 2 * len(SCALES)
+    assert happened == ["resolved", "answered"] * len(plan.trials)
 
 
 def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_path: Path) -> None:

@@ -18,12 +18,15 @@ from safetensors.numpy import load_file
 
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
-from bindscope.core.errors import ConfigError
+from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
+from bindscope.studies.binding_id.experiments.estimates import Sums, batches
+from bindscope.studies.binding_id.experiments.means import mean_interventions
+from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.figures import (
     binding_id,
     binding_id_mean,
@@ -33,7 +36,10 @@ from bindscope.studies.binding_id.figures import (
     panels,
 )
 from bindscope.studies.binding_id.findings import chapter
+from bindscope.studies.binding_id.oracle import PART, Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS
+from bindscope.studies.binding_id.tasks.prompts import Reading
+from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.build import build
 
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
@@ -95,7 +101,7 @@ def all_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFra
 @pytest.fixture(scope="module")
 def free(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
     """Mean interventions where order of mention and slot are independent."""
-    return run(tmp_path_factory.mktemp("free"), tasks=["free"], experiments=["mean", "doses"])
+    return run(tmp_path_factory.mktemp("free"), tasks=["free"], experiments=["mean"])
 
 
 def judged(tables_: dict[str, pd.DataFrame], model: str) -> dict[str, Judgment]:
@@ -149,14 +155,65 @@ def test_the_claims_hold_of_slots_and_fail_of_what_cannot_bind(
 
 
 def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
-    all_tables: dict[str, pd.DataFrame],
+    all_tables: dict[str, pd.DataFrame], free: dict[str, pd.DataFrame]
 ) -> None:
     table = all_tables["binding_id"]
     for null in ("shared direction", "permuted", "content"):
-        assert share(table, "slot", "nulls", f"O {null}") >= 0.95
+        assert share(table, "slot", "mean", f"O {null}") >= 0.95
     # Another thing's content is a disturbance, and still no exchange.
-    assert share(table, "slot", "nulls", "O without delta") >= 0.6
+    for rows in (table, free["binding_id"]):
+        assert share(rows, "slot", "mean", "O other thing") >= 0.7
+        assert share(rows, "slot", "mean", "I other thing") >= 0.7
     assert share(table, "slot", "mean", "O") == 1.0
+
+
+def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
+    """Other rows' things stand in other slots, and in a batch of one there are none."""
+    rule, oracle = Rule("sprites", 2, "independent"), Oracle("slot", noise=0.0)
+    reading, pairs = Reading(rule), draw_pairs(rule, "test", 12, 0)
+    estimates = [fitted(oracle, rule, size).solved() for size in (60, 1)]
+    for key, effects in estimates[0].effects.items():
+        np.testing.assert_allclose(effects.values, estimates[1].effects[key].values, atol=1e-5)
+    places, width = pairs.base.words.places, PART["id"]
+    plans = [
+        mean_interventions(Batch(oracle, None, pairs[rows], reading, estimates[0]))
+        for rows in (slice(None), slice(3, 4))
+    ]
+    for name in ("O other thing", "I other thing"):
+        whole, single = (
+            next(t for t in plan.trials if t.condition.name == name).condition.interventions[0]
+            for plan in plans
+        )
+        parts = whole.vectors @ oracle._mixing.T
+        assert np.abs(parts[..., width]).max() < 1e-5, name
+        assert np.abs(parts).max() > 0.1
+        np.testing.assert_allclose(whole.vectors[3:4], single.vectors, atol=1e-5)
+    assert len(places) == 9
+
+
+def test_halves_are_of_rows_and_not_of_batches() -> None:
+    rule, oracle = Rule(), Oracle("slot", noise=0.0)
+    scenes = draw_pairs(rule, "estimation", 60, 0).base
+    rows = [list(fitted(oracle, rule, size).vector_rows(oracle, scenes)) for size in (60, 7, 1)]
+    for other in rows[1:]:
+        assert [row["split_half"] for row in other] == pytest.approx(
+            [row["split_half"] for row in rows[0]], abs=1e-4
+        )
+    assert rows[2][0]["split_half"] > 0.9
+
+
+def test_slots_that_were_never_exchanged_are_refused() -> None:
+    with pytest.raises(InputError, match="estimation_rows"):
+        fitted(Oracle("slot"), Rule("sprites", 2, "independent"), 6, rows=6).solved()
+
+
+def fitted(oracle: Oracle, rule: Rule, size: int, rows: int = 60) -> Sums:
+    """Sums over scenes that are read in batches of a size."""
+    scenes = draw_pairs(rule, "estimation", rows, 0).base
+    sums = Sums(scenes)
+    for part in batches(rows, size):
+        sums.add(oracle, scenes[part], None)
+    return sums
 
 
 def test_a_sweep_finds_the_layers_that_are_planted(all_tables: dict[str, pd.DataFrame]) -> None:

@@ -168,9 +168,8 @@ class VisionLanguageModel(Model):
         return name if scheme == "engine" else None
 
 
-Experiment = Literal["factorizability", "positions", "mean", "nulls", "doses", "transfer",
-                     "signatures", "layers", "pairing", "tokens", "knockout", "heads",
-                     "subspaces", "mixture"]  # fmt: skip
+Experiment = Literal["factorizability", "positions", "mean", "signatures", "layers", "pairing",
+                     "tokens", "knockout", "heads", "subspaces", "mixture"]  # fmt: skip
 
 
 class ShapesTask(Model):
@@ -257,8 +256,8 @@ class Suite(Model):
         min_length=1,
         description="Which: replacing (`factorizability`, in `layers`, of more and fewer "
         "`tokens`, of objects that differ in one respect: `signatures`, or in what goes with what: "
-        "`pairing`), moving keys (`positions`), adding mean differences (`mean`, in `doses`, to "
-        "other groups: `transfer`) or what must not do the same (`nulls`), hiding (`knockout`, "
+        "`pairing`), moving keys (`positions`), adding mean differences and nulls "
+        "(`mean`), hiding (`knockout`, "
         "from single `heads`), exchanging parts of tokens (`subspaces`), objects on which accounts "
         "of binding disagree (`mixture`).",
     )

@@ -34,7 +34,7 @@ _ROWS = {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions":
 # Contexts of a row that are in memory at a time: the base, and those that replacements are taken
 # from. Of estimates the base, and two runs that it is compared with.
 _CONTEXTS = dict.fromkeys(
-    ("factorizability", "signatures", "layers", "pairing", "tokens", "subspaces", "mixture"), 2
+    ("factorizability", "mean", "signatures", "layers", "pairing", "tokens", "subspaces", "mixture"), 2
 ) | {"estimates": 3}
 
 
@@ -163,8 +163,8 @@ def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
     blinded = next((len(some) for some in content["options"] if experiment == "heads" and some), 0)
     sizes = len({min(size, _SLOTS.get(task["layout"], 9) - 1) for size in (1, 2, 4, 8)})
     trials = {
-        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + _GROUPS * 7, "mean": 19,
-        "nulls": 12, "doses": 17, "transfer": 5, "signatures": 8,
+        "factorizability": 1 + _GROUPS * (things + 1), "positions": 1 + _GROUPS * 7, "mean": 46,
+        "signatures": 8,
         "layers": 1 + _GROUPS * (5 * layers - 2), "pairing": 5 * layers, "tokens": 16,
         "knockout": 7, "heads": 4 + _GROUPS * (blinded or layers) * (engine.heads + 1),
         "mixture": 9, "subspaces": 3 + 7 * sizes,
@@ -225,10 +225,13 @@ def _to_queries(
 def numbers_of_effects(engine: _Engine, task: Content) -> int:
     """Return how many numbers `Estimates.stored` has.
 
-    These are effects of roles and slots on objects, colors and items, and one of content.
+    These are effects of roles and slots on objects and items, of roles on colors, and one of
+    content.
     """
-    levels = task["things"] + _SLOTS.get(task["layout"], 9)
+    slots = _SLOTS.get(task["layout"], 9)
+    levels = task["things"] + slots
     tokens = engine.object_tokens + levels * (engine.object_tokens + 2 * engine.word_tokens)
+    tokens -= slots * engine.word_tokens  # colors keep their slots
     return int(engine.layers * engine.width * tokens)
 
 

@@ -22,10 +22,11 @@ from bindscope.figures.style import (
     note_above,
     values_along_x,
 )
-from bindscope.studies.binding_id.names import ALL, LETTERS
+from bindscope.studies.binding_id.names import ALL, LETTERS, NULLS
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
     cells,
+    combined,
     costly,
     in_order,
     most_measured,
@@ -96,16 +97,21 @@ def share_bar(canvas: Any, image: Any, panels: list[Axes]) -> None:
     bar.outline.set_visible(False)
 
 
+_OTHERS = "|".join(NULLS)
+
+
 def panels(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return what the panels of `binding_id_mean` show: a row per condition, a column per model."""
+    added, replaced = summaries(table, "mean"), summaries(table, "signatures")
+    others = added[added["condition"].str.contains(_OTHERS)]
     by_panel = {}
-    for experiment, title, column in (
-        ("mean", "Mean differences added:\nunchanged answers", "own"),
-        ("nulls", "Other vectors of the same length:\nunchanged answers", "share"),
-        ("signatures", "Tokens replaced:\nanswers predicted by slot", "share"),
+    for title, column, rows in (
+        ("Mean differences added:\nunchanged answers", "own", combined(added)),
+        ("Other vectors of the same length:\nunchanged answers", "share", others),
+        ("Tokens replaced:\nanswers predicted by slot", "share", replaced),
     ):
-        if experiment in set(table["experiment"]):
-            rows = named(summaries(table, experiment))
+        if len(rows):
+            rows = named(rows)
             wide = rows.pivot(index="condition", columns="name", values=column)
             by_panel[title] = wide.loc[in_order(rows["condition"]), in_order(rows["name"])]
     return by_panel
@@ -118,7 +124,7 @@ def binding_id_mean(table: pd.DataFrame) -> Figure:
     A panel per kind of intervention, numbers in cells. The longest stands left, the others one
     below the other beside it.
     """
-    added = table[table["experiment"].isin(["mean", "nulls", "signatures"])]
+    added = table[table["experiment"].isin(["mean", "signatures"])]
     models, note = most_measured(some(added, "Nothing was added to activations."), MOST_MODELS)
     first, *others = sorted(panels(models).items(), key=lambda panel: -len(panel[1]))
     tall = max(len(first[1]), sum(len(frame) + 5 for _, frame in others))
@@ -248,17 +254,17 @@ def binding_id_sweeps(table: pd.DataFrame) -> Figure:
     A row of panels by layer and one by dose per task and suite, a panel per group and a line per
     model.
     """
-    every = summaries(table)
-    sweeps = [name for name in ("layers", "doses") if name in set(table["experiment"])]
-    rows = named(every[every["experiment"].isin(some(sweeps, "Nothing was swept."))])
-    parts = rows["condition"].str.extract(r"^([OIC])(?: all)?( anew)?$")
+    added = summaries(table, "mean").dropna(subset=["dose"])
+    replaced = summaries(table, "layers")
+    rows = named(some(pd.concat([replaced, added]), "Nothing was swept."))
+    parts = rows["condition"].str.extract(r"^([OIC])(?: all| scaled)?( anew)?$")
     rows = rows.assign(group=parts[0], anew=parts[1].notna())
     look = looks(in_order(rows["model_name"]))
     anew = handle("context computed again", color="#444444", marker="o", **_HOLLOW)
-    entries = [*handles(look), *([anew] if "layers" in sweeps else [])]
+    entries = [*handles(look), *([anew] if len(replaced) else [])]
     columns, inches = _columns(entries)
     both = rows.drop_duplicates(["experiment", "place"])[["experiment", "place"]]
-    swept = sorted(both.itertuples(index=False, name=None), key=lambda key: sweeps.index(key[0]))
+    swept = list(both.itertuples(index=False, name=None))
     grid = crossed(swept, LETTERS, (0.3 + inches, 1.7), sharey=True)
     for ((sweep, place), group), axes in grid.panels.items():
         group_rows = rows_with(rows, experiment=sweep, place=place, group=group)
@@ -289,9 +295,7 @@ def _by_layer(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
 
 def _by_dose(axes: Axes, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
     apart = min(0.05, 0.25 / len(look))  # all of them stay near their dose
-    lines(
-        axes, rows.dropna(subset=["dose"]), look, x="dose", y="share", by="model_name", apart=apart
-    )
+    lines(axes, rows, look, x="dose", y="share", by="model_name", apart=apart)
     axes.set_xlabel("multiple of the mean difference", fontsize=7.5)
 
 

@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.claims import (
     claim_effects,
 )
 from bindscope.studies.binding_id.names import LETTERS
-from bindscope.studies.binding_id.views import costly, named, rows_with, summaries
+from bindscope.studies.binding_id.views import combined, costly, named, rows_with, summaries
 
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
@@ -293,7 +293,7 @@ def _sections(table: pd.DataFrame) -> Iterator[Section]:
         paragraphs, tables = (_ABOUT, _NO_PAPER), tuple(_tables(table))
         title = "Replaced and added activations"
         yield Section("interventions", title, paragraphs, tables=tables)
-    if kinds & {"layers", "doses"}:
+    if kinds & {"layers", "mean"}:
         yield Section("sweeps", "Layers and doses", figures=("binding_id_sweeps",))
     if "subspaces" in kinds:
         figures = ("binding_id_subspaces",)
@@ -317,7 +317,7 @@ def _sections(table: pd.DataFrame) -> Iterator[Section]:
 
 def _tables(table: pd.DataFrame) -> Iterator[PageTable]:
     if "mean" in set(table["experiment"]):
-        yield _table("Mean interventions", MEAN_TABLE, named(summaries(table, "mean")))
+        yield _table("Mean interventions", MEAN_TABLE, named(combined(summaries(table, "mean"))))
     replaced = summaries(table, "factorizability")
     replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
     if (replaced["share"] < 1).any():

@@ -20,13 +20,15 @@ ALL = "all"
 AGAINST = "the thing against elsewhere"
 """Condition of `records`: the thing hidden, compared with as large a box elsewhere hidden."""
 
+NULLS = ("shared direction", "permuted", "other thing", "content")
+"""Vectors as long as mean differences that are no binding IDs, beside `random` ones."""
+
 _WHAT = (
     "none", "O", "I", "C", "O+I", "C+I", "O+I+C", "objects", "items", "other", "from", "the",
     "padded", "view", "ends", "cell", "all", "question",
 )  # fmt: skip
 _HOW = (
-    "", "all", "by slot", "random", "shared direction", "permuted", "without delta",
-    "other thing", "content", "other layer", "within", "outside", "elsewhere",
+    "", "all", "by slot", "random", *NULLS, "scaled", "within", "outside", "elsewhere",
 )  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def _add_experiments(
         run_options["options"] = [options[key] for key in OPTIONS.get(name, ())]
         runs = [*engines, EXPERIMENTS[name]] + [MIXTURE_ROWS] * (name == "mixture")
         if name in ACCOUNTED:
-            runs += [EXPERIMENTS[accounted] for accounted in ACCOUNTED if accounted != name]
+            runs += [plan for plan in ACCOUNTED.values() if plan not in runs]
         made_from = {"weights": weights, "estimates": estimates if name in ADDING else []}
         content = {**shared, **run_options, "experiment": name}
         graph.add(_RULE, {**names, "experiment": name}, content, made_from, runs=runs)

@@ -30,9 +30,6 @@ EXPERIMENTS = {
     "factorizability": f"{_PLANS}:factorizability",
     "positions": f"{_PLANS}:rotations",
     "mean": f"{_MEANS}:mean_interventions",
-    "nulls": f"{_MEANS}:stronger_nulls",
-    "doses": f"{_MEANS}:doses",
-    "transfer": f"{_MEANS}:transfer",
     "signatures": f"{_PLANS}:signatures",
     "layers": f"{_PLANS}:layer_sweep",
     "pairing": f"{_PLANS}:pairing",
@@ -47,11 +44,14 @@ EXPERIMENTS = {
 OPTIONS: dict[str, tuple[str, ...]] = {
     "layers": ("window",), "pairing": ("window",), "heads": ("head_layers",),
 }  # fmt: skip
-ADDING = frozenset({"mean", "nulls", "doses", "transfer", "subspaces"})
+ADDING = frozenset({"mean", "subspaces"})
 """Experiments of mean differences, which are estimated for them."""
-ACCOUNTED = ("signatures", "factorizability", "mean")
-"""Experiments in which accounts of binding disagree; each is told about with all of them at hand
-(`answers.rows.DECIDING`).
-"""
+ACCOUNTED = {
+    "signatures": EXPERIMENTS["signatures"],
+    "factorizability": EXPERIMENTS["factorizability"],
+    "mean": f"{_MEANS}:slots_added",
+}
+"""Experiments in which accounts of binding disagree, with the plan of these conditions; each is
+told about with all of them at hand (`answers.rows.DECIDING`)."""
 # ``rows(answers, samples, seed)``: of experiment `mixture`.
 MIXTURE_ROWS = f"{_HERE}.answers.mixture_fit:mixture_rows"

@@ -156,7 +156,7 @@ _COLUMNS: tuple[Column, ...] = (
 
 BINDING_ID_SCHEMA = TableSchema(
     name="binding_id",
-    version=8,
+    version=9,
     description="Answers of models under interventions on a frozen context: a row per experiment "
     "and condition, and of some experiments per question and candidate.",
     columns=_COLUMNS,
@@ -172,7 +172,7 @@ BINDING_ID_SCHEMA = TableSchema(
 _VECTOR = (
     *_NAMES,
     label("group", "Group of tokens.", _VECTORS, values=("object", "item", "color")),
-    label("levels", "Difference of two roles, or of two slots.", _VECTORS,
+    label("levels", "Difference of the first two roles, or slots.", _VECTORS,
           values=("role", "slot")),
     count("layer", "", "Decoder layer whose input it is added to.", _VECTORS),
 )  # fmt: skip
@@ -180,12 +180,11 @@ _VECTOR = (
 
 VECTORS_SCHEMA = TableSchema(
     name="binding_id_vectors",
-    version=2,
+    version=3,
     description="What mean differences are like, a row per group, kind of levels and layer.",
     columns=(
         *_VECTOR,
         _ORIGIN,
-        label("compared", "Which level minus which.", _VECTORS),
         Column("length", "float64", "1", "Mean length over tokens.", _VECTORS, low=0.0),
         Column("split_half", "float64", "1", "Cosine of the estimates from even and from odd rows.",
                _VECTORS, "allowed", -1.0001, 1.0001),

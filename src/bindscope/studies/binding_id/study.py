@@ -24,13 +24,7 @@ def _rows(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | 
 
 
 def _vectors(graph: Graph, shared: Shared, section: BindingIdSection) -> Request | None:
-    """Ask for the mean differences of suites whose experiments say something of them."""
-    used = [
-        estimates for job in graph.select(_RULE)
-        if job.wildcards["experiment"] in ("doses", "nulls", "transfer")
-        for estimates in job.inputs["estimates"]
-    ]  # fmt: skip
-    jobs = [job for job in graph.select("binding_id_estimates") if job in used]
+    jobs = graph.select("binding_id_estimates")
     return Request({"rows": jobs}, reads={"rows": ("vectors",)}) if jobs else None
 
 
@@ -82,7 +76,7 @@ STUDY = Study(
             "alone, 1 for both together, and 1 for random vectors. Right: controls, and "
             "replacements on which mechanisms disagree. No intervals are drawn; the table has "
             "them.",
-            _table_of("mean", "nulls", "signatures"),
+            _table_of("mean", "signatures"),
         ),
         _figure(
             "figures:binding_id_sweeps",
@@ -91,7 +85,7 @@ STUDY = Study(
             "some layers only; solid, with the context frozen (where binding is used); dashed, "
             "with later layers computed again (where it is written). Below: multiples of the mean "
             "difference added to objects or items. No intervals are drawn.",
-            _table_of("layers", "doses"),
+            _table_of("layers", "mean"),
         ),
         _figure(
             "figures:binding_id_subspaces",

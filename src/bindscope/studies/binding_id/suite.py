@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Each, Plan
 from bindscope.studies.binding_id.registry import (
+    ACCOUNTED,
     ADDING,
     EXPERIMENTS,
     MIXTURE_ROWS,
@@ -216,8 +217,7 @@ def _predictions(task_json: str) -> dict[str, Predictions]:
     task = json.loads(task_json)
     reading = Reading(Rule.from_task(task))
     pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
-    plans = {name: resolve(EXPERIMENTS[name]) for name in DECIDING}
-    plans["mean"] = partial(plans["mean"], levels=["slot"])
+    plans = {name: resolve(reference) for name, reference in ACCOUNTED.items()}
     return account_predictions(plans, pairs, reading)
 
 

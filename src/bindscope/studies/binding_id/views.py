@@ -15,6 +15,8 @@ KINDS = {
     "local": "from a folder",
 }  # said beside every name  # fmt: skip
 
+_COMBINED = r"none|[OIC](\+[OIC])*( by slot)?( random)?"
+
 
 def rows_with(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     """Return the rows that have a value in each of some columns."""
@@ -28,6 +30,11 @@ def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
     """Return the rows of whole conditions, of one experiment or of all."""
     rows = rows_with(table, query="all", candidate="expected")
     return rows_with(rows, experiment=experiment) if experiment else rows
+
+
+def combined(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of mean differences, of one group or more, and of their random vectors."""
+    return rows[rows["condition"].str.fullmatch(_COMBINED)]
 
 
 def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:

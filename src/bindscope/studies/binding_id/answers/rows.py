@@ -73,7 +73,7 @@ def true_estimates(oracle: Oracle, words: Words) -> Estimates:
     for group in GROUPS:
         planted = np.stack([oracle.true_difference(group, words, (0, slot)) for slot in slots])
         values = np.repeat(planted[:, :, None], CELLS if group == "object" else 1, axis=2)
-        effects[group, "slot"] = Effects("slot", values, np.ones(len(slots), bool))
+        effects[group, "slot"] = Effects("slot", values)
     return Estimates(effects, np.zeros((oracle.layers, CELLS, oracle.width), np.float32))
 
 

@@ -40,7 +40,8 @@ from bindscope.studies.binding_id.tasks.scenes import (
 Levels = Literal["role", "slot"]
 LEVELS: tuple[Levels, ...] = ("role", "slot")
 Key = tuple[Group, Levels]
-KEYS: tuple[Key, ...] = tuple(product(GROUPS, LEVELS))
+# Exchanged sentences leave colors in their slots.
+KEYS: tuple[Key, ...] = tuple(key for key in product(GROUPS, LEVELS) if key != ("color", "slot"))
 NO_LENGTH = 1e-6  # of a principal component, over that of the first: less is rounding
 Vectors = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -54,13 +55,11 @@ _SECOND_RUN = {
 class Effects:
     """What each role, or each slot, adds to the tokens of a group.
 
-    `values` are float32 (levels, L, t, d); only differences between them mean anything. `present`,
-    bool (levels,), says whether a level was in any difference.
+    `values` are float32 (levels, L, t, d); only differences between them mean anything.
     """
 
     levels: Levels
     values: Vectors
-    present: NDArray[np.bool_]
 
     def towards(self, scenes: Scenes, role: int, target: int) -> Vectors:
         """Return what makes the thing of a role look as if it had another one.
@@ -77,12 +76,12 @@ class Effects:
 
     @cached_property
     def directions(self) -> Vectors:
-        """Principal components of the levels that were seen, longest first.
+        """Principal components of the levels, longest first.
 
         float32 (L, t, r, d): orthonormal rows, r the number of levels less one; rows of zeros where
         levels differ in fewer dimensions.
         """
-        means = self.values[self.present].astype(np.float64)
+        means = self.values.astype(np.float64)
         centred = np.moveaxis(means - means.mean(axis=0), 0, 2)
         _, lengths, rows = np.linalg.svd(centred, full_matrices=False)
         there = lengths > NO_LENGTH * lengths[..., :1]
@@ -102,23 +101,14 @@ class Estimates:
 
     def stored(self) -> dict[str, NDArray[Any]]:
         """Return its arrays by name, of which `read` makes estimates."""
-        arrays: dict[str, NDArray[Any]] = {"content": self.content}
-        for (group, levels), effect in self.effects.items():
-            arrays[f"{group}.{levels}.values"] = effect.values
-            arrays[f"{group}.{levels}.seen"] = effect.present
-        return arrays
+        effects = self.effects.items()
+        return {"content": self.content} | {".".join(key): effect.values for key, effect in effects}
 
     @classmethod
     def read(cls, path: Path, model: str) -> Estimates:
         """Return a model's stored estimates."""
         arrays = load_file(path)
-        effects = {
-            (group, levels): Effects(
-                levels, arrays[f"{model}.{group}.{levels}.values"],
-                arrays[f"{model}.{group}.{levels}.seen"],
-            )
-            for group, levels in KEYS
-        }  # fmt: skip
+        effects = {key: Effects(key[1], arrays[".".join((model, *key))]) for key in KEYS}
         return cls(effects, arrays[f"{model}.content"])
 
 
@@ -139,6 +129,8 @@ class Sums:
     def add(self, engine: Engine, first: Scenes, pictures: Pictures | None) -> None:
         """Read a batch of the scenes, and those with which each group is compared."""
         state, roles = read(engine, first, pictures), range(first.things)
+        half = (int(self.totals.get("scenes", np.zeros(1))[0]) + np.arange(len(first))) % 2
+        self._sum("scenes", np.array([len(first)], np.float64))
         before = {group: [engine.residual(state, group, role) for role in roles]
                   for group in GROUPS}  # fmt: skip
         for color, role in product((0, 1), roles):
@@ -152,14 +144,17 @@ class Sums:
             for role in roles:
                 next_role = (role + 1) % first.things
                 difference = engine.residual(after, group, next_role) - before[group][role]
-                for kind in LEVELS:
+                for kind in (levels for of, levels in KEYS if of == group):
                     levels = _level_of(first, kind, role), _level_of(second, kind, next_role)
-                    self._add_difference(f"{group}.{kind}", self.sizes[kind], levels, difference)
+                    marks = np.eye(self.sizes[kind])
+                    self._add_difference(
+                        f"{group}.{kind}", marks[levels[1]] - marks[levels[0]], difference, half
+                    )
 
     def _add_difference(
-        self, name: str, size: int, levels: tuple[Integers, ...], difference: Vectors
+        self, name: str, marks: Doubles, difference: Vectors, half: Integers
     ) -> None:
-        """Add differences (n, L, t, d) between the second and the first of two levels."""
+        """Add differences (n, L, t, d) of levels, which marks (n, levels) say, to halves 0 and 1."""
         before = self.totals.get(f"{name}.products")
         if before is not None and before.shape[3] != difference.shape[2]:
             raise InputError(
@@ -167,24 +162,27 @@ class Sums:
                 f"{difference.shape[2]} in another",
                 "use words of equally many tokens, and regions of one size",
             )  # fmt: skip
-        marks = np.eye(size)[levels[1]] - np.eye(size)[levels[0]]
         flat = difference.reshape(len(difference), -1).astype(np.float64)
-        halves = [(marks[half::2], flat[half::2]) for half in (0, 1)]
+        halves = [(marks[half == part], flat[half == part]) for part in (0, 1)]
         products = np.stack([of_half.T @ rows for of_half, rows in halves])
         self._sum(f"{name}.design", np.stack([of_half.T @ of_half for of_half, _ in halves]))
-        self._sum(f"{name}.products", products.reshape(2, size, *difference.shape[1:]))
+        self._sum(f"{name}.products", products.reshape(2, -1, *difference.shape[1:]))
         self._sum(f"{name}.squares", np.square(difference, dtype=np.float64).sum(axis=(0, 2, 3)))
         self._sum(f"{name}.rows", np.array([len(difference)], np.float64))
 
     def solved(self) -> Estimates:
-        """Return the estimates: levels that cannot be told apart share the difference."""
+        """Return the estimates; InputError if slots were never compared with each other."""
         effects = {}
         for group, kind in KEYS:
             design, products = (
                 self.totals[f"{group}.{kind}.{part}"].sum(axis=0) for part in ("design", "products")
             )
-            values = _fitted(design, products)
-            effects[group, kind] = Effects(kind, values, np.diag(design) > 0)
+            if np.linalg.matrix_rank(design) < len(design) - 1:
+                raise InputError(
+                    "mean differences", "in so few scenes the things of some slots are never "
+                    "exchanged with those of the others", "give more `estimation_rows`",
+                )  # fmt: skip
+            effects[group, kind] = Effects(kind, _fitted(design, products))
         first, second = (
             self.totals[f"color{i}.total"] / np.maximum(self.totals[f"color{i}.n"], 1)
             for i in (0, 1)
@@ -192,43 +190,39 @@ class Sums:
         return Estimates(effects, np.asarray(first - second, np.float32))
 
     def vector_rows(self, engine: Engine, scenes: Scenes) -> Iterator[dict[str, Any]]:
-        """Yield rows of `binding_id_vectors`: what mean differences of two levels are like."""
+        """Yield rows of `binding_id_vectors`: what differences of levels 1 and 0 are like."""
         for (group, kind), effect in self.solved().effects.items():
-            if effect.present.sum() < 2:
-                continue
-            first, second = np.flatnonzero(effect.present)[:2].tolist()
             names = ("design", "products", "squares", "rows")
             design, products, squares, rows = (
                 self.totals[f"{group}.{kind}.{part}"] for part in names
             )
             halves = [_fitted(*half) for half in zip(design, products, strict=True)]
             difference, *both = (
-                values[second] - values[first] for values in (effect.values, *halves)
+                values[1] - values[0] for values in (effect.values, *halves)
             )
             # Squared length of fitted differences: tr(effects' design effects), by layer.
             effects, whole = effect.values.astype(np.float64), design.sum(axis=0)
             fitted = np.einsum("ab,altd,bltd->l", whole, effects, effects)
             explained = np.divide(fitted, squares, out=np.zeros_like(fitted), where=squares > 0)
             lengths = np.linalg.norm(difference.astype(np.float64), axis=-1).mean(axis=-1)
-            truth = _true_cosines(engine, scenes, group, kind, difference, (first, second))
+            truth = _true_cosines(engine, scenes, group, kind, difference)
             for layer, (length, split_half) in enumerate(zip(lengths, cosine(*both), strict=True)):
                 yield {
                     "group": group, "levels": kind, "layer": layer,
-                    "compared": f"{second}-{first}", "length": float(length),
-                    "split_half": float(split_half), "explained": float(explained[layer]),
-                    "cosine_truth": truth[layer], "n_rows": int(rows[0]),
+                    "length": float(length), "split_half": float(split_half),
+                    "explained": float(explained[layer]), "cosine_truth": truth[layer],
+                    "n_rows": int(rows[0]),
                 }  # fmt: skip
 
 
 def _true_cosines(
-    engine: Any, scenes: Scenes, group: Group, kind: Levels, difference: Vectors,
-    levels: tuple[int, int],
+    engine: Any, scenes: Scenes, group: Group, kind: Levels, difference: Vectors
 ) -> list[float | None]:  # fmt: skip
     """Return cosines with the planted difference, where the model is an oracle and has one."""
     fixed = kind == "slot" or len({tuple(row) for row in scenes.slot}) == 1
     if not hasattr(engine, "true_difference") or not fixed:
         return [None] * len(difference)
-    truth = engine.true_difference(group, scenes.words, levels)
+    truth = engine.true_difference(group, scenes.words, (0, 1))
     cosines = cosine(difference.mean(axis=-2), truth)
     there = np.linalg.norm(truth, axis=-1) > 0
     return [float(c) if ok else None for c, ok in zip(cosines, there, strict=True)]

@@ -1,4 +1,4 @@
-"""The experiments of mean differences: adding them, vectors that must not do the same, subspaces.
+"""The experiments of mean differences: adding them, and swapping parts in their subspaces.
 
 In how many dimensions do binding IDs lie (arXiv 2310.17191)? Mean tokens of slots are fitted so
 that all content cancels; their principal components span nested subspaces. If one of them holds the
@@ -16,7 +16,7 @@ which swaps answers as well and says nothing of where IDs are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +27,7 @@ from bindscope.studies.binding_id.engine import Add, Replace
 from bindscope.studies.binding_id.experiments.estimates import LEVELS, Levels, Vectors
 from bindscope.studies.binding_id.experiments.plans import EXCHANGED, SHORT
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.names import NULLS
 from bindscope.studies.binding_id.tasks.scenes import Group, exchanged_contents, exchanged_items
 
 Floats = NDArray[np.floating]
@@ -35,7 +36,7 @@ COMBINATIONS: tuple[tuple[Group, ...], ...] = (
     ("object",), ("item",), ("color",), ("object", "item"), ("color", "item"),
     ("object", "item", "color"),
 )  # fmt: skip
-SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences, in `doses`
+SCALES = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)  # of mean differences
 TRANSFERS: tuple[tuple[Group, Group], ...] = (
     ("item", "object"), ("object", "item"), ("object", "color"), ("color", "object"),
 )  # fmt: skip
@@ -51,13 +52,30 @@ def differences(batch: Batch, group: Group, levels: Levels = "slot") -> list[Vec
     return [effects.towards(batch.pairs.base, role, (role + 1) % k) for role in range(k)]
 
 
-def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
-    """Add mean differences to all roles of some groups (Table 1), and random vectors as long.
+def mean_interventions(batch: Batch) -> Plan:
+    """Add mean differences to all roles (Table 1), and vectors that must not do the same.
+
+    Further nulls, multiples of the differences, and those of another group are between slots.
+    """
+    trials = [*_combined(batch, LEVELS), *_nulls(batch), *_scaled(batch), *_transferred(batch)]
+    return _plan(batch, trials)
+
+
+def slots_added(batch: Batch) -> Plan:
+    """Add mean differences between slots alone: those of which accounts predict something."""
+    return _plan(batch, _combined(batch, ["slot"]))
+
+
+def _plan(batch: Batch, trials: Iterable[Trial]) -> Plan:
+    return Plan([(None, [batch.control(), *trials])], batch.queries(), batch.answers())
+
+
+def _combined(batch: Batch, levels: Sequence[Levels]) -> Iterator[Trial]:
+    """Add the differences of some groups, and random vectors as long.
 
     Every condition has its null, of the same level and length. Where slots follow from roles their
     differences are those of roles, and are added once.
     """
-    trials = []
     alike = batch.reading.rule.slot_of_role
     for level in levels[:1] if alike else levels:
         by = "" if level == "role" or alike else " by slot"
@@ -71,48 +89,38 @@ def mean_interventions(batch: Batch, levels: Sequence[Levels] = LEVELS) -> Plan:
             vectors, null = (
                 [edit for g in groups for edit in edits[g]] for edits in (added, noise)
             )
-            trials.append(trial(name, vectors, batch.looking_on(groups)))
-            trials.append(trial(f"{name} random", null, batch.shifted(0)))
-    return _plan(batch, trials)
+            yield trial(name, vectors, batch.looking_on(groups))
+            yield trial(f"{name} random", null, batch.shifted(0))
 
 
-def stronger_nulls(batch: Batch) -> Plan:
+def _nulls(batch: Batch) -> Iterator[Trial]:
     """Add vectors that are as long as mean differences, and no binding IDs."""
-    trials = [
-        trial(f"{SHORT[group]} {name}", _added(batch, group, null=null), batch.shifted(0))
-        for group in EXCHANGED for name, null in NULLS.items()
-        if name != "content" or group == "object"
-    ]  # fmt: skip
-    return _plan(batch, trials)
+    for group in EXCHANGED:
+        for name, null in _NULLS.items():
+            if name != "content" or group == "object":
+                added = _added(batch, group, null=null)
+                yield trial(f"{SHORT[group]} {name}", added, batch.shifted(0))
 
 
-def doses(batch: Batch, scales: Sequence[float] = SCALES) -> Plan:
+def _scaled(batch: Batch) -> Iterator[Trial]:
     """Add multiples of mean differences."""
-    trials = []
     for group in EXCHANGED:
         additions = _added(batch, group)
-        for scale in scales:
+        for scale in SCALES:
             added = [replace(each, scale=scale) for each in additions]  # of the same vectors
-            trials.append(trial(SHORT[group], added, batch.looking_on((group,)), dose=scale))
-    return _plan(batch, trials)
+            expected = batch.looking_on((group,))
+            yield trial(f"{SHORT[group]} scaled", added, expected, dose=scale)
 
 
-def transfer(batch: Batch) -> Plan:
+def _transferred(batch: Batch) -> Iterator[Trial]:
     """Add the difference of one group to another, to see whether IDs have one space."""
-    trials = []
     for source, target in TRANSFERS:
         tokens = batch.engine.positions(batch.base, target, 0).shape[1]
         added = [
             Add(target, role, vectors.mean(axis=-2, keepdims=True).repeat(tokens, axis=-2))
             for role, vectors in enumerate(differences(batch, source))
         ]
-        name = f"{SHORT[source]} on {SHORT[target]}"
-        trials.append(trial(name, added, batch.looking_on((target,))))
-    return _plan(batch, trials)
-
-
-def _plan(batch: Batch, trials: Sequence[Trial]) -> Plan:
-    return Plan([(None, [batch.control(), *trials])], batch.queries(), batch.answers())
+        yield trial(f"{SHORT[source]} on {SHORT[target]}", added, batch.looking_on((target,)))
 
 
 Null = Callable[[Batch, Group, int, Vectors], Floats]
@@ -153,18 +161,15 @@ def _permuted(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats
     return np.asarray(vectors[..., _draw(batch, group).permutation(vectors.shape[-1])])
 
 
-def _without(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
-    """Take the difference's own direction out of what tells the group's tokens of rows apart."""
-    tokens = _other_row(batch, group, role, vectors)
-    lengths = np.square(vectors, dtype=np.float64).sum(axis=-1, keepdims=True)
-    along = (tokens * vectors).sum(axis=-1, keepdims=True) / np.where(lengths > 0, lengths, 1.0)
-    return np.asarray(tokens - along * vectors)
+def _other_thing(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
+    """Return the difference to the source's thing: noise with the covariance of contents.
 
-
-def _other_row(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
-    """Return the difference to the same role of another row: noise with the data's covariance."""
-    tokens = batch.engine.residual(batch.base, group, role)
-    return np.asarray(np.roll(tokens, 1, axis=0) - tokens)
+    It stands in the same slot, so that its ID is the same.
+    """
+    base, source = (
+        batch.engine.residual(state, group, role) for state in (batch.base, batch.source_state)
+    )
+    return np.asarray(source - base)
 
 
 def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
@@ -172,19 +177,13 @@ def _content(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
     return np.asarray(batch.estimated.content * (-1) ** role)
 
 
-def _other_layer(batch: Batch, group: Group, role: int, vectors: Vectors) -> Floats:
-    """Return the difference of a layer half the network away."""
-    return np.roll(vectors, vectors.shape[-3] // 2, axis=-3)
-
-
 def _draw(batch: Batch, group: Group) -> np.random.Generator:
     return rng(batch.seed, list(SHORT).index(group), 0)
 
 
-NULLS: dict[str, Null] = {
-    "shared direction": _shared, "permuted": _permuted, "without delta": _without,
-    "other thing": _other_row, "content": _content, "other layer": _other_layer,
-}  # fmt: skip
+_NULLS: dict[str, Null] = dict(
+    zip(NULLS, (_shared, _permuted, _other_thing, _content), strict=True)
+)
 
 
 DIMENSIONS = (1, 2, 4, 8)  # as far as slots differ in so many

@@ -151,6 +151,11 @@ class Batch:
         """The contexts that are edited."""
         return read(self.engine, self.pairs.base, self.pictures)
 
+    @cached_property
+    def source_state(self) -> State:
+        """The sources, for vectors that are made of them."""
+        return read(self.engine, self.pairs.source, self.pictures)
+
     @property
     def source(self) -> Source:
         """Other things in the same slots, other items; read when it is asked about."""
