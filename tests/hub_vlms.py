@@ -100,7 +100,7 @@ def _corpus(split: dict[str, tuple[str, ...]]) -> list[str]:
     vocabularies = [
         words_of(side, layout) for side in ("test", "estimation") for layout in ("pair", "grid")
     ]
-    kinds = ("shape", "color", "item", "slot", "material", "size")
+    kinds = ("shape", "color", "item")
     words = {word for vocabulary in vocabularies for kind in kinds for word in vocabulary.get(kind)}
     texts = [f" {word}" for word in sorted(words - set(split))]
     texts += [part for parts in split.values() for part in parts]

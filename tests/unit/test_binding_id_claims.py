@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from bindscope.statistics.claims import judge, judge_case
-from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect
+from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect, sign_test
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.oracle import MATCH, Oracle, word_vector
@@ -28,8 +29,7 @@ def table_of(engine: Any, *experiments: str, **task: Any) -> pd.DataFrame:
     scenes = ShapesTask(name="t", **options)  # type: ignore[arg-type]
     suite = Suite(name="s", tasks=("t",), experiments=experiments, resamples=100)  # type: ignore[arg-type]
     spec = {**suite.model_dump(mode="json"), "task": scenes.model_dump(mode="json")}
-    names = {"suite": "s", "task": "t", "model": "m", "origin": "oracle",
-             "named_by": Reading.from_spec(spec).by}  # fmt: skip
+    names = {"suite": "s", "task": "t", "model": "m", "origin": "oracle"}
     rows = run(engine, None, spec).rows
     return pd.DataFrame([{**names, **row} for row in rows], columns=COLUMNS)
 
@@ -115,23 +115,6 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("mechanism", "account"), [
-    ("slot", "slot"), ("color", "color"), ("gather", "content"), ("order", "order"),
-])  # fmt: skip
-def test_the_right_account_holds_where_things_are_named_by_size(
-    mechanism: Any, account: str
-) -> None:
-    table = table_of(
-        Oracle(mechanism), "signatures", "factorizability", shared="shape", distinguished_by="size"
-    )
-    assert set(table["named_by"]) == {"size"}
-    by_claim = verdicts(table)
-    holding = {
-        name for name, verdict in by_claim.items() if verdict == "holds" and "account" in name
-    }
-    assert holding == {f"account-{account}"}
-
-
 @pytest.mark.parametrize("shares", [{"slot": 0.7, "gather": 0.3}, {"slot": 0.6, "color": 0.4}])
 def test_a_blend_is_no_account_though_one_decides_every_answer(shares: Any) -> None:
     table = table_of(MixedOracle(shares, blend=True), "signatures")
@@ -197,3 +180,11 @@ def test_words_of_exact_oracles_do_not_match_each_other() -> None:
         vectors = np.stack([word_vector(kind, word) for word in words])
         products = vectors @ vectors.T - np.eye(len(vectors))
         assert products.max() < MATCH
+
+
+@pytest.mark.parametrize(("up", "down"), [(0, 0), (0, 1), (3, 3), (2, 9), (40, 11), (0, 50)])
+def test_the_sign_test_is_the_binomial_test_of_rows_that_move(up: int, down: int) -> None:
+    before = np.zeros(up + down + 4)
+    after = np.concatenate([np.ones(up), -np.ones(down), np.zeros(4)])
+    expected = binomtest(up, up + down).pvalue if up + down else 1.0
+    assert sign_test(after, before) == pytest.approx(expected, rel=1e-12)

@@ -25,8 +25,7 @@ from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
 RATES = Inputs(resources={"claims": "resources/reference/claims.csv"})
-NAMES = {"suite": "s", "task": "t", "origin": "oracle", "named_by": "shape",
-         "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
+NAMES = {"suite": "s", "task": "t", "origin": "oracle", "spec_key": "0" * 8, "code_key": "0" * 8}
 
 
 @lru_cache

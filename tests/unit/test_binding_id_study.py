@@ -54,8 +54,6 @@ def section(**suite: Any) -> dict[str, Any]:
             {"name": "pairs", "estimation_rows": 60},
             {"name": "free", "layout": "sprites", "order": "independent", "rows": 60,
              "estimation_rows": 200},
-            {"name": "alike", "shared": "shape", "distinguished_by": "size", "rows": 40},
-            {"name": "by-place", "layout": "sprites", "shared": "both"},
         ],
         "oracles": [{"name": f"by-{name}", "mechanism": name} for name in MECHANISMS],
         "suites": [{
@@ -355,7 +353,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"oracles": []}, "give `oracles`"),
     ({"experiments": ["mean", "mean"]}, "used 2 times"),
     ({"experiments": ["means"]}, "mean"),
-    ({"experiments": ["pairing"], "tasks": ["by-place"]}, "names them by their slot"),
+    ({"tasks": []}, "nothing to ask about"),
 ]
 
 

@@ -28,14 +28,7 @@ from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")
-NAMES = {
-    "suite": "s",
-    "task": "t",
-    "origin": "oracle",
-    "named_by": "shape",
-    "spec_key": "k",
-    "code_key": "c",
-}
+NAMES = {"suite": "s", "task": "t", "origin": "oracle", "spec_key": "k", "code_key": "c"}
 
 
 @pytest.fixture(scope="module")

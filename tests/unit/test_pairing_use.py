@@ -33,12 +33,10 @@ from mutations import example
 MECHANISMS = ("slot", "color", "gather", "order")
 DEPTH = 6  # tower, what enters four layers, and what the last one leaves
 SPEC: dict[str, Any] = {
-    "task": {"layout": "pair", "things": 2, "order": "left_first", "shared": "none",
-             "distinguished_by": "slot", "rows": 400, "estimation_rows": 20, "seed": 0},
-    "experiments": ["pairing"], "levels": ["role"], "shares": [], "scales": [], "window": 1,
-    "head_layers": [],
-    "dimensions": [1], "coefficients": [], "subspaces_by": ["means"],
-    "null_query": False, "resamples": 50, "batch_size": 100, "seed": 0, "template": "paper",
+    "task": {"layout": "pair", "things": 2, "order": "left_first", "rows": 400,
+             "estimation_rows": 20, "seed": 0},
+    "experiments": ["pairing"], "window": 1, "resamples": 50, "batch_size": 100, "seed": 0,
+    "template": "paper",
 }  # fmt: skip
 
 RATES = {"claims": str(Path(__file__).parents[2] / "resources/reference/claims.csv")}

@@ -24,7 +24,7 @@ from bindscope.studies.binding_id.oracle import Oracle
 
 def load(model, reading, weights, device):
     mechanism = model["options"]["mechanism"]
-    return Oracle(mechanism, noise=0.05, mention=reading.rule.mention, seed=0), None
+    return Oracle(mechanism, noise=0.05, seed=0), None
 '''
 
 

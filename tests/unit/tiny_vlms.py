@@ -165,7 +165,6 @@ def scenes(n: int, seed: int, side: int, things: int = 2) -> tuple[Scenes, NDArr
     return (
         Scenes(
             Words(SHAPES, COLORS, ITEMS), draw(4), draw(4), draw(4), slot,
-            *np.zeros((2, n, things), np.int64),
             boxes=np.stack([left, top, left + half, top + half], -1),
         ),
         rng.integers(0, 256, (n, side, side, 3)).astype(np.uint8),

@@ -257,10 +257,10 @@ def _places(table: pd.DataFrame) -> Iterator[tuple[str, list[pd.DataFrame]]]:
     """Yield where claims are judged, in words, with the rows of each training seed."""
     places: dict[tuple[str, ...], list[pd.DataFrame]] = {}
     for key, model_rows in named(table).groupby(MODEL, sort=False):
-        suite, task, model, origin, by = map(str, key)
+        suite, task, model, origin = map(str, key)
         if origin in ("toy", "interchange_toy"):
             model = re.sub(r"-[0-9]+$", "", model)
-        places.setdefault((suite, task, model, origin, by), []).append(model_rows)
+        places.setdefault((suite, task, model, origin), []).append(model_rows)
     for (_, _, model, *_), seeds in places.items():
         where = str(seeds[0]["name"].iloc[0]).replace("\n", ", ")
         if len(seeds) > 1:

@@ -181,17 +181,13 @@ class ShapesTask(Model):
         description="Slots of the image: two as published, two at one height, 3 x 3 (all 384 px), "
         "or 3 x 3 of 36 px, for toys.",
     )
-    things: int = Field(2, ge=2, le=9, description="Objects of a scene.")
+    things: int = Field(
+        2, ge=2, le=4, description="Objects of a scene; all of them differ in shape and color."
+    )
     order: Literal["left_first", "independent"] = Field(
         "left_first",
         description="Which object the text mentions first: that of the first slot, as published, "
         "or any.",
-    )
-    shared: Literal["none", "shape", "color", "both"] = Field(
-        "none", description="What all objects of a scene have in common."
-    )
-    distinguished_by: Literal["material", "size", "slot"] = Field(
-        "slot", description="What tells them apart then."
     )
     rows: PositiveInt = Field(100, description="Pairs of contexts that are tested.")
     estimation_rows: PositiveInt = Field(
@@ -357,44 +353,17 @@ def _unfit(suite: Suite, task: ShapesTask) -> Iterator[str]:
     """Yield what a task does not have that toys or experiments of a suite need."""
     if suite.toys and task.layout != "sprites":
         yield f".tasks: toys read `layout: sprites` only, and {task.name!r} has another"
-    if "pairing" in suite.experiments and _mentions_slots(task):
-        yield (
-            ".experiments: `pairing` exchanges what the text names objects by, and "
-            f"{task.name!r} names them by their slot; leave one of the two out"
-        )
-    if "mixture" in suite.experiments and task.shared != "none":
-        yield (
-            ".experiments: `mixture` needs objects that differ in shape and color, and "
-            f"{task.name!r} has `shared: {task.shared}`; leave one of the two out"
-        )
-    elif "mixture" in suite.experiments and task.things not in (3, 4):
-        why = (
-            "three accounts cannot predict three items" if task.things == 2
-            else "more than four are not supported, drawn ones are asked for by place"
-        )  # fmt: skip
+    if "mixture" in suite.experiments and task.things < 3:
         yield (
             f".experiments: `mixture` needs 3 or 4 objects: of the {task.things} of "
-            f"{task.name!r} {why}; give another task"
+            f"{task.name!r} three accounts cannot predict three items; give another task"
         )
-
-
-def _mentions_slots(task: ShapesTask) -> bool:
-    from bindscope.studies.binding_id.tasks.scenes import Rule  # imports NumPy
-
-    return Rule.from_task(task.model_dump()).mention == "slot"
 
 
 def _task_problems(task: ShapesTask) -> Iterator[str]:
-    """Yield more objects than slots, or than materials or sizes can distinguish."""
-    slots = 2 if task.layout in ("pair", "level") else 9
-    if task.things > slots:
-        remedy = f"give at most {slots}" + (", or `layout: grid`" if slots == 2 else "")
+    """Yield more objects than slots."""
+    if task.layout in ("pair", "level") and task.things > 2:
         yield (
-            f"things: {task.things} do not fit into the {slots} slots of {task.layout!r}; {remedy}"
-        )
-    if task.shared != "none" and task.distinguished_by != "slot" and task.things != 2:
-        by = task.distinguished_by
-        yield (
-            f"distinguished_by: two {by}s do not tell {task.things} objects apart; set "
-            "`distinguished_by: slot`, or `things: 2`"
+            f"things: {task.things} do not fit into the 2 slots of {task.layout!r}; give at most "
+            "2, or `layout: grid`"
         )

@@ -33,9 +33,7 @@ _ROWS = {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions":
          "layers": 225}  # fmt: skip
 # Contexts of a row that are in memory at a time: the base, and those that replacements are taken
 # from. Of estimates the base, and two runs that it is compared with.
-_CONTEXTS = dict.fromkeys(
-    ("factorizability", "mean", "signatures", "layers", "pairing", "tokens", "subspaces", "mixture"), 2
-) | {"estimates": 3}
+_CONTEXTS = {"estimates": 3, "positions": 1, "knockout": 1, "heads": 1, "records": 1}  # others: 2
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,8 @@ def _to_queries(
     `queries` are those of a row, `sums` bytes of what is estimated over rows.
     """
     content = product.content
-    n_contexts = _CONTEXTS.get(content.get("experiment", "estimates" if sums else ""), 1)
+    name = "records" if "records" in content else content.get("experiment", "estimates")
+    n_contexts = _CONTEXTS.get(name, 2)
     things = int(content.get("task", {}).get("things", 2))
     device = content.get("device", "cpu")
     flops = elements = weights = state = 0.0

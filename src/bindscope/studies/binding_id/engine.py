@@ -218,8 +218,7 @@ class Engine(Protocol):
         questions
             Each holds n questions; things are asked for in the scenes' order.
         candidates
-            What may be the answer, int64 (n, c): places in the base's `words.items`, or in its
-            `words.places` of an engine that was loaded to be asked for places.
+            What may be the answer, int64 (n, c): places in the base's `words.items`.
 
         Returns
         -------

@@ -88,9 +88,6 @@ _COLUMNS = {
                "control's lead with own items (1); of heads lead lost (1: as without all heads), "
                "of a mechanism its weight in the log-probabilities", ".2f", True),
         Column("length", "length", "number", "of the vectors that are added", ".2f"),
-        Column("swapped", "swap", "number", "answers with another object's item", ".2f", True),
-        Column("by guessing", "swap_chance", "number", "swapped, if wrong answers fell on any of "
-               "the others alike", ".2f"),
         Column("change", "change", "number", "of these answers, against the control or as it says",
                "+.2f", True),
         Column("p", "p_adjusted", "number", "sign test, Holm's procedure over the experiment",
@@ -102,7 +99,6 @@ _COLUMNS = {
 }  # fmt: skip
 MEAN_TABLE = ("name", "task", "condition", "own", "share", "effect", "length", "change",
               "p_adjusted", "n_rows")  # fmt: skip
-SWAP_TABLE = ("name", "task", "condition", "share", "swap", "swap_chance", "n_rows")
 RECORD_TABLE = ("name", "task", "condition", "share", "change", "p_adjusted", "n_rows")
 HEAD_TABLE = ("name", "condition", "layers", "head", "change", "effect")
 MIXTURE_TABLE = ("name", "candidate", "share", "effect", "bits", "n_rows")
@@ -318,11 +314,6 @@ def _sections(table: pd.DataFrame) -> Iterator[Section]:
 def _tables(table: pd.DataFrame) -> Iterator[PageTable]:
     if "mean" in set(table["experiment"]):
         yield _table("Mean interventions", MEAN_TABLE, named(combined(summaries(table, "mean"))))
-    replaced = summaries(table, "factorizability")
-    replaced = replaced[replaced["condition"].isin(["none", "O all", "I all"])]
-    if (replaced["share"] < 1).any():
-        title = "Swapped answers (illusory conjunctions)"
-        yield _table(title, SWAP_TABLE, named(replaced), folded=True)
 
 
 def _table(

@@ -108,7 +108,7 @@ def _measure_drawn(
     engine = _engine(model, processor, reading, batch_size, device)
     with _evaluating(model):
         results = run(engine, Images(reading.rule.layout), spec, check=_refuse_nonsense)
-    rows = {"binding_id": tuple({"named_by": reading.by, **row} for row in results.rows)}
+    rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
         rows["binding_id_vectors"] = tuple(results.vectors)
     return Result(rows, _VIEW, _notes(engine))
@@ -133,7 +133,6 @@ def _of_records(
         raise InputError(WHERE, "an oracle reads no images", "give a model of transformers")
     with _evaluating(model):
         answers = answer_all(engine, records, Suite.model_fields["resamples"].default, random_state)
-    rows = tuple({"named_by": "words", **row} for row in answers.rows)
     notes = [
         "Images of your own: the question was made blind to the tokens of each object's box; "
         "replacing and adding activations needs drawn scenes."
@@ -142,7 +141,7 @@ def _of_records(
         notes.append(
             f"{lonely} questions have no control: no box as large shows none of the objects."
         )
-    return Result({"binding_id": rows}, _VIEW, (*notes, *_notes(engine)))
+    return Result({"binding_id": tuple(answers.rows)}, _VIEW, (*notes, *_notes(engine)))
 
 
 def _records(scenes: Any) -> list[Record]:

@@ -25,22 +25,16 @@ from bindscope.studies.binding_id.engine import (
     Tokens,
 )
 from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import (
-    Attribute,
-    Group,
-    Integers,
-    Question,
-    Scenes,
-    Words,
-)
+from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Question, Scenes, Words
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 SHARPNESS = 24.0  # of attention
-_SIZES = {"shape": 16, "color": 16, "look": 16, "item": 32, "id": 16, "carried_shape": 16,
-          "carried_color": 16, "carried_look": 16, "sentence": 8}  # fmt: skip
+# In `spare` parts there is noise alone, as in directions of a model that no word is in.
+_SIZES = {"shape": 16, "color": 16, "spare": 16, "item": 32, "id": 16, "carried_shape": 16,
+          "carried_color": 16, "more_spare": 16, "sentence": 8}  # fmt: skip
 _ENDS = np.cumsum(list(_SIZES.values()))
 PART = {name: slice(int(end) - _SIZES[name], int(end))
         for name, end in zip(_SIZES, _ENDS, strict=True)}  # fmt: skip
@@ -49,18 +43,11 @@ LAYERS = 4
 CELLS = 2  # image tokens of a slot
 CONFIDENCE = 12.0  # of the answer's logits
 MATCH = 0.85  # products of unit vectors of different words stay below it
-_KIND: dict[Attribute, str] = {
-    "shape": "shape", "color": "color", "material": "look", "size": "look", "slot": "id",
-    "item": "item",
-}  # fmt: skip
 # What the item takes over from the tokens that mention its thing.
 _CARRIED: dict[Mechanism, tuple[str, ...]] = {
     "slot": ("id",), "color": ("carried_color",),
-    "gather": ("carried_shape", "carried_color", "carried_look"), "order": (), "none": (),
+    "gather": ("carried_shape", "carried_color"), "order": (), "none": (),
 }  # fmt: skip
-
-
-_CONTENT = ("shape", "color", "look")
 
 
 @cache
@@ -130,8 +117,6 @@ class Oracle:
         `order`: the n-th thing from the left goes with the n-th item; `none`: any item is as good.
     noise
         Standard deviation in each coordinate of every token (vectors of words have length 1).
-    mention
-        The attribute by which the text mentions a thing.
     exact
         Whether a look-up finds nothing where no token matches, so that all items are as probable.
         Without noise such an oracle says what its mechanism predicts, and where nothing.
@@ -146,10 +131,10 @@ class Oracle:
     needs_images = False
 
     def __init__(
-        self, mechanism: Mechanism, noise: float = 0.05, mention: Attribute = "color",
-        seed: int = 0, exact: bool = False, only_view: Literal[0, 1] | None = None,
+        self, mechanism: Mechanism, noise: float = 0.05, seed: int = 0, exact: bool = False,
+        only_view: Literal[0, 1] | None = None,
     ) -> None:  # fmt: skip
-        self.mechanism, self.noise, self.mention, self.seed = mechanism, noise, mention, seed
+        self.mechanism, self.noise, self.seed = mechanism, noise, seed
         self._least = MATCH if exact else -np.inf
         self.views, self._only_view = (1 if only_view is None else 2), only_view
         if only_view is not None:
@@ -258,18 +243,13 @@ class Oracle:
         words, k = scenes.words, scenes.things
         n, rows = len(scenes), np.arange(len(scenes))[:, None]
         image = np.zeros((n, len(words.places), WIDTH), np.float32)
-        image[:, :, PART["id"]] = _vectors(words, "slot", np.arange(len(words.places)))
-        attributes: tuple[Attribute, ...] = ("shape", "color", "material", "size")
-        for attribute in attributes:
-            # Values are all 0 where a material or size does not vary.
-            mentioned = attribute in ("shape", "color") or getattr(scenes, attribute).any()
-            if mentioned and words.get(attribute):
-                values = _vectors(words, attribute, getattr(scenes, attribute))
-                image[rows, scenes.slot, PART[_KIND[attribute]]] += values
+        image[:, :, PART["id"]] = _vectors("id", words.places, np.arange(len(words.places)))
+        color = _vectors("color", words.colors, scenes.color)
+        image[rows, scenes.slot, PART["shape"]] = _vectors("shape", words.shapes, scenes.shape)
+        image[rows, scenes.slot, PART["color"]] = color
         text = np.zeros((n, 2 * k, WIDTH), np.float32)
-        written = _vectors(words, self.mention, getattr(scenes, self.mention))
-        text[:, 0::2, PART[_KIND[self.mention]]] = written
-        text[:, 1::2, PART["item"]] = _vectors(words, "item", scenes.item)
+        text[:, 0::2, PART["color"]] = color
+        text[:, 1::2, PART["item"]] = _vectors("item", words.items, scenes.item)
         view = np.repeat(image, CELLS, axis=1)
         content = np.concatenate([view] * self.views + [text], axis=1)
         if not self.noise:
@@ -308,12 +288,11 @@ class Oracle:
         if self.mechanism == "color":
             added[:, image::2, PART["carried_color"]] = mentions[:, :, PART["color"]]
         elif self.mechanism in ("slot", "gather"):
-            key = PART[_KIND[self.mention]]
-            view = now[:, :image]
+            key, view = PART["color"], now[:, :image]
             weights = self._attend(mentions[:, :, key], view[:, :, key], self._unread(hidden, view))
             attended_parts = weights @ view
             pairs = (("id", "id"),) if self.mechanism == "slot" else [
-                (part, f"carried_{part}") for part in _CONTENT]  # fmt: skip
+                (part, f"carried_{part}") for part in ("shape", "color")]  # fmt: skip
             for read, written in pairs:
                 added[:, image::2, PART[written]] = attended_parts[:, :, PART[read]]
         return added
@@ -322,8 +301,8 @@ class Oracle:
         self, state: OracleState, question: Question, hidden: Mask, blocked: Mask
     ) -> Floats:
         """Return what blocks 2 and 3, blind to some tokens, find: the item part, (n, size)."""
-        image, key = state.image_tokens, PART[_KIND[question.by]]
-        queries = _vectors(question.words, question.by, question.values)[:, None]
+        image, key = state.image_tokens, PART["shape"]
+        queries = _vectors("shape", question.words.shapes, question.values)[:, None]
         view, items = state.parts[2][:, :image], state.parts[3][:, image + 1 :: 2]
         first = self._attend(queries, view[:, :, key], self._unread(hidden, view))
         if self.mechanism == "order":
@@ -332,13 +311,10 @@ class Oracle:
             near = np.where(blocked[:, image + 1 :: 2], -np.inf, near)
             weights = softmax(near[:, None]) * (first.sum(axis=-1, keepdims=True) > 0)
         else:
-            weights = self._lookup(question.by, queries, first @ view, state, blocked)
+            weights = self._lookup(queries, first @ view, state, blocked)
         return np.asarray((weights @ items[:, :, PART["item"]])[:, 0], np.float32)
 
-    def _lookup(
-        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: Mask,
-    ) -> Floats:  # fmt: skip
+    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
         """Return the attention of the question to items, by what the mechanism compares."""
         items = state.parts[3][:, state.image_tokens + 1 :: 2]
         blocked = blocked[:, state.image_tokens + 1 :: 2]
@@ -348,23 +324,8 @@ class Oracle:
             colors = thing[:, :, PART["color"]]
             return self._attend(colors, items[:, :, PART["carried_color"]], blocked)
         if self.mechanism == "gather":
-            return self._by_content(by, queries, thing, items, blocked)
+            return self._attend(queries, items[:, :, PART["carried_shape"]], blocked)
         return softmax(np.where(blocked, -np.inf, np.zeros(items.shape[:2]))[:, None])
-
-    def _by_content(
-        self, by: Attribute, queries: Floats, thing: Floats, items: Floats,
-        blocked: Mask,
-    ) -> Floats:  # fmt: skip
-        """Compare what is asked with what items carry; a place with all that is seen there."""
-        kind = _KIND[by]
-        if kind in _CONTENT:
-            return self._attend(queries, items[:, :, PART[f"carried_{kind}"]], blocked)
-        content, carried = (
-            np.concatenate([tokens[:, :, PART[prefix + part]] for part in _CONTENT], axis=-1)
-            for tokens, prefix in ((thing, ""), (items, "carried_"))
-        )
-        squared = np.square(content).sum(axis=-1, keepdims=True)
-        return self._attend(content / np.maximum(squared, 1e-6), carried, blocked)
 
     def _unread(self, hidden: Mask, image: Floats) -> Mask:
         """Return which image tokens (n, t, WIDTH) cannot be seen: hidden ones, an unread view."""
@@ -385,7 +346,7 @@ def load(
     model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
 ) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
-    return Oracle(model["mechanism"], model["noise"], reading.rule.mention, model["seed"]), None
+    return Oracle(model["mechanism"], model["noise"], model["seed"]), None
 
 
 def softmax(scores: NDArray[Any]) -> Floats:
@@ -432,8 +393,8 @@ def _source_tokens(
     return _take(replacing.parts[layer], replacing.tokens(edit.group, by, edit.tokens))
 
 
-def _vectors(words: Words, attribute: Attribute, values: Integers) -> Floats:
-    table = np.stack([word_vector(_KIND[attribute], word) for word in words.get(attribute)])
+def _vectors(kind: str, words: Sequence[str], values: Integers) -> Floats:
+    table = np.stack([word_vector(kind, word) for word in words])
     return np.asarray(table[values], np.float32)
 
 

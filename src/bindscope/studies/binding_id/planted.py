@@ -34,8 +34,7 @@ from bindscope.studies.binding_id.oracle import (
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.photos import HIDDEN, Answered, rows_of
-from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import Attribute, Group, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes, Words
 
 _TURNS: tuple[Mechanism, ...] = ("slot", "color", "gather")
 _SEPARATE: tuple[Mechanism, ...] = ("slot", "gather")  # of which items take over all there is
@@ -48,17 +47,16 @@ class MixedOracle(Oracle):
     """
 
     def __init__(
-        self, shares: Mapping[Mechanism, float], noise: float = 0.05,
-        mention: Attribute = "color", seed: int = 0, blend: bool = False,
+        self, shares: Mapping[Mechanism, float], noise: float = 0.05, seed: int = 0,
+        blend: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__("none", noise, mention, seed)
+        super().__init__("none", noise, seed)
         # In this order, whatever that of the configuration.
         self.blend = blend
         self._ends = np.cumsum([shares.get(name, 0.0) for name in _TURNS])
-        self._parts = [
-            Oracle(name, noise, mention, seed) for name in (*_TURNS, "none")
-        ]  # fmt: skip
-        self._taken = [Oracle(name, noise, mention, seed) for name in _SEPARATE]
+        mechanisms: tuple[Mechanism, ...] = (*_TURNS, "none")
+        self._parts = [Oracle(name, noise, seed) for name in mechanisms]
+        self._taken = [Oracle(name, noise, seed) for name in _SEPARATE]
 
     def true_difference(self, group: Group, words: Words, slots: tuple[int, int]) -> Floats:
         """Return what tells one role from another; see `oracle.Oracle`."""
@@ -106,11 +104,8 @@ class ThroughColors(Oracle):
     the slot that it took over, or `by_word`), and answers with the item of that token's sentence.
     """
 
-    def __init__(
-        self, by_word: bool = False, noise: float = 0.05, mention: Attribute = "color",
-        seed: int = 0,
-    ) -> None:  # fmt: skip
-        super().__init__("slot", noise, mention, seed)
+    def __init__(self, by_word: bool = False, noise: float = 0.05, seed: int = 0) -> None:
+        super().__init__("slot", noise, seed)
         self._compared = "color" if by_word else "id"
 
     def _content(self, scenes: Scenes) -> Floats:
@@ -120,10 +115,7 @@ class ThroughColors(Oracle):
             content[:, tokens][:, :2, PART["sentence"]] += word_vector("sentence", str(role))
         return content
 
-    def _lookup(
-        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: Mask,
-    ) -> Floats:  # fmt: skip
+    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
         text = state.parts[3][:, state.image_tokens :]
         hidden = blocked[:, state.image_tokens :]
         key, sentence = PART[self._compared], PART["sentence"]
@@ -139,21 +131,17 @@ class Fragile(Oracle):
         too_long = np.linalg.norm(image, axis=-1) > LONGEST["object"]
         return np.asarray(super()._unread(hidden, image) | too_long, bool)
 
-    def _lookup(
-        self, by: Attribute, queries: Floats, thing: Floats, state: OracleState,
-        blocked: Mask,
-    ) -> Floats:  # fmt: skip
+    def _lookup(self, queries: Floats, thing: Floats, state: OracleState, blocked: Mask) -> Floats:
         lengths = np.linalg.norm(state.parts[3][:, state.image_tokens :], axis=-1)
         blocked = blocked.copy()
         blocked[:, state.image_tokens :] |= lengths > LONGEST["item"]
-        return super()._lookup(by, queries, thing, state, blocked)
+        return super()._lookup(queries, thing, state, blocked)
 
 
 Engines = Callable[[int], Sequence[Any]]
 _ACCOUNTS = tuple(f"account-{name}" for name in TIES)
 _KEYS = ("keys-objects", "keys-items", "keys-colors")
 _MIXTURES = ("mixture-slot", "mixture-color", "mixture-content")
-_SIZE = {"shared": "shape", "distinguished_by": "size"}
 _THREE = {"layout": "sprites", "things": 3, "order": "independent"}
 
 
@@ -173,7 +161,6 @@ def _effects(
         names = {
             "suite": "planted", "task": "planted", "model": f"planted-{i}",
             "origin": "oracle" if len(models) == 1 else "toy",
-            "named_by": Reading.from_spec(spec).by,
         }  # fmt: skip
         table.extend({**names, **row} for row in run(engine, None, spec).rows)
     return claim_effects(pd.DataFrame(table, columns=BINDING_ID_SCHEMA.names))
@@ -202,21 +189,17 @@ def _photos(cost: float, seed: int) -> list[Effect]:
         logs = draw.normal(size=(2, len(HIDDEN), 2))
         logs[np.arange(2), :, np.arange(2)] += [2.0, 1.0 - cost, 1.0]
         answered.append(Answered(logs, (0, 1)))
-    names = {"suite": "planted", "task": "photos", "model": "planted", "origin": "local",
-             "named_by": "words"}  # fmt: skip
+    names = {"suite": "planted", "task": "photos", "model": "planted", "origin": "local"}
     rows = [{**names, **row} for row in rows_of(answered, 100, seed)]
     return claim_effects(pd.DataFrame(rows, columns=BINDING_ID_SCHEMA.names))
 
 
-def _binds(
-    name: str, account: str, engine: Callable[[int], Any], task: Mapping[str, Any] | None = None,
-    rows: int = 60,
-) -> Case:  # fmt: skip
+def _binds(name: str, account: str, engine: Callable[[int], Any]) -> Case:
     """Declare a case of which one account holds, or none, and no other."""
     key = f"account-{account}"
     genuine = [key] if account else []
     others = [claim for claim in _ACCOUNTS if claim != key]
-    return _case(name, engine, ["signatures"], rows, genuine, others, task)
+    return _case(name, engine, ["signatures"], 60, genuine, others)
 
 
 def _oracle(mechanism: Any, **more: Any) -> Callable[[int], Oracle]:
@@ -256,8 +239,6 @@ CASES: tuple[Case, ...] = (
     _binds("color by shape", "color", _oracle("color")),
     _binds("content by shape", "content", _oracle("gather")),
     _binds("order by shape", "order", _oracle("order")),
-    _binds("slot by size", "slot", _oracle("slot"), _SIZE),
-    _binds("content by size", "content", _oracle("gather"), _SIZE),
     _binds("no binding by shape", "", _oracle("none")),
     _binds("turns, slot 60 %, content 40 %", "", _mixed(0.6, "gather")),
     _binds("turns, slot 70 %, color 30 %", "", _mixed(0.7, "color")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from bindscope.studies.binding_id.answers.shares import SHARES
 from bindscope.studies.binding_id.names import ALL, ORIGINS, place_of
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.tables.schema import (
@@ -37,9 +36,6 @@ _ORIGIN = label("origin", "What kind of model it is. An oracle's mechanism is pl
                 "trained here on this task alone, `interchange_toy` to bind by slot; `random` has "
                 "no trained weights: none of them says what a real model does.", _ENTRY,
                 values=ORIGINS)  # fmt: skip
-_NAMED_BY = label("named_by", "The attribute by which questions name an object; `words`: a "
-                  "record's own question.", "`studies.binding_id.tasks.prompts`",
-                  values=("shape", "color", "material", "size", "slot", "words"))  # fmt: skip
 _CELL: tuple[Column, ...] = (
     label("query", "Whom the question names: `O0`, `O1` an object of the base by its role, `O0'` "
           "one of the source; `all`: those that the account of "
@@ -118,19 +114,13 @@ def _numbers(column: pd.Series[str]) -> pd.Series[int]:
 _COLUMNS: tuple[Column, ...] = (
     *_INTERVENTION,
     _ORIGIN,
-    _NAMED_BY,
     _CELL[2],
     *_LOGS,
     *_SHARE,
     *_interval("lead", "nats", "How far the expected candidate is above the mean of the "
                "others; of `all`.", "bootstrap over rows"),
-    *(column for each in SHARES for column in _interval(
-        each.name, _ANSWERS, f"{each.meaning}; of `all`.", "Wilson's, a row counts once",
-        low=0.0, high=1.0,
-    )),
-    share("swap_chance", _ANSWERS, "What `swap` would be if wrong answers fell on any of the "
-          "other candidates alike; `swap` itself where all candidates are there.", _METRICS,
-          null="allowed"),
+    *_interval("own", _ANSWERS, "Share of answers with the object's own item, as without "
+               "intervention; of `all`.", "Wilson's, a row counts once", low=0.0, high=1.0),
     *_interval("unpredicted", _ANSWERS, "Of an account: of the answers for which it predicts "
                "no item, the share that is what an account predicts from which its own "
                "predictions do not tell it; of the account with most.",

@@ -252,8 +252,7 @@ def interventions(job: Job) -> None:
     with hold_device(job.spec.get("device", "cpu")) as device, _checkpoints(job) as checkpoints:
         for model in job.spec["models"]:
             results = _answered(model, job, device, checkpoints)
-            by = "words" if "records" in job.spec else Reading.from_spec(job.spec).by
-            lines += _lines(results.rows, {**_names(job, model), "named_by": by, **job.keys})
+            lines += _lines(results.rows, {**_names(job, model), **job.keys})
             answers[model["name"]] = results.answers
         write_atomic(job.output["rows"], "".join(lines))
         write_atomic(job.output["answers"], save(answers))

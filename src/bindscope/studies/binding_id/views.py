@@ -9,7 +9,7 @@ import pandas as pd
 
 from bindscope.studies.binding_id.names import ALL
 
-MODEL = ["suite", "task", "model", "origin", "named_by"]
+MODEL = ["suite", "task", "model", "origin"]
 KINDS = {
     "oracle": "oracle", "toy": "toy", "interchange_toy": "toy, made to bind",
     "local": "from a folder",

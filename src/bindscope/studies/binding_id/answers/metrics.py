@@ -88,21 +88,6 @@ def lead(logs: Doubles, expected: Integers) -> Doubles:
     return _mean_expected(leading - others, expected)
 
 
-def swaps(logs: Doubles, expected: Integers) -> tuple[Doubles, float]:
-    """Return which share of its answers each row gives to another thing there, float64 (n,).
-
-    Those are the illusory conjunctions: the right kind of answer, there to be seen, with the wrong
-    thing. What is there after an intervention are the expected answers of all things, int64 (1,
-    queries). Beside it which part of the wrong candidates are such ones: what guessing gives of
-    every error.
-    """
-    c = logs.shape[-1]
-    there = np.isin(np.arange(c), expected)
-    others = there & (np.arange(c) != expected[..., None])
-    guessed = (there.sum() - 1) / (c - 1)
-    return _mean_expected((chosen(logs) * others).sum(axis=-1), expected), float(guessed)
-
-
 def comparisons(
     pairs: Sequence[tuple[Doubles, Doubles]], samples: int, seed: int
 ) -> list[dict[str, Any]]:

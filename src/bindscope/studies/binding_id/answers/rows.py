@@ -28,16 +28,14 @@ from bindscope.studies.binding_id.answers.metrics import (
     right,
     share,
     shares_of_way,
-    swaps,
 )
-from bindscope.studies.binding_id.answers.shares import SHARES
 from bindscope.studies.binding_id.engine import Knockout
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS, ALL
 from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
 from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Attribute, Pairs, Words
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Words
 
 Predictions = Mapping[str, Mapping[str, Integers]]
 """Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
@@ -59,11 +57,9 @@ _MECHANISMS: dict[str, Mechanism] = dict(
 )
 
 
-def exact_oracles(mention: Attribute) -> dict[str, Oracle]:
+def exact_oracles() -> dict[str, Oracle]:
     """Return an oracle of each account, by its name."""
-    return {
-        name: Oracle(mechanism, 0.0, mention, exact=True) for name, mechanism in _MECHANISMS.items()
-    }
+    return {name: Oracle(mechanism, 0.0, exact=True) for name, mechanism in _MECHANISMS.items()}
 
 
 def true_estimates(oracle: Oracle, words: Words) -> Estimates:
@@ -84,7 +80,7 @@ def account_predictions(
     predictions: dict[str, dict[str, dict[str, Integers]]] = {name: {} for name in plans}
     words = pairs.base.words
     oracle: Any  # its state is its own kind of `engine.State`
-    for account, oracle in exact_oracles(reading.rule.mention).items():
+    for account, oracle in exact_oracles().items():
         estimates = true_estimates(oracle, words)
         for name, plan in plans.items():
             parts: dict[str, list[Integers]] = {}
@@ -213,15 +209,12 @@ def _summary(answers: Answers, trial: int, samples: int, seed: int) -> Row:
     logs, expected = answers.logs[:, trial], answers.places(trial)
     per_row, leads = right(logs, expected), lead(logs, expected)
     means = resampled_means(leads[:, None], samples, seed)[:, 0]
-    row = {
+    return {
         "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(logs),
         **ends("share", share(per_row)),
         **ends("lead", Interval(float(leads.mean()), *interval(means))),
-        "swap_chance": float(1 - per_row.mean()) * swaps(logs, expected)[1],
+        **ends("own", share(right(logs, answers.places(0)))),
     }  # fmt: skip
-    for each in SHARES:
-        row |= ends(each.name, share(each.per_row(answers, trial)))
-    return row
 
 
 def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:

@@ -154,7 +154,7 @@ class Sums:
     def _add_difference(
         self, name: str, marks: Doubles, difference: Vectors, half: Integers
     ) -> None:
-        """Add differences (n, L, t, d) of levels, which marks (n, levels) say, to halves 0 and 1."""
+        """Add differences (n, L, t, d) of levels that are marked, (n, levels), to halves 0 and 1."""
         before = self.totals.get(f"{name}.products")
         if before is not None and before.shape[3] != difference.shape[2]:
             raise InputError(
@@ -197,9 +197,7 @@ class Sums:
                 self.totals[f"{group}.{kind}.{part}"] for part in names
             )
             halves = [_fitted(*half) for half in zip(design, products, strict=True)]
-            difference, *both = (
-                values[1] - values[0] for values in (effect.values, *halves)
-            )
+            difference, *both = (values[1] - values[0] for values in (effect.values, *halves))
             # Squared length of fitted differences: tr(effects' design effects), by layer.
             effects, whole = effect.values.astype(np.float64), design.sum(axis=0)
             fitted = np.einsum("ab,altd,bltd->l", whole, effects, effects)

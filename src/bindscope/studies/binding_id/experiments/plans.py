@@ -59,8 +59,7 @@ def signatures(batch: Batch) -> Plan:
     """
     roles, base, source = range(batch.things), batch.pairs.base, batch.pairs.source
     same = replaced("object", roles)
-    # Things that questions name by their shape are asked about by the new one.
-    new = batch.replaced("object", roles if batch.reading.by == "shape" else ())
+    new = batch.replaced("object", roles)  # asked about by their new shape
     moved = [Replace("object", role, by=(role + 1) % batch.things) for role in roles]
     exchanged = [
         trial(
@@ -115,8 +114,8 @@ def pairing(batch: Batch, window: int = 1) -> Plan:
     of study one, here as a cause. A model that uses them answers with the item of the next thing.
     With the context frozen the question alone can use them; computed anew, the text can, too.
     """
-    base, by = batch.pairs.base, batch.reading.rule.mention  # what the text names things by
-    paired_anew = base.with_(**{by: np.roll(getattr(base, by), -1, axis=1)})
+    base = batch.pairs.base
+    paired_anew = base.with_(color=np.roll(base.color, -1, axis=1))
     trials = [batch.control(), *_sweep(batch, "pairs", "object", batch.shifted(1), window)]
     return Plan([(batch.reads(paired_anew), trials)], batch.queries(), batch.answers())
 

@@ -168,7 +168,7 @@ class Batch:
     def queries(self, *, both: bool = False) -> dict[str, Question]:
         """Return questions about each thing of the base, or of both scenes."""
         return {
-            f"O{role}{mark}": question(scenes, role, self.reading.by)
+            f"O{role}{mark}": question(scenes, role)
             for mark, scenes in self._scenes(both) for role in range(self.things)
         }  # fmt: skip
 

@@ -20,7 +20,6 @@ from bindscope.scenes.sprite_palette import BODIES, RGB
 from bindscope.scenes.sprites import SHIFT, sprite, tinted
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Layout, LayoutName, Scenes
 
-SCALES = {"large": 1.0, "small": 0.62}
 GREY = ((0, 49), (20, 83), (50, 137), (100, 187), (200, 212))  # of 384 rows: row, sRGB
 SAMPLES = 3  # rays along a side of a pixel
 SHADOW_PX = 30  # around a region; regions of a layout are further apart
@@ -71,13 +70,10 @@ def _looks(
 
 def _portrait_of(scenes: Scenes, row: int, role: int, layout: Layout) -> Portrait:
     """Return the portrait of a thing."""
-    words = scenes.words
-    shape = words.shapes[scenes.shape[row, role]]
-    material = words.materials[scenes.material[row, role]]
-    scale = SCALES[words.sizes[scenes.size[row, role]]]
+    shape = scenes.words.shapes[scenes.shape[row, role]]
     if layout.sprites:
-        return sprite(shape, material, scale)
-    return portrait(BODIES.get(shape, shape), material, *layout.room, scale, SHADOW_PX, SAMPLES)
+        return sprite(shape)
+    return portrait(BODIES.get(shape, shape), "rubber", *layout.room, 1.0, SHADOW_PX, SAMPLES)
 
 
 @cache

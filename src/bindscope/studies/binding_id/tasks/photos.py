@@ -118,13 +118,13 @@ def _answer(engine: VisionLanguageEngine, record: Record, draw: np.random.Genera
     every = np.stack([*record.boxes, *boxes.values()])[None]
     zeros = np.zeros(every.shape[:2], np.int64)
     words = Words(questions, (), record.items)
-    scene = Scenes(words, zeros, zeros, zeros, zeros, zeros, zeros, every)
+    scene = Scenes(words, zeros, zeros, zeros, zeros, every)
     record_engine = type(engine)(engine.adapter, partial(_words, record.prompt), options)
     state = record_engine.contexts(scene, picture)
     places = [{}, {role: role for role in roles}, {role: k + i for i, role in enumerate(boxes)}]
     hidden = [Knockout("object", at, tokens=_BOX) for hide in places for at in hide.values()]
     conditions = [CONTROL, *(Condition(f"thing {edit.role} hidden", (edit,)) for edit in hidden)]
-    by_number = [Question("shape", words, np.array([i])) for i in range(len(questions))]
+    by_number = [Question(words, np.array([i])) for i in range(len(questions))]
     answers = record_engine.answers(state, None, conditions, by_number, np.arange(k)[None])[0]
     number = {edit.role: i for i, edit in enumerate(hidden, 1)}
     logs = np.full((len(questions), len(HIDDEN), k), np.nan)

@@ -14,14 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.tasks.scenes import (
-    Attribute,
-    Group,
-    Prompt,
-    Question,
-    Rule,
-    Scenes,
-)
+from bindscope.studies.binding_id.tasks.scenes import Group, Prompt, Question, Rule, Scenes
 
 Template = Literal["short", "paper"]
 IMAGE = "<image>"
@@ -59,7 +52,6 @@ class Form:
     """
 
     template: Template = "paper"
-    mention: Attribute = "color"
     turn: Turn = RELEASED
     spaces: Spaces = field(default_factory=dict)
 
@@ -83,12 +75,7 @@ class Reading:
     @property
     def form(self) -> Form:
         """How scenes are put into words."""
-        return Form(self.template, self.rule.mention)
-
-    @property
-    def by(self) -> Attribute:
-        """The attribute by which questions name a thing."""
-        return self.rule.ask
+        return Form(self.template)
 
 
 def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:
@@ -100,7 +87,7 @@ def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[P
     InputError if two things of a scene would be mentioned alike, or questions do not fit the
     scenes.
     """
-    _check(scenes, questions, form)
+    _check(scenes, questions)
     question_texts = [_questions(question, form) for question in questions]
     return [
         _prompt(scenes, row, tuple(texts[row] for texts in question_texts), form)
@@ -119,22 +106,17 @@ def with_image(prompt: Prompt, token: str) -> Prompt:
     return replace(prompt, context=prompt.context.replace(IMAGE, token, 1), spans=spans)
 
 
-def thing_name(by: Attribute, word: str) -> str:
-    """Return what a thing is called: "sphere", "green object", "left object"."""
-    return word if by == "shape" else f"{word} object"
-
-
 def _prompt(scenes: Scenes, row: int, questions: tuple[str, ...], form: Form) -> Prompt:
     short, words = form.template == "short", scenes.words
     text = IMAGE if short else form.turn.before + TASK
     spans: dict[tuple[Group, int], tuple[int, int]] = {}
     for role in range(scenes.things):
-        value, item = getattr(scenes, form.mention)[row, role], words.items[scenes.item[row, role]]
-        word = form.spaced("context", words.get(form.mention)[value])
+        item = words.items[scenes.item[row, role]]
+        word = form.spaced("context", words.colors[scenes.color[row, role]])
         parts: list[tuple[str, Group]] = [(f"{word} has", "color"), (f"{item} .", "item")]
         before, between, after = " ", " ", ""
         if not short:
-            parts = [(thing_name(form.mention, word), "color"), (f"item {item}", "item")]
+            parts = [(f"{word} object", "color"), (f"item {item}", "item")]
             before, between, after = " The " if role else "The ", " contains ", "."
         text += before
         for part, group in parts:
@@ -151,21 +133,19 @@ def _questions(question: Question, form: Form) -> list[str]:
     words = question.texts()
     if form.template == "short":
         return [f" ? {word} has" for word in words]
-    names = [thing_name(question.by, form.spaced("question", word)) for word in words]
+    names = [form.spaced("question", word) for word in words]
     pattern, start = "Which item does the {} contain?", "The {} contains item"
     text = f"\n\nQuestion: {pattern}{form.turn.after}Answer: {start}"
     return [text.replace("{}", name) for name in names]
 
 
-def _check(scenes: Scenes, questions: Sequence[Question], form: Form) -> None:
-    named, problem = np.sort(getattr(scenes, form.mention), axis=1), ""
+def _check(scenes: Scenes, questions: Sequence[Question]) -> None:
+    named, problem = np.sort(scenes.color, axis=1), ""
     if (named[:, 1:] == named[:, :-1]).any():
-        problem = f"two things of a scene have the same {form.mention}, by which texts mention them"
+        problem = "two things of a scene have the same color, by which texts mention them"
     elif any(len(question) != len(scenes) for question in questions):
         problem = f"there are questions that are not {len(scenes)}, one for each scene"
-    elif any(question.by == "item" for question in questions):
-        problem = "a question that names the thing by its item holds the answer"
     if problem:
         raise InputError(
-            "scenes and questions", problem, "mention and ask by `mention` and `ask` of their rule"
+            "scenes and questions", problem, "give things of different colors, and their questions"
         )

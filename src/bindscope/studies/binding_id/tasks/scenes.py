@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from bindscope.scenes.sprite_palette import COLORS, REGIONS, SHAPES, SIZE_PX
 
 Group = Literal["object", "item", "color"]
 GROUPS: tuple[Group, ...] = ("object", "item", "color")
-Attribute = Literal["shape", "color", "slot", "item", "material", "size"]
+Attribute = Literal["shape", "color", "slot", "item"]
 Integers = NDArray[np.int64]
 
 
@@ -38,8 +38,6 @@ class Words:
     colors: tuple[str, ...]
     items: tuple[str, ...]
     places: tuple[str, ...] = ()
-    materials: tuple[str, ...] = ()
-    sizes: tuple[str, ...] = ()
 
     def get(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the words of an attribute."""
@@ -52,7 +50,7 @@ class Scenes:
     """n scenes of k things; axis 1 of every array is the role, the order of mention.
 
     Arrays are int64 (n, k): `slot` is the number of the slot where the thing stands, the others are
-    places in `words`, zeros where a material or size does not vary. `boxes`, int64 (n, k, 4), are
+    places in `words`. `boxes`, int64 (n, k, 4), are
     left, top, right and bottom (both exclusive) in pixels of the slot's region, not the thing's own
     tight box, so that every thing has equally many tokens; None where there is no image.
 
@@ -64,8 +62,6 @@ class Scenes:
     color: Integers
     item: Integers
     slot: Integers
-    material: Integers
-    size: Integers
     boxes: Integers | None = None
 
     def __post_init__(self) -> None:
@@ -129,10 +125,9 @@ class Pairs:
 class Question:
     """One question about one thing, for each scene of a batch ("Which item is in the cube?").
 
-    `values` are places in `words`, int64 (n,); words of another split ask about what is not there.
+    `values` are places in the shapes of `words`, int64 (n,).
     """
 
-    by: Attribute
     words: Words
     values: Integers
 
@@ -145,13 +140,12 @@ class Question:
 
     def texts(self) -> list[str]:
         """Return the word that names the thing, for each scene."""
-        words = self.words.get(self.by)
-        return [words[value] for value in self.values]
+        return [self.words.shapes[value] for value in self.values]
 
 
-def question(scenes: Scenes, role: int, by: Attribute = "shape") -> Question:
+def question(scenes: Scenes, role: int) -> Question:
     """Ask about the thing of a role of some scenes (of the base's own, or of the source's)."""
-    return Question(by, scenes.words, getattr(scenes, by)[:, role])
+    return Question(scenes.words, scenes.shape[:, role])
 
 
 @dataclass(frozen=True)
@@ -180,7 +174,7 @@ class Layout:
     """The slots of a square image of `size_px`.
 
     Regions are those of slots in pixels: left, top, right and bottom, both exclusive; a thing lies
-    within its slot's region, whatever it is. `places` are words that fit into "the ... object".
+    within its slot's region, whatever it is. `places` are names of the slots.
     `sprites`: small images for toys, on white, where things have room to move by a pixel.
     """
 
@@ -219,41 +213,33 @@ pixels included); in `level` both things stand equally high; `grid` is for more 
 
 
 Order = Literal["left_first", "independent"]
-Shared = Literal["none", "shape", "color", "both"]
-ToldBy = Literal["material", "size", "slot"]
 Withheld = Literal["none", "training", "held_out"]
 SplitName = Literal["test", "estimation"]
 ITEMS: dict[SplitName, tuple[str, ...]] = {
     "test": tuple(ascii_uppercase),
     "estimation": tuple(ascii_lowercase),
 }
-MATERIALS = ("rubber", "metal")
-SIZES = ("large", "small")
 PERIOD = 5  # a pair of color and shape is withheld in one slot of this many
 PURPOSE = {"test": 1, "estimation": 2}  # of the random streams
 
 
 def words_of(split: SplitName, layout: LayoutName) -> Words:
     """Return the words of a split; shapes, colors and items differ between splits."""
-    places = LAYOUTS[layout].places
-    return Words(SHAPES[split], COLORS[split], ITEMS[split], places, MATERIALS, SIZES)
+    return Words(SHAPES[split], COLORS[split], ITEMS[split], LAYOUTS[layout].places)
 
 
 @dataclass(frozen=True)
 class Rule:
     """How scenes of k things are drawn: in different slots of a layout, by chance.
 
-    `left_first`: the lowest slot is mentioned first (in the released images the left one always
-    is). `shared` is what all things of a scene have in common, `distinguished_by` what tells them
-    apart then: material or size (of two things), or the slot. `withheld`: `training`: no thing is
-    one that `withheld` marks; `held_out`: every scene has one.
+    All things of a scene differ in shape and color. `left_first`: the lowest slot is mentioned
+    first (in the released images the left one always is). `withheld`: `training`: no thing is one
+    that `withheld` marks; `held_out`: every scene has one.
     """
 
     layout: LayoutName = "pair"
     things: int = 2
     order: Order = "left_first"
-    shared: Shared = "none"
-    distinguished_by: ToldBy = "slot"
     withheld: Withheld = "none"
 
     @classmethod
@@ -265,30 +251,10 @@ class Rule:
         """Return the words of a split."""
         return words_of(split, self.layout)
 
-    def _enough(self, attribute: Attribute) -> bool:
-        """Whether both splits have a word for each thing."""
-        return all(self.things <= len(self.words(s).get(attribute)) for s in get_args(SplitName))
-
     @property
     def slot_of_role(self) -> bool:
         """Whether the slot of a thing follows from its role: what tells one tells the other."""
         return self.order == "left_first" and self.things == len(LAYOUTS[self.layout].regions)
-
-    @property
-    def mention(self) -> Attribute:
-        """The attribute by which the text mentions a thing: no two things of a scene share it."""
-        if self.shared == "both":
-            return "slot"
-        if self.shared == "color":
-            return self.distinguished_by
-        return "color" if self._enough("color") else "slot"
-
-    @property
-    def ask(self) -> Attribute:
-        """The attribute by which a question names a thing; unlike `mention` where there is one."""
-        if self.shared in ("shape", "both"):
-            return self.distinguished_by
-        return "shape" if self._enough("shape") else "slot"
 
 
 def draw_scenes(rule: Rule, words: Words, n: int, draw: np.random.Generator) -> Scenes:
@@ -300,8 +266,7 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
     """Draw n pairs of a base and a source from a split's words, each split by its own stream.
 
     Both have their things in the same slots. Where there are words enough they share no shape, no
-    color and no item; else as few as can be, and never in the same role. What tells equal things
-    apart (material or size) goes with the role, so that a question by it has one answer.
+    color and no item; else as few as can be, and never in the same role.
     """
     draw = rng(seed, PURPOSE[split])
     base, source = _accepted(rule, rule.words(split), n, draw, paired=True)
@@ -322,8 +287,8 @@ def exchanged_contents(scenes: Scenes) -> Scenes:
 
     Slots, mention order and items stay; the first thing comes last.
     """
-    names = ("shape", "color", "material", "size")
-    return scenes.with_(**{name: np.roll(getattr(scenes, name), 1, axis=1) for name in names})
+    shape, color = (np.roll(values, 1, axis=1) for values in (scenes.shape, scenes.color))
+    return scenes.with_(shape=shape, color=color)
 
 
 def exchanged_items(scenes: Scenes) -> Scenes:
@@ -370,32 +335,22 @@ def _drawn(
     slot = _orders(draw, n, len(layout.regions))[:, :k]
     if rule.order == "left_first":
         slot = np.sort(slot, axis=1)
-    distinguishing = {"material": np.zeros((n, k), np.int64), "size": np.zeros((n, k), np.int64)}
-    if rule.shared != "none" and rule.distinguished_by != "slot":
-        distinguishing[rule.distinguished_by] = _orders(draw, n, k)
     shuffle = _orders(draw, n, k)  # where words repeat, any two roles may have the same
-    columns = {
-        "shape": _columns(draw, n, k, len(words.shapes), rule.shared in ("shape", "both"), shuffle),
-        "color": _columns(draw, n, k, len(words.colors), rule.shared in ("color", "both"), shuffle),
-        "item": _columns(draw, n, k, len(words.items), False, shuffle),
-    }
+    shape, color, item = (
+        _columns(draw, len(of_kind), shuffle)
+        for of_kind in (words.shapes, words.colors, words.items)
+    )
     for side in range(2 if paired else 1):
-        columns_of_side = {name: both[side] for name, both in columns.items()}
-        yield Scenes(
-            words, slot=slot, boxes=layout.boxes(slot), **distinguishing, **columns_of_side
-        )
+        yield Scenes(words, shape[side], color[side], item[side], slot, layout.boxes(slot))
 
 
-def _columns(
-    draw: np.random.Generator, n: int, k: int, size: int, shared: bool, shuffle: Integers
-) -> tuple[Integers, Integers]:
+def _columns(draw: np.random.Generator, size: int, shuffle: Integers) -> tuple[Integers, Integers]:
     """Draw the words of k roles for a base and a source, int64 (n, k) each.
 
     They are two stretches of one random order of all words, as far apart as it allows.
     """
+    n, k = shuffle.shape
     order = _orders(draw, n, size)
-    if shared:
-        return tuple(np.repeat(order[:, [side]], k, axis=1) for side in (0, 1))  # type: ignore[return-value]
     shift = min(k, max(size - k, 1))
     first, second = (order[np.arange(n)[:, None], (shuffle + s) % size] for s in (0, shift))
     return first, second

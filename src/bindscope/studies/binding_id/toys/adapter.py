@@ -28,13 +28,13 @@ from bindscope.studies.binding_id.vlm.adapters import Cut, Decoder, Embedded, In
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.image_tokens import ImageTokens, plain_view
 
-SHORT = Form("short")
 
-
-def engine_of(where: str, toy: ToyModel, form: Form = SHORT) -> VisionLanguageEngine:
+def engine_of(where: str, toy: ToyModel) -> VisionLanguageEngine:
     """Return a toy as an engine; `where` says in words which one it is."""
     options = Options(batch_size=1024)
-    return VisionLanguageEngine(ToyAdapter(where, toy), partial(prompts, form=form), options)
+    return VisionLanguageEngine(
+        ToyAdapter(where, toy), partial(prompts, form=Form("short")), options
+    )
 
 
 def load(
@@ -57,7 +57,7 @@ def load(
         weights = manifest_path(model["source"])
     assert weights is not None  # the graph has it
     remedy = REMEDY if "source" in model else None
-    return engine_of(where, load_toy(weights, remedy=remedy), reading.form), Images(LAYOUT)
+    return engine_of(where, load_toy(weights, remedy=remedy)), Images(LAYOUT)
 
 
 class ToyAdapter(Decoder):

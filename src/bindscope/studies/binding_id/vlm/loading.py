@@ -139,7 +139,7 @@ def hook_engine(
     adapter = adapt(where, model, processor, None)
     form, options = Form(), Options(batch_size=batch_size, lead=LINE_BREAKS)
     if rule is not None:
-        form, kind = replace(form, mention=rule.mention), model.config.model_type
+        kind = model.config.model_type
         form = _counted(form, False, processor, kind, rule, options, where)
     return VisionLanguageEngine(adapter, partial(prompts, form=form), options)
 

@@ -228,9 +228,9 @@ def evened(tokenize: Tokenize, where: str, form: Form, rule: Rule) -> Form:
 def _kinds(rule: Rule) -> Iterator[tuple[Frame, tuple[str, ...]]]:
     """Yield the words that have to be of one length, by the part of the prompt."""
     splits = [rule.words("test"), rule.words("estimation")]
-    yield "context", tuple(word for words in splits for word in words.get(rule.mention))
+    yield "context", tuple(word for words in splits for word in words.colors)
     for words in splits:
-        yield "question", words.get(rule.ask)
+        yield "question", words.shapes
 
 
 def _spaces(
@@ -257,7 +257,7 @@ def _spaces(
         raise InputError(
             where, f"{longest!r} takes {extra} more token{'s' * (extra > 1)} than {rest[0]!r}, and "
             "no spaces before the shorter word make up for it",
-            "use a model with another tokenizer, or scenes without these words (`shared`, "
-            "`distinguished_by`); in a configuration leave the model out of this task's suites",
+            "use a model with another tokenizer; in a configuration leave the model out of this "
+            "task's suites",
         )  # fmt: skip
     return spaces
