@@ -18,9 +18,8 @@ SCENES = {"train": 64, "val": 32, "test": 32}
 DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
 TRAINING_STEPS = 10
 BATCH = 16
-# A step of each stage.
-SHORT_TOY = {"steps": 4, "batch_size": BATCH, "naming_until": 1, "grounding_until": 2,
-             "copying_until": 3, "gates": False}  # fmt: skip
+# Steps of each stage.
+SHORT_TOY = {"steps": 9, "batch_size": BATCH, "gates": False}
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
 JOINED = {"pairing"}  # experiments on toys that `together` reads

@@ -178,7 +178,6 @@ def test_configuration_classes_compute_nothing() -> None:
         "Pretrained": "depth local_weights downloads",
         "PythonModel": "depth first_layer",
         "ToyVision": "depth first_layer zoo_source stored",
-        "Toy": "tower_sha256",
         "VisionLanguageModel": "engine",
     }
     assert computed == {

@@ -169,8 +169,7 @@ def _toy(model: Mapping[str, Any], image_px: int) -> Tower:
     if source.startswith("zoo:"):
         recipe = read_manifest(source, TOY)["recipe"]["model"]
     width, layers = int(recipe.get("width", 96)), int(recipe.get("n_layers", 3))
-    has_vision_tower = recipe.get("tower", "siglip") == "siglip"
-    first = int(recipe.get("tower_width", 64)) if has_vision_tower else width
+    first = int(recipe.get("tower_width", 64))
     return Tower(layers + 1, width, int(recipe.get("patch_px", 12)), image_px, 0, first=first)
 
 

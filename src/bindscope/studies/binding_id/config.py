@@ -11,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 from bindscope.config.base import Model, ModelName, NameOf, NonNegativeInt, PositiveInt, Slug
 from bindscope.config.models import pinned
 from bindscope.config.references import repeated
-from bindscope.config.zoo import read_manifest
 from bindscope.core.registries import plugged_in
 from bindscope.studies.binding_id.registry import ENGINES
 
@@ -27,23 +26,6 @@ class ToyTraining(Model):
 
     steps: PositiveInt = Field(900, description="Optimiser steps.")
     batch_size: PositiveInt = Field(32, description="Scenes of a step, or pairs of scenes.")
-    learning_rate: float = Field(
-        1.5e-3, gt=0, description="Peak rate, after 5 % of the steps; then a cosine to 0."
-    )
-    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay.")
-    naming_until: NonNegativeInt = Field(
-        100,
-        description="Until this step, image tokens are drawn towards the words for shape and "
-        "color of the thing that they show, without the language model.",
-    )
-    grounding_until: NonNegativeInt = Field(
-        200, description="From there until this step, questions are about the image alone."
-    )
-    copying_until: NonNegativeInt = Field(
-        350,
-        description="From there until this step, also about the text alone (color to item); "
-        "then about both (shape to item), and interchange training replaces activations.",
-    )
     gates: bool = Field(
         True,
         description="Whether a toy that misses a gate fails. false: for trials of the code; it is "
@@ -51,14 +33,6 @@ class ToyTraining(Model):
     )
     threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        stages = ("naming_until", "grounding_until", "copying_until")
-        steps = [getattr(self, stage) for stage in stages]
-        if steps != sorted(steps):
-            raise ValueError(f"stages are out of order; give {' <= '.join(stages)}")
-        return self
 
 
 class Toy(Model):
@@ -76,11 +50,6 @@ class Toy(Model):
         description="`free`: to answer; `interchange`: also to answer as slots demand when "
         "activations are replaced, which imposes binding by slot.",
     )
-    tower: str = Field(
-        "siglip",
-        pattern=r"^(siglip|zoo:[a-z0-9-]+)$",
-        description="Vision tower: `siglip`, trained with the rest, or a frozen model of the zoo.",
-    )
     training: ToyTraining = Field(ToyTraining(), description="Training.")
     seed: NonNegativeInt = Field(0, description="Seed of initialisation and scenes.")
 
@@ -93,13 +62,6 @@ class Toy(Model):
                 f"source: {self.source} is trained already, so {', '.join(wrong)} must not be given"
             )
         return self
-
-    @property
-    def tower_sha256(self) -> str | None:
-        """Hash of a frozen tower's weights, which is part of the key; None for one of its own."""
-        if self.tower == "siglip":
-            return None
-        return str(read_manifest(self.tower)["sha256"])
 
 
 class VisionLanguageModel(Model):

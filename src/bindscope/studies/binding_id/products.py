@@ -199,6 +199,4 @@ def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
         "threads": toy.training.threads,
         "device": toy.training.device,
     }
-    if toy.tower_sha256 is not None:
-        content["tower_sha256"] = toy.tower_sha256
     return spec, [graph.add("toy_vlm", {"toy": toy.name}, content)]

@@ -154,7 +154,7 @@ class Sums:
     def _add_difference(
         self, name: str, marks: Doubles, difference: Vectors, half: Integers
     ) -> None:
-        """Add differences (n, L, t, d) of levels that are marked, (n, levels), to halves 0 and 1."""
+        """Add differences (n, L, t, d), of levels that `marks` says (n, levels), to the halves."""
         before = self.totals.get(f"{name}.products")
         if before is not None and before.shape[3] != difference.shape[2]:
             raise InputError(

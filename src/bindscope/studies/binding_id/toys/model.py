@@ -19,13 +19,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from bindscope.config.models import Zoo
 from bindscope.config.zoo import TOY
 from bindscope.core.errors import ModelError, snakemake_command
 from bindscope.core.files import sha256, write_atomic, write_json
-from bindscope.models import zoo
 from bindscope.models.controlled import checked
-from bindscope.models.stream import FrozenViT, freeze
+from bindscope.models.stream import freeze
 from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH
@@ -42,45 +40,6 @@ SHARPNESS = 6.0  # of the heads that look back
 LOOK_BACK = (1, 2)  # tokens, of heads 0 and 1, which share key head 0
 LOOKING_LAYERS = 2
 MEAN, DEVIATION = 0.8, 0.3  # of pixel values from 0 to 1
-STANDARDISED_OVER = 1e-6
-
-
-class ZooTower(nn.Module):
-    """The patch tokens of a frozen model, standardised over their width; images are resized for it.
-
-    It has no parameters of its own, so that a toy that is stored names it and does not hold it.
-    """
-
-    def __init__(self, frozen: FrozenViT) -> None:
-        super().__init__()
-        self._frozen = [frozen]  # in a list, so that its weights are no state of this module
-        self.width = frozen.dim
-
-    @classmethod
-    def load(cls, source: str, device: torch.device | None = None) -> ZooTower:
-        """Load a model of the zoo by its source, ``zoo:<name>``."""
-        config = Zoo(name="tower", source=source)
-        return cls(zoo.load(config, None, device or torch.device("cpu")))
-
-    @property
-    def patch_px(self) -> int:
-        """Side of the patch of a toy's image that a token stands for, in the toy's pixels."""
-        return SIZE_PX // self._frozen[0].token_map.grid[0]
-
-    def pixels(self, images: NDArray[np.uint8]) -> Tensor:
-        """Return the model's input of uint8 images."""
-        return self._frozen[0].preprocess(images)
-
-    @torch.no_grad()
-    def forward(self, pixel_values: Tensor, **_: Any) -> Any:
-        """Return patch tokens after the final norm, as transformers' towers do."""
-        from transformers.modeling_outputs import BaseModelOutput
-
-        frozen = self._frozen[0]
-        ((_layer, tokens),) = frozen.residual_stream(pixel_values, ["final"])
-        patches = tokens[:, frozen.token_map.prefix :]
-        patches = nn.functional.layer_norm(patches, patches.shape[-1:], eps=STANDARDISED_OVER)
-        return BaseModelOutput(last_hidden_state=patches, hidden_states=(patches,))
 
 
 @dataclass(frozen=True)
@@ -89,13 +48,10 @@ class ToyModel:
 
     network: Any
     vocabulary: Vocabulary
-    patch_px: int
+    patch_px: int = PATCH_PX
 
     def pixels(self, images: NDArray[np.uint8]) -> Tensor:
         """Return the input of the vision tower, float32 (n, 3, px, px), of uint8 images."""
-        tower = self.network.model.vision_tower
-        if isinstance(tower, ZooTower):
-            return tower.pixels(images)
         values = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).float()
         device = self.network.lm_head.weight.device
         return ((values / 255 - MEAN) / DEVIATION).to(device)
@@ -112,30 +68,25 @@ class ToyModel:
         return tokens
 
     def trained_parameters(self) -> dict[str, Tensor]:
-        """Return the weights by name, without those of a frozen tower, which has no state."""
+        """Return the weights by name."""
         return dict(self.network.state_dict())
 
 
-def build(toy: Toy, vocabulary: Vocabulary) -> ToyModel:
-    """Make a toy with initial weights that depend on its configuration and seed alone.
+def build(seed: int, vocabulary: Vocabulary) -> ToyModel:
+    """Make a toy with initial weights that depend on its seed alone.
 
     Linear layers and patch embedding N(0, 1 / fan-in), embeddings N(0, 1), biases 0, norms 1.
     """
     from transformers import LlavaOnevisionForConditionalGeneration
 
-    generator = torch.Generator().manual_seed(toy.seed)
-    tower = ZooTower.load(toy.tower) if toy.tower != "siglip" else None
+    generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):  # the library initialises from the global state
         network = LlavaOnevisionForConditionalGeneration(_config(vocabulary))
-    model, patch_px = network.model, PATCH_PX
-    del model.image_newline  # one view of an image: there are no ends of rows
-    if tower is not None:
-        model.vision_tower, patch_px = tower, tower.patch_px
-        model.multi_modal_projector.linear_1 = nn.Linear(tower.width, WIDTH)
+    del network.model.image_newline  # one view of an image: there are no ends of rows
     with torch.no_grad():
         _initialise(network, generator)
-        _look_back(model.language_model)
-    return ToyModel(network, vocabulary, patch_px)
+        _look_back(network.model.language_model)
+    return ToyModel(network, vocabulary)
 
 
 def _config(vocabulary: Vocabulary) -> Any:
@@ -199,8 +150,7 @@ def write(
     """Write the weights as float16 (safetensors), and last a manifest (JSON) beside them.
 
     The manifest holds `kind`, `objective`, `seed`, `input_px`, `recipe` (the configuration),
-    `accuracies` after the last step, `val_loss_bits` and `history`; `tokens`, the vocabulary. The
-    weights of a frozen tower are not stored: the recipe names it, and `tower_sha256` pins it.
+    `accuracies` after the last step, `val_loss_bits` and `history`; `tokens`, the vocabulary.
     """
     tensors = {
         name: value.detach().half().cpu().contiguous()
@@ -218,7 +168,7 @@ def write(
         {
             "weights": Path(weights).name, "sha256": sha256(content),
             "kind": TOY, "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
-            "recipe": made_by, "tower_sha256": config.tower_sha256,
+            "recipe": made_by,
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
             "accuracies": trained.accuracies, "history": trained.history,
@@ -239,18 +189,13 @@ def load(
 
     `remedy` brings missing or damaged files back; default: training the toy again.
 
-    ModelError if the files are missing or damaged, or were written for other words or another
-    tower.
+    ModelError if the files are missing or damaged, or were written for other words.
     """
     path = Path(manifest)
     remedy = remedy or f"train it again: `{snakemake_command(f'--forcerun {path}')}`"
     stored = read_manifest(path, remedy)
     content = checked(path.parent / stored["weights"], stored["sha256"], remedy)
-    recipe = stored["recipe"]["model"]  # older ones have what all toys share, too
-    config = Toy.model_validate({name: recipe[name] for name in Toy.model_fields if name in recipe})
-    if stored["tower_sha256"] != config.tower_sha256:
-        raise ModelError(str(path), f"was trained on another {config.tower} than is there", remedy)
-    toy = build(config, Vocabulary(tuple(stored["tokens"])))
+    toy = build(stored["seed"], Vocabulary(tuple(stored["tokens"])))
     tensors = {name: value.float() for name, value in load_tensors(content).items()}
     own_shapes, shapes = (
         {name: value.shape for name, value in each.items()}

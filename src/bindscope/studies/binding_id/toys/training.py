@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from math import isfinite, log
 from typing import Any
@@ -142,6 +143,11 @@ STEPS, SCENES, VALIDATION, IMAGES = 3, 4, 5, 6  # streams of a seed; two are of 
 HALF_WAY_GATE = 0.7  # of evaluations after so many of the steps:
 HALF_WAY_BY = 2 / 3
 ALL_ROLES = 0.7  # of the steps of interchange training replace every thing
+LEARNING_RATE, WEIGHT_DECAY = 1.5e-3, 0.01
+# Shares of the steps until which image tokens are drawn towards the words for what they show,
+# without the language model; questions are about the image alone; and about the text alone, too.
+# Then they are about both, and interchange training replaces activations.
+NAMING_UNTIL, GROUNDING_UNTIL, COPYING_UNTIL = Fraction(1, 9), Fraction(2, 9), Fraction(7, 18)
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,7 @@ def train(
     has not learnt to copy from the text; at the end, `GATES` and, of interchange
     training, those of replacements.
     """
-    toy = build(config, Vocabulary.of_splits())
+    toy = build(config.seed, Vocabulary.of_splits())
     probes = SlotProbes(WIDTH, torch.Generator().manual_seed(config.seed + 1))
     trained = nn.ModuleDict({"network": toy.network, "probes": probes}).to(device)
     task = _Task(toy, probes, config)
@@ -196,8 +202,8 @@ def _plan(config: Toy) -> Plan:
     # Matrices, and the kernels of patches.
     return training_plan(
         training.steps,
-        training.learning_rate,
-        training.weight_decay,
+        LEARNING_RATE,
+        WEIGHT_DECAY,
         lambda p: p.ndim > 1,
         EVALUATIONS,
     )
@@ -219,17 +225,16 @@ class _Task:
 
     def loss(self, stream: np.random.Generator, step: int) -> Tensor:
         """Return the loss of the scenes of a stream, asked as in this step, in nats."""
-        training, split = self.config.training, split_of(step)
-        n = training.batch_size
+        n, split, done = self.config.training.batch_size, split_of(step), self._share_done(step)
         interchange = self.config.objective == "interchange"
-        if interchange and step >= training.copying_until:
+        if interchange and done >= COPYING_UNTIL:
             roles = [0, 1] if stream.random() < ALL_ROLES else [int(stream.integers(2))]
             pairs = draw_pairs(split, stream, n)
             drawn = [(scenes, images(scenes, stream)) for scenes in (pairs.base, pairs.source)]
             base, source = (self.engine.read(*each) for each in drawn)
             return interchange_loss(self.engine, self.toy, self.probes, base, source, roles)
         scenes = draw(split, stream, n, int(stream.choice(THINGS)))
-        if step < training.naming_until:
+        if done < NAMING_UNTIL:
             named: tuple[Asked, ...] = ("shape", "color")
             if interchange:
                 named += ("slot",)
@@ -238,12 +243,15 @@ class _Task:
         probes = self.probes if interchange else None
         return task_loss(self.engine, self.toy, contexts, self._choose_kinds(step), probes)
 
+    def _share_done(self, step: int) -> Fraction:
+        return Fraction(step, self.config.training.steps)
+
     def _choose_kinds(self, step: int) -> tuple[Kind, ...]:
         """Return the kinds of questions of a step: easy ones first."""
-        training = self.config.training
-        if step < training.grounding_until:
+        done = self._share_done(step)
+        if done < GROUNDING_UNTIL:
             return kinds_of("image")
-        if step < training.copying_until:
+        if done < COPYING_UNTIL:
             return kinds_of("image", "text")
         return KINDS
 
@@ -255,7 +263,7 @@ class _Task:
         if not isfinite(bits):
             raise ModelError(
                 run.name, f"training diverged at step {run.steps + 1}",
-                f"lower training.learning_rate ({self.config.training.learning_rate:g})",
+                f"give it another seed ({self.config.seed})",
             )  # fmt: skip
         return bits
 
