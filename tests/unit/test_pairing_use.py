@@ -55,7 +55,7 @@ def oracle_rows() -> list[dict[str, Any]]:
     return [
         {**names, "model": f"by-{mechanism}", **row}
         for mechanism in MECHANISMS
-        for row in run(Oracle(mechanism, 0.05, "color", 0), None, SPEC).rows
+        for row in run(Oracle(mechanism, 0.05, 0), None, SPEC).rows
     ]
 
 
@@ -85,7 +85,7 @@ def joined(
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_pairs_can_be_read_of_all_oracles_in_every_layer(mechanism: str) -> None:
     scenes = draw_pairs(Rule(), "test", 50, 0).base
-    oracle = Oracle(mechanism, 0.05, "color", 0)
+    oracle = Oracle(mechanism, 0.05, 0)
     state = oracle.contexts(scenes, None)
     words = scenes.words
     pairs = [(c, s) for c in range(len(words.colors)) for s in range(len(words.shapes))]
