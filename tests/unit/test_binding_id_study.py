@@ -193,8 +193,8 @@ def test_halves_are_of_rows_and_not_of_batches() -> None:
     rule, oracle = Rule(), Oracle("slot", noise=0.0)
     scenes = draw_pairs(rule, "estimation", 60, 0).base
     rows = [list(fitted(oracle, rule, size).vector_rows(oracle, scenes)) for size in (60, 7, 1)]
-    for other in rows[1:]:
-        assert [row["split_half"] for row in other] == pytest.approx(
+    for smaller in rows[1:]:
+        assert [row["split_half"] for row in smaller] == pytest.approx(
             [row["split_half"] for row in rows[0]], abs=1e-4
         )
     assert rows[2][0]["split_half"] > 0.9

@@ -92,11 +92,6 @@ class VisionLanguageModel(Model):
             "in suites of `template: paper`."
         ),
     )
-    pad: NonNegativeInt = Field(
-        0,
-        description="Cells around a thing's region that are edited with it, in every slot as many: "
-        "what would reach beyond the image's grid is moved back into it.",
-    )
     batch_size: PositiveInt = Field(
         16, description="Contexts that are answered about at once: scenes times conditions."
     )
@@ -115,12 +110,6 @@ class VisionLanguageModel(Model):
     def _engines_options(self) -> Self:
         if self.options and not self.engine:
             raise ValueError("options: only an `engine:` has them")
-        return self
-
-    @model_validator(mode="after")
-    def _as_released(self) -> Self:
-        if self.compat == "paper" and self.pad:
-            raise ValueError("compat: `paper` says which tokens are a thing's; leave `pad` out")
         return self
 
     @property

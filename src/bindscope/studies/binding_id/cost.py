@@ -150,7 +150,7 @@ def _views(model: Content, vision: Content) -> tuple[int, int]:
 def _object_tokens(model: Content, vision: Content) -> int:
     """Return how many cells cover a slot's region and its padding, in all views of an image."""
     views, cells = _views(model, vision)
-    pad = 3 if model.get("compat") == "paper" else int(model.get("pad", 0))
+    pad = 3 if model.get("compat") == "paper" else 0
     return int(views * (ceil(_SLOT_PX * cells / _IMAGE_PX) + 2 * pad) ** 2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -34,7 +33,6 @@ from bindscope.studies.binding_id.views import combined, costly, named, rows_wit
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
 _OPENED = 3  # models that the opening names
-_DIMENSIONS = re.compile(r"(.*), ([0-9]+ dimensions?) \(weakest: (.*)\)")
 _ABOUT = (
     "A text states which item belongs to which object of an image. A question names the object by "
     "a feature that only the image shows (its shape). The context is computed once and frozen; its "
@@ -196,14 +194,6 @@ def _findings(judgments: Sequence[Judgment], before: str) -> Iterator[Finding]:
             "occur that only other mechanisms predict:",
             points,
         )
-    if points := _dimension_points(judgments):
-        yield Finding(
-            f"{before}Number of dimensions of the binding IDs. A subspace is sufficient if "
-            "swapping parts in it swaps the answers (objects, items; both: answers stay), and if "
-            "answers stay when the rest is replaced, and when parts in a random subspace "
-            "are swapped (fractions of answers and normalized effects):",
-            points,
-        )
     lead = (
         f"{before}All claims. Works: more than {WORKS:.0%} of the answers; no effect: within "
         f"{NO_EFFECT:.0%}; gates are stricter limits. Mean differences are between slots where "
@@ -264,22 +254,6 @@ def _account_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...
             if rest := [name for name, judgment in ties.items() if judgment.verdict == verdict]:
                 words += f"; {verdict}: {', '.join(rest)}"
         points.append((place, f"{words}."))
-    return tuple(points)
-
-
-def _dimension_points(judgments: Sequence[Judgment]) -> tuple[tuple[str, str], ...]:
-    """Say the smallest subspace that holds the IDs, of the first of their claims that does."""
-    places: dict[str, list[tuple[str, str, Judgment]]] = {}
-    for judgment in judgments:
-        if judgment.claim.name == "subspace":
-            place, size, weakest = _DIMENSIONS.fullmatch(judgment.effect.where).groups()  # type: ignore[union-attr]
-            places.setdefault(place, []).append((size, weakest, judgment))
-    points = []
-    for place, entries in places.items():
-        holding = [entry for entry in entries if entry[2].verdict == "holds"]
-        size, weakest, judgment = holding[0] if holding else entries[-1]
-        words = f"{size} hold them" if holding else f"{judgment.verdict} of the largest, of {size}"
-        points.append((place, f"{words} (weakest: {weakest})."))
     return tuple(points)
 
 

@@ -23,7 +23,6 @@ _TRIALS = "`studies.binding_id.experiments.trials`"
 _MIXTURE = "`studies.binding_id.answers.mixture_fit`"
 _METRICS = "`studies.binding_id.answers.metrics`"
 _VECTORS = "`studies.binding_id.experiments.estimates`"
-_HEADS = "`studies.binding_id.answers.rows`"
 _ANSWERS = "share of rows"
 
 _NAMES: tuple[Column, ...] = (
@@ -135,8 +134,7 @@ _COLUMNS: tuple[Column, ...] = (
                "were not fitted to; of an account, by it and guesses alone.",
                "bootstrap over rows"),
     Column("length", "float64", "1", "Mean length of the vectors that are added, over rows, "
-           "layers, tokens and roles; 0: nothing is added. Of `positions` how many positions "
-           "the first role's keys move (of the first view, and of the part that moves most).",
+           "layers, tokens and roles; 0: nothing is added.",
            _TRIALS, "allowed", 0.0),
     *_CHANGE,
     _ROWS,

@@ -30,7 +30,6 @@ from bindscope.studies.binding_id.answers.rows import (
     DECIDING,
     Predictions,
     account_predictions,
-    head_rows,
     rivals_of,
     rows_of,
 )
@@ -71,11 +70,10 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Rows of the tables, without names and keys, and log-probabilities by experiment."""
+    """Rows of the tables, without names and keys."""
 
     rows: list[Row] = field(default_factory=list)
     vectors: list[Row] = field(default_factory=list)
-    answers: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 def run(
@@ -93,9 +91,7 @@ def run(
     for name in spec["experiments"]:
         options = [spec[key] for key in OPTIONS.get(name, ())]
         experiment_spec = {**spec, "experiment": name, "options": options}
-        answered = ask(engine, pictures, experiment_spec, estimates, check=check)
-        results.rows.extend(answered.rows)
-        results.answers[name] = answered.answers
+        results.rows.extend(ask(engine, pictures, experiment_spec, estimates, check=check).rows)
     return results
 
 
@@ -196,8 +192,6 @@ def _rows(spec: Mapping[str, Any], plan: Plan, logs: Doubles, lengths: Doubles) 
     name, statistics = spec["experiment"], (spec["resamples"], spec["seed"])
     expected = [trial.expected for trial in plan.trials]
     answers = Answers(logs, list(plan.queries), list(plan.candidates), expected)
-    if name == "heads":
-        return head_rows(answers, plan.trials, *statistics)
     if name == "mixture":
         rows: Iterator[Row] = resolve(MIXTURE_ROWS)(answers, *statistics)
         return rows

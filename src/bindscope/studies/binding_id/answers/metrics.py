@@ -132,35 +132,25 @@ def sign_test(after: Doubles, before: Doubles) -> float:
     return min(1.0, 2.0 * float(bdtr(min(up, down), up + down, 0.5)))  # stats takes 1 s to import
 
 
-def _ratio(columns: Doubles, samples: int, seed: int) -> Interval | None:
-    """Return the ratio of two means, columns (n, 2), which are resampled together.
+def share_of_way(
+    answers: Answers, trial: int, reference: int, samples: int, seed: int
+) -> Interval | None:
+    """Return a trial's lead as a share of the way from the control's to a reference trial's.
 
-    None where the denominator cannot be told from 0.
+    The way goes up, or down where tokens are hidden. None where there is none: where the reference
+    cannot be told from the control.
     """
+    expected = answers.places(trial)
+    before, after, full = (lead(answers.logs[:, t], expected) for t in (0, trial, reference))
+    columns = np.stack([after - before, full - before], axis=1)
     means = resampled_means(columns, samples, seed)
-    if interval(means[:, 1])[0] <= 0:
+    low, high = interval(means[:, 1])
+    if low <= 0 <= high:
         return None
-    after, full = means[means[:, 1] > 0].T  # nearly all of them
+    up = np.sign(low)
+    part, way = means[up * means[:, 1] > 0].T  # nearly all of them
     value = float(columns[:, 0].mean() / columns[:, 1].mean())
-    return Interval(value, *interval(after / full))
-
-
-def shares_of_way(
-    answers: Answers, references: Sequence[int | None], samples: int, seed: int
-) -> list[Interval | None]:
-    """Return each trial's lead as a share of the way from the control's to a reference trial's.
-
-    None without a reference, and where it cannot be told from the control.
-    """
-    intervals: list[Interval | None] = []
-    for trial, reference in enumerate(references):
-        if reference is None:
-            intervals.append(None)
-            continue
-        expected = answers.places(trial)
-        before, after, full = (lead(answers.logs[:, t], expected) for t in (0, trial, reference))
-        intervals.append(_ratio(np.stack([after - before, full - before], axis=1), samples, seed))
-    return intervals
+    return Interval(value, *interval(part / way))
 
 
 def normalized_effect(

@@ -8,7 +8,6 @@ answers the same questions; where it prefers no item, the account predicts none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -27,9 +26,8 @@ from bindscope.studies.binding_id.answers.metrics import (
     normalized_effect,
     right,
     share,
-    shares_of_way,
+    share_of_way,
 )
-from bindscope.studies.binding_id.engine import Knockout
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Key, batches
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS, ALL
@@ -174,7 +172,7 @@ def _agreement(name: str, logs: Doubles, *expected: Integers) -> dict[str, Any]:
 
 
 Row = dict[str, Any]
-DETAILED = ("factorizability", "positions", "signatures", "mean")
+DETAILED = ("factorizability", "positions")
 """Experiments whose every cell (query, candidate) has a row."""
 
 
@@ -191,7 +189,7 @@ def rows_of(
     effects, tests = _effects(answers, trials, samples, seed), _changes(answers, samples, seed)
     names = [
         {"experiment": experiment, "condition": trial.condition.name, "layers": trial.layers,
-         "head": ALL, "dose": _number(trial.dose), "length": _number(mean)}
+         "head": trial.head, "dose": _number(trial.dose), "length": _number(mean)}
         for trial, mean in zip(trials, lengths.mean(axis=0), strict=True)
     ]  # fmt: skip
     for i, test in enumerate([{}, *tests]):
@@ -229,18 +227,20 @@ def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:
 def _effects(
     answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> list[Interval | None]:
-    """Return normalized effects: of a sweep against all layers, else against the control."""
-    whole = {trial.condition.name: i for i, trial in enumerate(trials) if trial.layers == "all"}
-    references = [
-        None if trial.layers == "all" else whole[trial.condition.name.removesuffix(" anew")]
-        for trial in trials
-    ]
-    swept = shares_of_way(answers, references, samples, seed)
-    return [
-        normalized_effect(answers, i, answers.places(i), samples, seed)
-        if references[i] is None else effect
-        for i, effect in enumerate(swept)
-    ]  # fmt: skip
+    """Return normalized effects: of some layers or heads against all of them, else the control."""
+    parts = [(trial.layers, trial.head) != (ALL, ALL) for trial in trials]
+    whole = {
+        trial.condition.name: i
+        for i, (trial, in_part) in enumerate(zip(trials, parts, strict=True)) if not in_part
+    }  # fmt: skip
+    effects = []
+    for i, (trial, in_part) in enumerate(zip(trials, parts, strict=True)):
+        if in_part:
+            reference = whole[trial.condition.name.removesuffix(" anew")]
+            effects.append(share_of_way(answers, i, reference, samples, seed))
+        else:
+            effects.append(normalized_effect(answers, i, answers.places(i), samples, seed))
+    return effects
 
 
 def _number(value: float) -> float | None:
@@ -259,25 +259,4 @@ def _cells(answers: Answers, trial: int, samples: int, seed: int) -> Iterator[Ro
         yield {
             "query": query, "candidate": candidate, "expected": int(expected[i] == j),
             **ends("mean_logprob", mean), **ends("share", share(best[:, i, j])),
-        }  # fmt: skip
-
-
-def head_rows(answers: Answers, trials: Sequence[Trial], samples: int, seed: int) -> Iterator[Row]:
-    """Yield rows of `heads`: of each group for a head, a layer, or all of them.
-
-    Trials are those of `plans.single_heads`. Effects are against the group hidden from all heads.
-    """
-    edits = [trial.condition.interventions[0] for trial in trials[1:]]
-    # All heads of all layers come first. What is lost counts as 1, so leads are turned round.
-    references = [None, *(1 + GROUPS.index(edit.group) for edit in edits)]
-    lost = shares_of_way(replace(answers, logs=-answers.logs), references, samples, seed)
-    changes = _changes(answers, samples, seed)
-    for i, (edit, change) in enumerate(zip(edits, changes, strict=True), 1):
-        assert isinstance(edit, Knockout)
-        per_row = right(answers.logs[:, i], answers.places(i))
-        yield {
-            "experiment": "heads", "condition": trials[i].condition.name,
-            "layers": trials[i].layers, "head": ALL if edit.heads is None else str(edit.heads[0]),
-            "query": "all", "candidate": "expected", "expected": 1, "n_rows": len(per_row),
-            **ends("share", share(per_row)), **change, **ends("effect", lost[i]),
         }  # fmt: skip

@@ -21,6 +21,7 @@ from bindscope.studies.binding_id.engine import (
     Tokens,
 )
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Source, Trial, trial
+from bindscope.studies.binding_id.names import ALL
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, Group, exchanged_contents
 
 EXCHANGED: tuple[Group, ...] = ("object", "item")
@@ -190,9 +191,9 @@ def single_heads(batch: Batch, layers: Sequence[int]) -> Plan:
         places += [(blinded, None), *((blinded, head) for head in range(batch.engine.heads))]
     for (layer, head), group in product(places, GROUPS):
         edits = hidden(batch, group, layer, head)
-        words = "all" if layer is None else str(layer)
         name = f"question without {SHORT[group]}"
-        trials.append(trial(name, edits, batch.shifted(0), layers=words))
+        words = [ALL if number is None else str(number) for number in (layer, head)]
+        trials.append(trial(name, edits, batch.shifted(0), layers=words[0], head=words[1]))
     return Plan([(None, trials)], batch.queries(), batch.answers())
 
 

@@ -16,10 +16,10 @@ from bindscope.studies.binding_id.engine import (
     Condition,
     Engine,
     Intervention,
-    Rotate,
     State,
 )
 from bindscope.studies.binding_id.experiments.estimates import Estimates, read
+from bindscope.studies.binding_id.names import ALL
 from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import (
     Group,
@@ -41,28 +41,22 @@ class Trial:
     """A condition, and what the account of binding IDs expects of it.
 
     `expected` is query -> candidate that should be the answer if binding IDs are a thing's place
-    (the slot account), without queries that it says nothing about. `layers` are the edited ones in
-    words, doses a factor or a number of dimensions; NaN where there is none.
+    (the slot account), without queries that it says nothing about. `layers` and `head` are the
+    edited ones in words, doses a factor or a number of dimensions; NaN where there is none.
     """
 
     condition: Condition
     expected: Mapping[str, str]
-    layers: str = "all"
+    layers: str = ALL
+    head: str = ALL
     dose: float = float("nan")
 
     def lengths(self, rows: int) -> Doubles:
-        """Return how much it adds to each of a batch's rows, float64 (rows,); NaN where nothing.
-
-        Of vectors their mean length. Of keys how many positions those of the first role move, in
-        the first view and the part that moves most.
-        """
-        edits, norms = self.condition.interventions, np.full(rows, np.nan)
-        if edits and isinstance(edits[0], Rotate):
-            moved = np.abs(np.asarray(edits[0].delta, np.float64))
-            norms[:] = moved if moved.ndim < 2 else moved.max(axis=1)
-        elif added := [edit for edit in edits if isinstance(edit, Add)]:
-            norms[:] = np.mean([_length(edit, rows) for edit in added], axis=0)
-        return norms
+        """Return the mean length of what each row gets added, float64 (rows,); NaN of nothing."""
+        added = [edit for edit in self.condition.interventions if isinstance(edit, Add)]
+        if not added:
+            return np.full(rows, np.nan)
+        return np.asarray(np.mean([_length(edit, rows) for edit in added], axis=0))
 
 
 def _length(addition: Add, rows: int) -> Doubles:
@@ -215,10 +209,11 @@ def trial(
     interventions: Sequence[Intervention],
     expected: Mapping[str, str],
     *,
-    layers: str = "all",
+    layers: str = ALL,
+    head: str = ALL,
     dose: float = float("nan"),
     frozen: bool = True,
 ) -> Trial:
     """Return a trial of some interventions."""
     condition = Condition(name, tuple(interventions), frozen)
-    return Trial(condition, expected, layers, dose)
+    return Trial(condition, expected, layers, head, dose)

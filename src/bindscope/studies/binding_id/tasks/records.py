@@ -9,9 +9,8 @@ A file of JSON lines, one record a line; images are named relative to the file::
      "questions": [{"text": " What does the mug hold? A", "role": 0}]}
 
 Things stand in the order in which the text mentions them, which is their role. `mention` and `item`
-are texts that stand once in the context, or [first, past-the-last] character. In place of `box` a
-`mask` serves, an image whose pixels are 0 where the thing is not. In memory (`parse_record`) images
-and masks may be arrays.
+are texts that stand once in the context, or [first, past-the-last] character. In memory
+(`parse_record`) images may be arrays.
 """
 
 from __future__ import annotations
@@ -96,12 +95,11 @@ def _parsed(line: str, where: str) -> Any:
 
 
 class _Thing(BaseModel):
-    """A thing as it is given; `box` or `mask` says where it is."""
+    """A thing as it is given."""
 
     mention: Any
     item: Any
     box: Any = None
-    mask: Any = None
 
 
 class _Question(BaseModel):
@@ -136,7 +134,7 @@ def parse_record(content: Any, where: str, folder: Path | str = "") -> Record:
     boxes, spans = [], {}
     for role, thing in enumerate(entry.things):
         at = f"{where}, things[{role}]"
-        boxes.append(_box(at, thing, size, Path(folder)))
+        boxes.append(_box(at, thing.box, size))
         for group, key in TEXTS.items():
             start, end = _span(at, key, getattr(thing, key), entry.context)
             spans[group, role] = (start + len(before), end + len(before))
@@ -192,14 +190,12 @@ def _unread(where: Path | str, error: Exception) -> InputError:
     return InputError(str(where), f"is no image that can be read ({why})", "save it anew as PNG")
 
 
-def _box(where: str, thing: _Thing, size: tuple[int, int], folder: Path) -> list[int]:
-    """Return the box of a thing: its own, or that around its mask."""
-    if thing.mask is not None:
-        return _around(where, thing.mask, size, folder)
-    values, (width, height) = np.asarray(thing.box, object).tolist(), size
+def _box(where: str, box: Any, size: tuple[int, int]) -> list[int]:
+    """Return the box of a thing."""
+    values, (width, height) = np.asarray(box, object).tolist(), size
     if not isinstance(values, list) or [type(value) for value in values] != [int] * 4:
         raise InputError(
-            where, "there is no `box` and no `mask`" if values is None else f"`box` is {values}",
+            where, "there is no `box`" if values is None else f"`box` is {values}",
             "give left, top, right and bottom in whole pixels, the last two exclusive",
         )  # fmt: skip
     left, top, right, bottom = values
@@ -210,25 +206,6 @@ def _box(where: str, thing: _Thing, size: tuple[int, int], folder: Path) -> list
             "give left < right and top < bottom in pixels of the image as it is shown",
         )
     return values
-
-
-def _around(where: str, mask: Any, size: tuple[int, int], folder: Path) -> list[int]:
-    """Return the smallest box around the pixels of a mask."""
-    if isinstance(mask, str | Path):
-        try:
-            with Image.open(folder / mask) as file:
-                mask = np.array(file)
-        except (OSError, SyntaxError) as error:
-            raise _unread(f"{where}, {folder / mask}", error) from error
-    pixels = np.asarray(mask) != 0
-    if pixels.shape != size[::-1] or not pixels.any():
-        raise InputError(
-            where,
-            f"`mask` is empty or {pixels.shape}, and the image {size[1]} x {size[0]} pixels",
-            "give a mask of the image's height and width, not 0 where the thing is",
-        )
-    rows, columns = (np.flatnonzero(pixels.any(axis=axis)) for axis in (1, 0))
-    return [int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1]
 
 
 def _span(where: str, key: str, value: Any, context: str) -> tuple[int, int]:

@@ -113,7 +113,7 @@ def load_engine(
     folder, kind, processor = _opened(config, weights, where)
     paper = config.compat == "paper"
     options = Options(
-        pad=RELEASED_PAD if paper else config.pad, border="official" if paper else "inside",
+        pad=RELEASED_PAD if paper else 0, border="official" if paper else "inside",
         answer="bare" if paper else "space", batch_size=config.batch_size,
         lead="" if form.template == "short" else LINE_BREAKS,
     )  # fmt: skip
