@@ -17,7 +17,6 @@ from bindscope.studies.binding_id.oracle import MATCH, Oracle, word_vector
 from bindscope.studies.binding_id.planted import CASES, Fragile, MixedOracle, ThroughColors
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 COLUMNS = [column.name for column in BINDING_ID_SCHEMA.columns]
@@ -108,7 +107,7 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     sums = Sums(scenes)
     sums.add(oracle, scenes, None)
     estimates = sums.solved()
-    batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
+    batch = Batch(oracle, None, draw_pairs(rule, "test", 4, 0), rule, estimates)
     trials = mean_interventions(batch).trials
     (null,) = (trial for trial in trials if trial.condition.name == "O random")
     first, second = (edit for edit in null.condition.interventions if isinstance(edit, Add))

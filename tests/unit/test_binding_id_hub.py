@@ -31,7 +31,7 @@ from bindscope.studies.binding_id.experiments.estimates import Sums, read
 from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
-from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
 from bindscope.studies.binding_id.vlm.edits import Frozen, resolve
@@ -86,8 +86,7 @@ def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def loaded(folder: Path, rule: Rule | None = None, **model: Any) -> Any:
     config = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
-    reading = Reading(rule or Rule())
-    return load(config.model_dump(mode="json"), reading, None)
+    return load(config.model_dump(mode="json"), rule or Rule(), None)
 
 
 def test_every_experiment_of_two_things_ends_where_words_split_unequally(
@@ -98,15 +97,9 @@ def test_every_experiment_of_two_things_ends_where_words_split_unequally(
     assert all(results.values())
 
 
-def test_padded_regions_of_nine_slots_stay_in_their_view(
-    hub: dict[str, Path], tmp_path: Path
-) -> None:
+def test_padded_regions_of_nine_slots_stay_in_their_view(hub: dict[str, Path]) -> None:
     """Six of nine slots left it; clipped ones had unequally many tokens, which nothing adds to."""
-    graph = graph_of(
-        hub["llava_onevision"], {"pad": 3}, tasks=["nine-slots"], experiments=["mean"]
-    )  # fmt: skip
-    assert run_all(graph, tmp_path)["mean"]
-    engine, _ = loaded(hub["llava_onevision"], Rule("grid", order="independent"), pad=3)
+    engine, _ = loaded(hub["llava_onevision"], Rule("grid", order="independent"))
     scenes = draw_pairs(Rule("grid", order="independent"), "test", 12, 0).base
     image = engine.adapter.image_tokens({}, (384, 384))
     for boxes in scenes.boxes:
@@ -192,8 +185,6 @@ def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
-    ({"compat": "paper"}, {"template": "short"}, "give it `template: paper`"),
-    ({"compat": "paper", "pad": 1}, {}, "leave `pad` out"),
 ]
 
 
@@ -331,7 +322,7 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     sums = Sums(scenes)
     sums.add(engine, scenes, pictures)
     estimates = sums.solved()
-    batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), Reading(rule), estimates)
+    batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), rule, estimates)
     plan = mean_interventions(batch)
     scaled = [trial for trial in plan.trials if trial.condition.name.endswith("scaled")]
     added = [

@@ -34,7 +34,6 @@ from bindscope.studies.binding_id.oracle import Mechanism, Oracle
 from bindscope.studies.binding_id.planted import MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID, BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.build import build
 from bindscope.tables.schema import table_of
@@ -49,7 +48,7 @@ PURE: tuple[tuple[Mechanism, str], ...] = (("slot", "slot"), ("color", "color"),
 def ask(engine: Oracle, things: int, rows: int) -> np.ndarray:
     """Log-probabilities (n, conditions, questions, items) of an oracle's answers."""
     rule = Rule("sprites", things, "independent")
-    batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), Reading(rule))
+    batch = Batch(engine, None, draw_pairs(rule, "test", rows, 0), rule)
     plan = mixture(batch)
     assert list(plan.queries) == [f"O{role}" for role in range(things)]
     assert list(plan.candidates) == [f"I{role}" for role in range(things)]

@@ -50,7 +50,7 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
     config = saved(tmp_path, family)
     form = Form("short")
     reloaded = load_engine(
-        config_of({"kind": "pretrained", **config.model_dump(mode="json")}), form
+        config_of({"kind": "pretrained", **config.model_dump(mode="json")}), form=form
     )
     rebuilt = engine(template=partial(prompts, form=form), parts=tiny_vlms.FAMILIES[family]())
     scenes = SCENES.with_(words=dataclasses.replace(SCENES.words, places=("left", "right")))
@@ -63,18 +63,18 @@ def test_a_model_in_a_folder_answers_as_the_one_that_was_saved(family, tmp_path)
 
 def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
     plain = saved(tmp_path)
-    changes = {"pad": 1, "batch_size": 3}
-    reloaded = load_engine(plain.model_copy(update=changes), Form("short"))
+    changes = {"batch_size": 3}
+    reloaded = load_engine(plain.model_copy(update=changes), form=Form("short"))
     assert reloaded.options == Options(**changes)
-    assert load_engine(plain, Form("paper")).options == Options(lead="\n\n", batch_size=16)
-    paper = load_engine(plain.model_copy(update={"compat": "paper"}), Form("paper")).options
+    assert load_engine(plain, form=Form("paper")).options == Options(lead="\n\n", batch_size=16)
+    paper = load_engine(plain.model_copy(update={"compat": "paper"}), form=Form("paper")).options
     assert (paper.pad, paper.border, paper.answer) == (3, "official", "bare")
     template = tiny_vlms.template
     add = Add("item", 0, np.ones((3, 2, 32), np.float32))
     todo = [CONTROL, Condition("", (add, Replace("object", 0, by=1, context="base")))]
     answers = []
     for update in ({}, {"attention": "eager"}, {"precision": "bfloat16"}):
-        loaded = load_engine(plain.model_copy(update=update), Form("short"))
+        loaded = load_engine(plain.model_copy(update=update), form=Form("short"))
         loaded.template = template
         state = loaded.contexts(SCENES, IMAGES)
         answers.append(loaded.answers(state, None, todo, [question(SCENES, 0)], ITEMS))
@@ -94,14 +94,14 @@ def test_the_keys_of_a_model_decide_how_it_is_read(tmp_path):
 )
 def test_a_folder_that_is_not_whole_is_refused(without, words, tmp_path):
     with pytest.raises(ModelError, match=words):
-        load_engine(saved(tmp_path, without=without), Form("short"))
+        load_engine(saved(tmp_path, without=without), form=Form("short"))
 
 
 def test_other_families_and_moving_sources_are_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llava"}')
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="'llava' are not supported"):
-        load_engine(VisionLanguageModel(name="x", source=f"hf:path:{tmp_path}"), Form())
+        load_engine(VisionLanguageModel(name="x", source=f"hf:path:{tmp_path}"), form=Form())
     with pytest.raises(ValueError, match="no pinned revision"):
         VisionLanguageModel(name="x", source="hf:llava-hf/llava-onevision-qwen2-7b-ov-hf@main")
 

@@ -17,7 +17,6 @@ from bindscope.core.digests import write_digests
 from bindscope.core.errors import BindscopeError, ConfigError
 from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.config import Toy
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule
 from bindscope.studies.binding_id.toys import LAYERS, PATCH_PX, TOWER_WIDTH, WIDTH, training
 from bindscope.studies.binding_id.toys import model as stored
@@ -31,13 +30,13 @@ COMMITTED = [
     path for path in sorted(files.ZOO.glob("*.json"))
     if json.loads(path.read_text()).get("kind") == TOY
 ]  # fmt: skip
-READING = Reading(Rule("sprites", 2, "independent"), "short")
+RULE = Rule("sprites", 2, "independent")
 UNSEEN = 1000  # a seed that no training had: fresh scenes and images
 SCENES = 96
 SECTION = {
     "tasks": [{"name": "nine", "layout": "sprites", "order": "independent"}],
     "toys": [{"name": "made", "seed": 3}, {"name": "kept", "source": "zoo:made"}],
-    "suites": [{"name": "s", "tasks": ["nine"], "toys": ["kept"], "template": "short"}],
+    "suites": [{"name": "s", "tasks": ["nine"], "toys": ["kept"]}],
 }
 
 
@@ -106,7 +105,7 @@ def test_a_training_comes_into_the_zoo_and_is_read_from_there(
     assert (manifest["code"], manifest["accuracies"]) == ("own:chained", {"cross_2": 1.0})
     assert len(manifest["lock"]) == 64
     assert "spec" not in manifest
-    engine, _ = load({"name": "kept", "source": "zoo:made"}, READING, None)
+    engine, _ = load({"name": "kept", "source": "zoo:made"}, RULE, None)
     toy, expected = engine.adapter.toy, trained.toy.trained_parameters()
     assert all(
         torch.equal(value, expected[name].half().float())
@@ -136,10 +135,10 @@ def _decides_the_key(zoo: Path, manifest: dict[str, Any]) -> None:
 def _is_named_where_damaged(zoo: Path) -> None:
     model = {"name": "kept", "source": "zoo:made"}
     with pytest.raises(BindscopeError, match=r"made\.safetensors(.|\n)*make zoo"):
-        load(model, READING, None)
+        load(model, RULE, None)
     (zoo / "made.json").write_text("{")
     with pytest.raises(BindscopeError, match=r"made\.json: is missing or damaged(.|\n)*make zoo"):
-        load(model, READING, None)
+        load(model, RULE, None)
 
 
 def test_what_is_no_toy_is_refused_with_those_that_are() -> None:

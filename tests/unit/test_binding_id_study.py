@@ -38,7 +38,6 @@ from bindscope.studies.binding_id.figures import (
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import PART, Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.build import build
 
@@ -168,13 +167,13 @@ def test_nulls_as_long_as_the_difference_do_not_exchange_answers(
 def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
     """Other rows' things stand in other slots, and in a batch of one there are none."""
     rule, oracle = Rule("sprites", 2, "independent"), Oracle("slot", noise=0.0)
-    reading, pairs = Reading(rule), draw_pairs(rule, "test", 12, 0)
+    pairs = draw_pairs(rule, "test", 12, 0)
     estimates = [fitted(oracle, rule, size).solved() for size in (60, 1)]
     for key, effects in estimates[0].effects.items():
         np.testing.assert_allclose(effects.values, estimates[1].effects[key].values, atol=1e-5)
     places, width = pairs.base.words.places, PART["id"]
     plans = [
-        mean_interventions(Batch(oracle, None, pairs[rows], reading, estimates[0]))
+        mean_interventions(Batch(oracle, None, pairs[rows], rule, estimates[0]))
         for rows in (slice(None), slice(3, 4))
     ]
     for name in ("O other thing", "I other thing"):

@@ -24,7 +24,6 @@ from bindscope.studies.binding_id.experiments.trials import Batch
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
 from bindscope.studies.binding_id.suite import plan_of, run
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")
@@ -66,13 +65,12 @@ def test_the_forecast_counts_the_numbers_of_mean_differences(estimates: Estimate
 
 def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates) -> None:
     task: dict[str, Any] = {"layout": "sprites", "things": 3, "order": "independent"}
-    reading = Reading(RULE, "paper")
     suite = Suite(name="s").model_dump()
     engine = cost._engine({"kind": "oracle"})
     for name in EXPERIMENTS:
         options = [suite[key] for key in OPTIONS.get(name, ())]
         spec = {"experiment": name, "options": options, "task": task}
-        batch = Batch(Oracle("slot"), None, draw_pairs(RULE, "test", 2, 0), reading, estimates)
+        batch = Batch(Oracle("slot"), None, draw_pairs(RULE, "test", 2, 0), RULE, estimates)
         plan = plan_of(spec)(batch)
         trials, queries = cost._trials(spec, engine)
         assert queries == len(plan.queries), name
@@ -168,8 +166,7 @@ def test_dimensions_are_as_many_as_there_are() -> None:
 def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     rule = replace(RULE, things=2)
     pairs = draw_pairs(rule, "test", 4, 0)
-    reading = Reading(rule, "paper")
-    batch = Batch(Oracle("slot"), None, pairs, reading, estimates)
+    batch = Batch(Oracle("slot"), None, pairs, rule, estimates)
     plan = subspaces(batch, (1,))
     names = [trial.condition.name for trial in plan.trials]
     assert names == [
@@ -178,7 +175,7 @@ def test_every_batch_asks_the_same(estimates: Estimates) -> None:
     ]  # fmt: skip
     # Random subspaces do not depend on its rows.
     again = subspaces(
-        Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), reading, estimates),
+        Batch(Oracle("slot"), None, draw_pairs(rule, "test", 3, 5), rule, estimates),
         (1,),
     )  # fmt: skip
     first, second = (plan_.trials[2].condition.interventions[0] for plan_ in (plan, again))

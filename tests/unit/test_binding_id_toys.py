@@ -16,7 +16,7 @@ from bindscope.fitting.descent import Run
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.config import Toy, ToyTraining
 from bindscope.studies.binding_id.engine import CONTROL
-from bindscope.studies.binding_id.tasks.prompts import Form, Reading, prompts
+from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pairs, Rule, Scenes, question, withheld
 from bindscope.studies.binding_id.toys import adapter, training
 from bindscope.studies.binding_id.toys import model as stored
@@ -319,7 +319,7 @@ def _stored(folder: Path) -> Path:
 def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     path, scenes = _stored(tmp_path), _scenes()
     rule = Rule("sprites", 2, "independent")
-    engine, pictures = adapter.load({"name": "t"}, Reading(rule, "short"), path)
+    engine, pictures = adapter.load({"name": "t"}, rule, path)
     answers = engine.answers(
         engine.contexts(scenes, pictures(scenes)), None, [CONTROL], [question(scenes, 0)],
         scenes.item,
@@ -335,7 +335,6 @@ def test_a_stored_toy_answers_as_in_training(tmp_path: Path) -> None:
     np.testing.assert_allclose(answers[:, 0, 0], logs.gather(1, items), atol=1e-4)
 
 
-@pytest.mark.parametrize("reading", [Reading(Rule(), "short"), Reading(Rule("sprites"))])
-def test_scenes_that_a_toy_cannot_read_are_refused(reading: Reading) -> None:
+def test_scenes_that_a_toy_cannot_read_are_refused() -> None:
     with pytest.raises(ConfigError, match="layout: sprites"):
-        adapter.load({"name": "t"}, reading, None)
+        adapter.load({"name": "t"}, Rule(), None)

@@ -14,7 +14,6 @@ from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, ModelError
 from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.config import Toy
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_id.toys import adapter, training
 from bindscope.studies.binding_id.toys import model as stored
@@ -39,7 +38,7 @@ def test_its_layers_are_what_the_engine_edits(tmp_path: Path) -> None:
     model = load_model(ToyVision(name="m", source="toy:t", n_layers=5), path, "cpu", 36)
     rule = Rule("sprites", 2, "independent")
     scenes = draw_pairs(rule, "test", 3, 0).base
-    engine, pictures = adapter.load({"name": "t"}, Reading(rule, "short"), path)
+    engine, pictures = adapter.load({"name": "t"}, rule, path)
     state = engine.contexts(scenes, pictures(scenes))
     objects = np.stack([engine.residual(state, "object", role) for role in (0, 1)], axis=1)
     tokens = dict(model.residual_stream(model.preprocess(pictures(scenes)), range(1, 6)))

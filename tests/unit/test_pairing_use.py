@@ -36,7 +36,6 @@ SPEC: dict[str, Any] = {
     "task": {"layout": "pair", "things": 2, "order": "left_first", "rows": 400,
              "estimation_rows": 20, "seed": 0},
     "experiments": ["pairing"], "window": 1, "resamples": 50, "batch_size": 100, "seed": 0,
-    "template": "paper",
 }  # fmt: skip
 
 RATES = {"claims": str(Path(__file__).parents[2] / "resources/reference/claims.csv")}

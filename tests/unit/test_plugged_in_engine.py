@@ -22,7 +22,7 @@ ENGINE = '''
 from bindscope.studies.binding_id.oracle import Oracle
 
 
-def load(model, reading, weights, device):
+def load(model, rule, weights, device):
     mechanism = model["options"]["mechanism"]
     return Oracle(mechanism, noise=0.05, seed=0), None
 '''

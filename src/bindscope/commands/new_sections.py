@@ -106,7 +106,7 @@ _SECTIONS = {
       # On a GPU: `device: cuda`; `batch_size` of a model is what fits into its memory.
       - {{name: pictures, tasks: [two-things], models: [{names}], oracles: [by-slot, by-color],
          experiments: [factorizability, positions, mean], device: cpu}}
-      - {{name: small, tasks: [sprites], toys: [toy-free, toy-interchange], template: short,
+      - {{name: small, tasks: [sprites], toys: [toy-free, toy-interchange],
          experiments: [factorizability, positions, mean]}}
 """,
 }

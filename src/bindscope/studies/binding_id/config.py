@@ -88,8 +88,7 @@ class VisionLanguageModel(Model):
         description=(
             "`paper`: as in the released code of arXiv 2505.22200: prompt without the chat "
             "template, regions padded by 3 cells that may continue in the next row, items scored "
-            "without the space before them. For tasks of `layout: pair` and `order: left_first` "
-            "in suites of `template: paper`."
+            "without the space before them. For tasks of `layout: pair` and `order: left_first`."
         ),
     )
     batch_size: PositiveInt = Field(
@@ -193,10 +192,7 @@ class Suite(Model):
     models: tuple[ModelName, ...] = Field((), description="Names of vision-language models.")
     toys: tuple[ToyName, ...] = Field(
         (),
-        description="Names of toys, which read tasks of `layout: sprites` in the `short` template.",
-    )
-    template: Literal["paper", "short"] = Field(
-        "paper", description='"The green object contains item J." or "green has J ."'
+        description="Names of toys, which read tasks of `layout: sprites`, a word a token.",
     )
     experiments: tuple[Experiment, ...] = Field(
         ("factorizability", "mean", "signatures"),
@@ -276,8 +272,6 @@ def _unanswerable(suite: Suite, models: dict[str, VisionLanguageModel]) -> Itera
         yield ".records: only models of transformers read photos; give `models` with `hf:`"
     if not suite.tasks and (suite.oracles or suite.toys):
         yield ": oracles and toys read no records; give `tasks`, or `models` alone"
-    if suite.toys and suite.template != "short":
-        yield ": toys read `template: short` only"
 
 
 def _unreleased(
@@ -285,14 +279,7 @@ def _unreleased(
 ) -> Iterator[str]:
     """Yield what the released code, which a model is to be read as, does not have."""
     paper = [name for name in suite.models if models[name].compat == "paper"]
-    if not paper:
-        return
-    if suite.template != "paper":
-        yield (
-            f".models: {paper[0]!r} has `compat: paper`, so give it `template: paper`, or a suite "
-            "of its own"
-        )
-    for name in suite.tasks:
+    for name in suite.tasks if paper else ():
         if (tasks[name].layout, tasks[name].order, tasks[name].things) != ("pair", "left_first", 2):
             yield (
                 f".tasks: {paper[0]!r} has `compat: paper`, whose images are of `layout: "

@@ -26,8 +26,8 @@ from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.records import Record, parse_record, read_records
+from bindscope.studies.binding_id.tasks.scenes import Rule
 
 USUAL: Final = ("factorizability", "positions", "mean")
 WHERE: Final = "bindscope.binding_ids"
@@ -104,10 +104,10 @@ def _measure_drawn(
     model: Any, processor: Any, spec: dict[str, Any], batch_size: int, device: str
 ) -> Result:
     """Measure a model on scenes of a task."""
-    reading = Reading.from_spec(spec)
-    engine = _engine(model, processor, reading, batch_size, device)
+    rule = Rule.from_task(spec["task"])
+    engine = _engine(model, processor, rule, batch_size, device)
     with _evaluating(model):
-        results = run(engine, Images(reading.rule.layout), spec, check=_refuse_nonsense)
+        results = run(engine, Images(rule.layout), spec, check=_refuse_nonsense)
     rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
         rows["binding_id_vectors"] = tuple(results.vectors)
@@ -199,15 +199,12 @@ def _specification(
     return {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
 
 
-def _engine(
-    model: Any, processor: Any, reading: Reading | None, batch_size: int, device: str
-) -> Any:
+def _engine(model: Any, processor: Any, rule: Rule | None, batch_size: int, device: str) -> Any:
     """Return the model as an engine; one of ours is one already."""
     if isinstance(model, Engine):
         return model
     from bindscope.studies.binding_id.vlm.loading import hook_engine
 
-    rule = None if reading is None else reading.rule
     engine = hook_engine(WHERE, model, processor, rule, batch_size)
     if device != "auto":
         from bindscope.core.devices import no_gpu, visible_devices

@@ -24,8 +24,7 @@ from bindscope.studies.binding_id.engine import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Question, Scenes, Words
+from bindscope.studies.binding_id.tasks.scenes import Group, Integers, Question, Rule, Scenes, Words
 
 Mechanism = Literal["slot", "color", "gather", "order", "none"]
 Floats = NDArray[np.float32]
@@ -343,7 +342,7 @@ class Oracle:
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+    model: Mapping[str, Any], rule: Rule, weights: Path | None, device: str = "cpu"
 ) -> tuple[Oracle, None]:
     """Return the oracle of a configuration; it needs no images, and reads no words."""
     return Oracle(model["mechanism"], model["noise"], model["seed"]), None

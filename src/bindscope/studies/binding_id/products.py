@@ -146,7 +146,7 @@ def _add_experiments(
 ) -> None:  # fmt: skip
     """Add the experiments of a suite on a task and a model, and the estimates that some add."""
     shared = {
-        **suite.model_dump(mode="json", include={"template", "batch_size", "threads"}),
+        **suite.model_dump(mode="json", include={"batch_size", "threads"}),
         "task": task.model_dump(mode="json", exclude={"name"}), "models": models,
     }  # fmt: skip
     kinds = dict.fromkeys(model["kind"] for model in models)

@@ -6,7 +6,7 @@ from bindscope.core.registries import plugged_in
 
 _HERE = "bindscope.studies.binding_id"
 
-# kind -> ``load(model, reading, weights, device) -> (engine, pictures)``, of a `prompts.Reading`
+# kind -> ``load(model, rule, weights, device) -> (engine, pictures)``, of a `scenes.Rule`
 ENGINES = {
     "oracle": f"{_HERE}.oracle:load",
     "published": f"{_HERE}.vlm.loading:load",

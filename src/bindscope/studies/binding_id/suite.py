@@ -45,7 +45,6 @@ from bindscope.studies.binding_id.registry import (
     RECORDS,
     engine_reference,
 )
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule, draw_pairs
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def estimated(
 
     `checkpoint` has the sums over batches of an earlier attempt, and takes more.
     """
-    task, rule = spec["task"], Reading.from_spec(spec).rule
+    task, rule = spec["task"], Rule.from_task(spec["task"])
     scenes = draw_pairs(rule, "estimation", task["estimation_rows"], task["seed"]).base
     sums, done, saved = Sums(scenes), 0, time.monotonic()
     if checkpoint and (before := checkpoint.read()) is not None:
@@ -128,13 +127,13 @@ def ask(
     `spec` is that of a job: `experiment` with its options, and `task`. `checkpoints` keep answers
     of batches, and of parts of them; `check` may refuse those of a batch.
     """
-    name, task, reading = spec["experiment"], spec["task"], Reading.from_spec(spec)
-    pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
+    name, task, rule = spec["experiment"], spec["task"], Rule.from_task(spec["task"])
+    pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
     answered: list[dict[str, Doubles]] = []
     plan: Plan | None = None
     for rows in progress_bar(list(batches(task["rows"], spec["batch_size"])), f"batches of {name}"):
         plan, batch = None, Batch(
-            engine, pictures, pairs[rows], reading, estimates, spec["seed"]
+            engine, pictures, pairs[rows], rule, estimates, spec["seed"]
         )  # fmt: skip
 
         def answer(parts: Checkpoints | None, batch: Batch = batch) -> dict[str, Doubles]:
@@ -209,10 +208,10 @@ def _predictions(task_json: str) -> dict[str, Predictions]:
     All of them, whichever the job runs: they say together which accounts are rivals.
     """
     task = json.loads(task_json)
-    reading = Reading(Rule.from_task(task))
-    pairs = draw_pairs(reading.rule, "test", task["rows"], task["seed"])
+    rule = Rule.from_task(task)
+    pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
     plans = {name: resolve(reference) for name, reference in ACCOUNTED.items()}
-    return account_predictions(plans, pairs, reading)
+    return account_predictions(plans, pairs, rule)
 
 
 def estimates(job: Job) -> None:
@@ -267,7 +266,7 @@ def _answered(
 
 def _loaded(model: Mapping[str, Any], job: Job, device: str) -> Any:
     load = resolve(str(engine_reference(model["kind"])))
-    return load(model, Reading.from_spec(job.spec), _weights(job), device)
+    return load(model, Rule.from_task(job.spec["task"]), _weights(job), device)
 
 
 def _weights(job: Job) -> Path | None:

@@ -32,8 +32,7 @@ from bindscope.studies.binding_id.experiments.estimates import Effects, Estimate
 from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial
 from bindscope.studies.binding_id.names import ACCOUNTS, ALL
 from bindscope.studies.binding_id.oracle import CELLS, Mechanism, Oracle
-from bindscope.studies.binding_id.tasks.prompts import Reading
-from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Words
+from bindscope.studies.binding_id.tasks.scenes import GROUPS, Pairs, Rule, Words
 
 Predictions = Mapping[str, Mapping[str, Integers]]
 """Account -> condition -> place of the predicted candidate, int64 (n, queries)."""
@@ -72,7 +71,7 @@ def true_estimates(oracle: Oracle, words: Words) -> Estimates:
 
 
 def account_predictions(
-    plans: Mapping[str, Callable[[Batch], Plan]], pairs: Pairs, reading: Reading
+    plans: Mapping[str, Callable[[Batch], Plan]], pairs: Pairs, rule: Rule
 ) -> dict[str, Predictions]:
     """Return what accounts predict in the deciding conditions of experiments, by experiment."""
     predictions: dict[str, dict[str, dict[str, Integers]]] = {name: {} for name in plans}
@@ -83,7 +82,7 @@ def account_predictions(
         for name, plan in plans.items():
             parts: dict[str, list[Integers]] = {}
             for rows in batches(len(pairs.base), _AT_ONCE):
-                batch = Batch(oracle, None, pairs[rows], reading, estimates)
+                batch = Batch(oracle, None, pairs[rows], rule, estimates)
                 part = _deciding(name, plan(batch))
                 places = predicted(part.answered(oracle, batch.base))
                 for trial, items in zip(part.trials, np.moveaxis(places, 1, 0), strict=True):

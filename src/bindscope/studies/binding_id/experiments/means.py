@@ -76,7 +76,7 @@ def _combined(batch: Batch, levels: Sequence[Levels]) -> Iterator[Trial]:
     Every condition has its null, of the same level and length. Where slots follow from roles their
     differences are those of roles, and are added once.
     """
-    alike = batch.reading.rule.slot_of_role
+    alike = batch.rule.slot_of_role
     for level in levels[:1] if alike else levels:
         by = "" if level == "role" or alike else " by slot"
         used = [names for names in COMBINATIONS if level == "role" or "color" not in names]

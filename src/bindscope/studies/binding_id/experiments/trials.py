@@ -20,13 +20,13 @@ from bindscope.studies.binding_id.engine import (
 )
 from bindscope.studies.binding_id.experiments.estimates import Estimates, read
 from bindscope.studies.binding_id.names import ALL
-from bindscope.studies.binding_id.tasks.prompts import Reading
 from bindscope.studies.binding_id.tasks.scenes import (
     Group,
     Integers,
     Pairs,
     Pictures,
     Question,
+    Rule,
     Scenes,
     question,
 )
@@ -125,7 +125,7 @@ class Batch:
     engine: Engine
     pictures: Pictures | None
     pairs: Pairs
-    reading: Reading
+    rule: Rule
     estimates: Estimates | None = None
     seed: int = 0
 

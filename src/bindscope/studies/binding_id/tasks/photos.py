@@ -25,7 +25,6 @@ from bindscope.studies.binding_id.answers.metrics import comparisons, ends, lead
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
 from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
-from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.tasks.records import Record, read_records
 from bindscope.studies.binding_id.tasks.scenes import Prompt, Question, Scenes, Words
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
@@ -68,7 +67,7 @@ def ask_records(
     """Ask a vision-language model about all records; `spec` is the job's, with `records`."""
     where = spec["records"]
     records = read_records(Path(where["folder"]).expanduser() / where["file"])
-    engine = load_engine(config_of(model), Form(), weights, device=device)
+    engine = load_engine(config_of(model), weights, device=device)
     return answer_all(engine, records, spec["resamples"], spec["seed"])
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.tasks.scenes import Group, Prompt, Question, Rule, Scenes
+from bindscope.studies.binding_id.tasks.scenes import Group, Prompt, Question, Scenes
 
 Template = Literal["short", "paper"]
 IMAGE = "<image>"
@@ -58,24 +58,6 @@ class Form:
     def spaced(self, frame: Frame, word: str) -> str:
         """Return a word with the spaces that stand before it."""
         return " " * self.spaces.get((frame, word), 0) + word
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Scenes as a model reads them: drawn by a rule, in the words of a template (`Form`)."""
-
-    rule: Rule
-    template: Template = "paper"
-
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> Reading:
-        """Return what a job's specification asks for."""
-        return cls(Rule.from_task(spec["task"]), spec["template"])
-
-    @property
-    def form(self) -> Form:
-        """How scenes are put into words."""
-        return Form(self.template)
 
 
 def prompts(scenes: Scenes, questions: Sequence[Question], form: Form) -> list[Prompt]:

@@ -19,8 +19,8 @@ from bindscope.core.errors import ConfigError, InputError, ModelError, snakemake
 from bindscope.models.hooked import HookedModule
 from bindscope.scenes.sprite_palette import SIZE_PX
 from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, Reading, prompts
-from bindscope.studies.binding_id.tasks.scenes import Pictures
+from bindscope.studies.binding_id.tasks.prompts import IMAGE, Form, prompts
+from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule
 from bindscope.studies.binding_id.toys.model import ToyModel, read_manifest
 from bindscope.studies.binding_id.toys.model import load as load_toy
 from bindscope.studies.binding_id.toys.tasks import LAYOUT
@@ -38,21 +38,18 @@ def engine_of(where: str, toy: ToyModel) -> VisionLanguageEngine:
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+    model: Mapping[str, Any], rule: Rule, weights: Path | None, device: str = "cpu"
 ) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a toy of the zoo, or of the manifest `weights`, on the CPU, and draw its images.
 
-    ConfigError if scenes are not those of toys: `layout: sprites` and `template: short`. ModelError
-    if the toy's files are missing or damaged.
+    ConfigError if scenes are not those of toys, `layout: sprites`. ModelError if the toy's files
+    are missing or damaged.
     """
     where = f"toy {model['name']}"
-    if reading.rule.layout != LAYOUT or reading.template != "short":
+    if rule.layout != LAYOUT:
         raise ConfigError(
-            where, f"it is given {reading.rule.layout!r} scenes in the template "
-            f"{reading.template!r}",
-            f"use a task of `layout: {LAYOUT}` and a suite of `template: short`",
-        )  # fmt: skip
-
+            where, f"it is given {rule.layout!r} scenes", f"use a task of `layout: {LAYOUT}`"
+        )
     if "source" in model:
         weights = manifest_path(model["source"])
     assert weights is not None  # the graph has it

@@ -21,7 +21,7 @@ from bindscope.models.weights import LOCAL, UNREADABLE, resolve, unread
 from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.names import precision_of
 from bindscope.studies.binding_id.tasks.images import Images
-from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, Reading, prompts
+from bindscope.studies.binding_id.tasks.prompts import RELEASED_SPACES, Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Pictures, Rule
 from bindscope.studies.binding_id.vlm.adapters import HuggingFace, Rotary, cut
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
@@ -92,8 +92,8 @@ LINE_BREAKS = "\n\n"
 
 
 def load_engine(
-    config: VisionLanguageModel, form: Form, weights: Path | None = None,
-    *, device: str = "cpu", rule: Rule | None = None,
+    config: VisionLanguageModel, weights: Path | None = None, *, device: str = "cpu",
+    rule: Rule | None = None, form: Form | None = None,
 ) -> VisionLanguageEngine:  # fmt: skip
     """Load a model, frozen, as an engine.
 
@@ -111,6 +111,7 @@ def load_engine(
     if device != "cpu" and not torch.cuda.is_available():
         raise no_gpu(where)
     folder, kind, processor = _opened(config, weights, where)
+    form = form or Form()
     paper = config.compat == "paper"
     options = Options(
         pad=RELEASED_PAD if paper else 0, border="official" if paper else "inside",
@@ -145,11 +146,11 @@ def hook_engine(
 
 
 def load(
-    model: Mapping[str, Any], reading: Reading, weights: Path | None, device: str = "cpu"
+    model: Mapping[str, Any], rule: Rule, weights: Path | None, device: str = "cpu"
 ) -> tuple[VisionLanguageEngine, Pictures]:
     """Load a model of a suite from its part of a specification, and draw the images it reads."""
-    engine = load_engine(config_of(model), reading.form, weights, device=device, rule=reading.rule)
-    return engine, Images(reading.rule.layout)
+    engine = load_engine(config_of(model), weights, device=device, rule=rule)
+    return engine, Images(rule.layout)
 
 
 def config_of(model: Mapping[str, Any]) -> VisionLanguageModel:
@@ -164,7 +165,7 @@ def _counted(
     """Return a form in the model's own turns whose words take equally many tokens."""
     if paper:
         form = replace(form, spaces=RELEASED_SPACES)
-    elif form.template != "short":
+    else:
         turn = chat_turn(processor, where, FAMILIES[kind][1].image_text)
         form = replace(form, turn=turn)
     tokenize = partial(cut, processor)
