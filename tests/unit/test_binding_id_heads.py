@@ -21,6 +21,7 @@ from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import question
+from bindscope.studies.binding_id.views import blinded
 from bindscope.tables.schema import table_of
 
 N, SIDE, HEADS, ITEMS = 2, 32, 4, np.array([[0, 1, 2], [3, 2, 1]])
@@ -91,7 +92,8 @@ def table() -> pd.DataFrame:
         # All heads of all layers are experiment `knockout`.
         whole = {row["condition"]: row.get("change") for row in results.rows
                  if row["experiment"] == "knockout"}  # fmt: skip
-        for row in heads[:3]:
+        assert heads[0]["condition"] == "none"
+        for row in heads[1:4]:
             assert (row["layers"], row["head"]) == ("all", "all")
             assert row["change"] == whole[row["condition"]]
     return table_of(rows, BINDING_ID_SCHEMA)
@@ -126,7 +128,7 @@ def test_heads_of_layers_that_are_left_out_have_no_row(table: pd.DataFrame) -> N
 
 
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
-    carrying = carriers(table)
+    carrying = carriers(blinded(table))
     heads = {
         (model, condition[-1]): [*zip(rows["layers"], rows["head"], strict=True)][1:]
         for (model, condition), rows in carrying.groupby(["model", "condition"])

@@ -27,10 +27,9 @@ _IMAGE_PX, _SLOT_PX, _SPRITE_PX = 384, 66, 12  # `tasks.scenes`: sides of images
 _SLOTS = {"pair": 2, "level": 2}  # of a layout; the others have nine
 _ORACLE_WIDTH = 152  # `oracle.WIDTH`
 _ORACLE = 20_000  # numbers that an oracle makes for one answer (default run)
-# Bytes of the rows of a condition and question (default run, binding_id_small).
+# Bytes of the rows of a condition and question (default run).
 _ROW = 450
-_ROWS = {"factorizability": 2600, "signatures": 1820, "mean": 1200, "positions": 1200,
-         "layers": 225}  # fmt: skip
+_ROWS = {"factorizability": 2600, "positions": 1300, "signatures": 600}
 # Contexts of a row that are in memory at a time: the base, and those that replacements are taken
 # from. Of estimates the base, and two runs that it is compared with.
 _CONTEXTS = {"estimates": 3, "positions": 1, "knockout": 1, "heads": 1, "records": 1}  # others: 2
@@ -173,18 +172,19 @@ def _trials(content: Content, engine: _Engine) -> tuple[int, int]:
 
 def _to_queries(
     product: Product, contexts: float, answers: float, arrays: float, rows: float,
-    queries: int = 1, sums: float = 0.0,
+    queries: int = 1, sums: float = 0.0, vectors: int = 0,
 ) -> Work:  # fmt: skip
     """Count contexts that are read, and answers to questions about them.
 
-    `queries` are those of a row, `sums` bytes of what is estimated over rows.
+    `queries` are those of a row, `vectors` those that each row gets for the tokens of an object,
+    `sums` bytes of what is estimated over rows.
     """
     content = product.content
     name = "records" if "records" in content else content.get("experiment", "estimates")
     n_contexts = _CONTEXTS.get(name, 2)
     things = int(content.get("task", {}).get("things", 2))
     device = content.get("device", "cpu")
-    flops = elements = weights = state = 0.0
+    flops = elements = weights = state = added = 0.0
     kinds = set()
     for model in content["models"]:
         engine = _engine(model)
@@ -200,6 +200,8 @@ def _to_queries(
         limit = int(model.get("batch_size", content.get("batch_size", 100)))
         at_once = max(batch, limit // batch * batch)  # all conditions of a row are answered
         n_tokens = things * (engine.object_tokens + 2 * engine.word_tokens)
+        numbers = batch * engine.layers * engine.object_tokens * engine.width
+        added = max(added, 4.0 * vectors * numbers)
         state = max(state, engine.memory(n_contexts, batch, at_once, n_tokens, queries) + sums)
     on_gpu = device == "cuda"
     libraries: Libraries = "plain" if kinds == {"oracle"} else "hub"
@@ -210,7 +212,7 @@ def _to_queries(
         flops=flops / 0.5,
         elements=elements,
         python=2e7 + 500.0 * answers if kinds == {"oracle"} else 2e7 + 2000.0 * answers,
-        bytes_peak=(weights if on_gpu else weights + state) + 6e7,
+        bytes_peak=(weights if on_gpu else weights + state) + added + 6e7,
         bytes_device=(weights + state) * on_gpu,
         bytes_disk=(arrays + rows) * len(content["models"]),
         bytes_rows=rows * len(content["models"]),
@@ -263,7 +265,17 @@ def binding_id_interventions(product: Product) -> Work:
         4.0 * rows * trials * queries * candidates,
         1.0 * _ROWS.get(name, _ROW) * trials * queries,
         queries,
+        vectors=things * _vectors(content["task"]) if name == "mean" else 0,
     )
+
+
+def _vectors(task: Content) -> int:
+    """Return how many vectors of its own each row gets for an object in the experiment `mean`.
+
+    A null is of its own thing; where slots do not follow from roles, all are of its own slots.
+    """
+    follow = task["order"] == "left_first" and task["things"] == _SLOTS.get(task["layout"], 9)
+    return 1 if follow else 8
 
 
 def toy_vlm(product: Product) -> Work:

@@ -25,6 +25,7 @@ from bindscope.figures.style import (
 from bindscope.studies.binding_id.names import ALL, LETTERS, NULLS
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import (
+    blinded,
     cells,
     combined,
     costly,
@@ -163,8 +164,7 @@ def binding_id_heads(table: pd.DataFrame) -> Figure:
     A row per model; for each group what hiding it from single heads loses. Groups are those whose
     hiding costs some model answers; else those of both routes.
     """
-    blinded = some(rows_with(table, experiment="heads"), "No head was blinded.")
-    drawn, note = most_measured(blinded, MOST_MODELS)
+    drawn, note = most_measured(some(blinded(table), "No head was blinded."), MOST_MODELS)
     rows = named(drawn).assign(group=drawn["condition"].str[-1])
     costs = {
         str(group) for (*_, group), of_model in rows.groupby(["suite", "task", "model", "group"])

@@ -28,7 +28,14 @@ from bindscope.studies.binding_id.claims import (
     claim_effects,
 )
 from bindscope.studies.binding_id.names import LETTERS
-from bindscope.studies.binding_id.views import combined, costly, named, rows_with, summaries
+from bindscope.studies.binding_id.views import (
+    blinded,
+    combined,
+    costly,
+    named,
+    rows_with,
+    summaries,
+)
 
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")
@@ -139,7 +146,7 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         findings=(
             *_findings(models, ""),
             *_findings(controls, "Controls (oracles with a known mechanism). "),
-            *_head_findings(rows_with(table, experiment="heads")),
+            *_head_findings(blinded(table)),
         ),
         sections=(*_sections(table), *_claims(models or controls, inputs)),
     )  # fmt: skip
@@ -275,7 +282,7 @@ def _sections(table: pd.DataFrame) -> Iterator[Section]:
         figures = ("binding_id_positions",)
         yield Section("positions", "Positions", (_POSITIONS,), figures=figures)
     if "heads" in kinds:
-        carrying = carriers(rows_with(table, experiment="heads"))
+        carrying = carriers(blinded(table))
         rows = _table("Heads that carry a group", HEAD_TABLE, carrying, folded=True)
         yield Section("heads", "Heads", (_HEADS,), figures=("binding_id_heads",), tables=(rows,))
     if "mixture" in kinds:

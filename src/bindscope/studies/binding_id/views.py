@@ -37,6 +37,12 @@ def combined(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows["condition"].str.fullmatch(_COMBINED)]
 
 
+def blinded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of hidden groups of the experiment `heads`, without its control."""
+    rows = rows_with(table, experiment="heads")
+    return rows[rows["condition"] != "none"]
+
+
 def cells(table: pd.DataFrame, experiment: str) -> pd.DataFrame:
     """Return the rows of single questions and candidates."""
     rows = rows_with(table, experiment=experiment)

@@ -185,7 +185,8 @@ def rows_of(
     The first trial is the control. `lengths` (n, trials) is what each adds to each row,
     `predictions` and `rivals` are those of accounts (`account_rows`).
     """
-    effects, tests = _effects(answers, trials, samples, seed), _changes(answers, samples, seed)
+    effects = _effects(experiment, answers, trials, samples, seed)
+    tests = _changes(answers, samples, seed)
     names = [
         {"experiment": experiment, "condition": trial.condition.name, "layers": trial.layers,
          "head": trial.head, "dose": _number(trial.dose), "length": _number(mean)}
@@ -224,17 +225,16 @@ def _changes(answers: Answers, samples: int, seed: int) -> list[Row]:
 
 
 def _effects(
-    answers: Answers, trials: Sequence[Trial], samples: int, seed: int
+    experiment: str, answers: Answers, trials: Sequence[Trial], samples: int, seed: int
 ) -> list[Interval | None]:
     """Return normalized effects: of some layers or heads against all of them, else the control."""
-    parts = [(trial.layers, trial.head) != (ALL, ALL) for trial in trials]
+    in_part = [(trial.layers, trial.head) != (ALL, ALL) for trial in trials]
     whole = {
-        trial.condition.name: i
-        for i, (trial, in_part) in enumerate(zip(trials, parts, strict=True)) if not in_part
+        trial.condition.name: i for i, trial in enumerate(trials) if not in_part[i]
     }  # fmt: skip
     effects = []
-    for i, (trial, in_part) in enumerate(zip(trials, parts, strict=True)):
-        if in_part:
+    for i, trial in enumerate(trials):
+        if in_part[i] or (experiment == "heads" and i):
             reference = whole[trial.condition.name.removesuffix(" anew")]
             effects.append(share_of_way(answers, i, reference, samples, seed))
         else:
