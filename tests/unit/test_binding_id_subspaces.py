@@ -80,8 +80,8 @@ def test_the_forecast_counts_the_conditions_of_experiments(estimates: Estimates)
         assert planned == trials or (at_most and planned < trials), name
         if name == "mean":
             edits = [edit for trial in plan.trials for edit in trial.condition.interventions]
-            held = {id(e.vectors) for e in edits if e.group == "object" and e.vectors.ndim == 4}
-            assert len(held) == RULE.things * cost._vectors(task)
+            arrays = {id(e.vectors) for e in edits if e.group == "object" and e.vectors.ndim == 4}
+            assert len(arrays) == RULE.things * cost._vectors(task)
 
 
 def test_the_planted_subspace_is_found(estimates: Estimates) -> None:
