@@ -13,8 +13,11 @@ import pytest
 from drawing import reason
 
 from bindscope.core.interfaces import Inputs, ProductFiles
+from bindscope.statistics.claims import Case, judge
+from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
+from bindscope.studies.concepts.planted import CASES
 from bindscope.studies.concepts.tables import CONCEPT_MODELS, GENERALIZATION_SCHEMA
 from bindscope.studies.concepts.views import WITHIN, correlated, measures
 from bindscope.tables.schema import frame_of
@@ -93,6 +96,15 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(tmp_path: 
     assert np.isnan(correlations.loc["product, 8x8, queries train_only", "correlation_low"])
     constant = correlated(by_rule.assign(measure=0.5), "all")
     assert constant["correlation"].isna().all()  # the same in all
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if FOLLOWS.name in (*case.genuine, *case.impostor)],
+    ids=lambda case: case.name,
+)  # fmt: skip
+def test_what_moves_all_encoders_of_a_kind_is_no_correlation(case: Case) -> None:
+    for judgment in judge(CLAIMS, case.effects(0)):
+        assert (judgment.verdict == "holds") == bool(case.genuine)
 
 
 def test_the_figure_and_the_chapter_show_every_model(tmp_path: Path) -> None:

@@ -28,8 +28,10 @@ from bindscope.studies.concepts.dual.training import (
     to_queries,
     train,
 )
-from bindscope.studies.concepts.scenes import ids_of, values_of
+from bindscope.studies.concepts.inputs import read_dual
+from bindscope.studies.concepts.scenes import Scenes, ids_of, values_of
 from bindscope.studies.concepts.set_separation import swaps
+from bindscope.studies.concepts.splits import split_objects as approximated_on
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)
@@ -95,6 +97,20 @@ def test_values_that_no_training_object_has_are_counted_where_they_are_allowed()
     assert split.missing_values == 20 - sum(present)
     with pytest.raises(BindscopeError, match=r"10x10(.|\n)*2 objects(.|\n)*raise the coverage"):
         split_objects((10, 10), 0.02, 0, every_value=True)
+
+
+def test_a_share_that_is_a_whole_number_but_for_rounding_is_that_number() -> None:
+    assert len(split_objects((10, 10), 0.29, 0, every_value=True).train) == 29
+
+
+def test_an_approximator_is_not_tested_on_what_the_encoder_of_its_seed_never_saw() -> None:
+    scenes = Scenes.all_of((8, 8))
+    shares = []
+    for seed in range(20):
+        unseen = split_objects((8, 8), 0.5, seed, every_value=True).test
+        tested = scenes.slots[approximated_on(scenes, 0.8, seed).test]
+        shares.append(np.isin(np.unique(tested), unseen).mean())
+    assert 0.4 < np.mean(shares) < 0.6
 
 
 # --- Batches ------------------------------------------------------------------------------------
@@ -246,6 +262,13 @@ def test_a_scene_is_a_sequence_and_padding_changes_nothing() -> None:
         torch.testing.assert_close(states[scene], row[0], rtol=1e-4, atol=1e-5)
 
 
+def test_a_transformer_starts_from_the_published_distribution() -> None:
+    for name, weight in encoder_of("transformer", (3, 4)).named_parameters():
+        if weight.ndim > 1:  # Glorot's uniform one
+            bound = (6 / sum(weight.shape)) ** 0.5
+            assert 0.8 * bound < weight.abs().max() <= bound, name
+
+
 # --- The loss -----------------------------------------------------------------------------------
 
 
@@ -305,7 +328,7 @@ def test_a_training_that_was_killed_ends_in_the_same_bits(
         assert all(torch.equal(again.weights[name], value) for name, value in first.weights.items())
 
 
-def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
+def test_a_fit_that_has_not_ended_is_flagged() -> None:
     sizes = (5, 4)
     early = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 0.02})
     runs = draw_runs(early, sizes)
@@ -313,8 +336,28 @@ def test_a_fit_that_has_not_ended_is_flagged_and_so_is_one_that_broke() -> None:
     assert trained[0].flags == ["not_converged"]
     scores = list(rows(early, sizes, runs, trained))
     assert {row["flags"] for row in scores} == {"not_converged;not_fitted"}
-    wild = entry(training={"steps": 10, "batch_size": 6, "learning_rate": 1e30})
-    assert train(wild, sizes, "train_only", runs)[0].flags == ["diverged"]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_an_encoder_that_diverged_recognizes_nothing_and_is_not_approximated(
+    kind: str, tmp_path: Path
+) -> None:
+    wild = entry(kind, training={"steps": 10, "batch_size": 6, "learning_rate": 1e30})
+    sizes, runs = (5, 4), draw_runs(wild, (5, 4))
+    trained = train(wild, sizes, "train_only", runs)
+    assert trained[0].flags == ["diverged"]
+    scores = list(rows(wild, sizes, runs, trained))
+    assert {row["flags"] for row in scores} == {"diverged;not_fitted"}
+    assert {row["accuracy"] for row in scores} == {0.0}
+    (tmp_path / "weights").write_bytes(weights_file(trained, runs))
+    dual = {"encoder": wild.encoder.model_dump(), "objects": 20}
+    spec = {"sizes": sizes, "dual": dual, "split_by": "objects"}
+    with pytest.raises(BindscopeError, match=r"training of every encoder diverged(.|\n)*lower"):
+        list(read_dual(str(tmp_path / "weights"), spec))
+    config = entry(kind)
+    both = [*trained, *train(config, sizes, "train_only", runs)]
+    (tmp_path / "weights").write_bytes(weights_file(both, runs * 2))
+    assert len(list(read_dual(str(tmp_path / "weights"), spec))) == 1
 
 
 def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:

@@ -60,8 +60,8 @@ RULE = Claim(
 )
 FOLLOWS = Claim(
     "measure-follows-naming",
-    "Among encoders of the same kind and coverage, the measure correlates with the recognition of "
-    "held-out pairs.",
+    "Among encoders of the same kind, query pool and coverage, the measure correlates with the "
+    "recognition of held-out pairs.",
     unit="r",
 )
 CLAIMS = (READ, ACROSS, SUMS, EDITS, ALIGNED, RULE, FOLLOWS)

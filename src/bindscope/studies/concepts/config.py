@@ -22,7 +22,7 @@ from bindscope.graph.texts import unread
 from bindscope.studies.concepts.counting import (
     FEWER_SLOTS,
     SplitBy,
-    n_training_objects,
+    n_training,
     too_many,
 )
 
@@ -307,7 +307,7 @@ def _dual_problems(where: str, entry: DualEncoders) -> Iterator[str]:
             yield f"{where}.{key}: a value is there twice; list each once"
     for sizes in entry.spaces:
         for coverage in entry.coverages:
-            train = n_training_objects(sizes, coverage)
+            train = n_training(prod(sizes), coverage)
             test = prod(sizes) - train
             if entry.require_value_coverage and train < max(sizes):
                 yield (

@@ -37,6 +37,9 @@ def too_many(sizes: Sequence[int], n_slots: int) -> str | None:
     return None
 
 
-def n_training_objects(sizes: Sequence[int], coverage: float) -> int:
-    """Return how many objects train a dual encoder: a share of all, rounded down."""
-    return int(coverage * prod(sizes))
+def n_training(n_objects: int, coverage: float) -> int:
+    """Return how many of some objects are for training: a share, rounded down.
+
+    What a share lacks of a whole number by rounding alone does not count: 0.29 of 100 are 29.
+    """
+    return int(coverage * n_objects + 1e-9)

@@ -36,8 +36,8 @@ _CORRELATIONS = (
     "Correlation of measures of the embeddings with recognition. Recognition in what an "
     "approximator predicts for unseen objects is the quality of a probe in Fig. 9 of the paper, "
     "which claims a strong positive correlation over about 500 models. The claim is judged on what "
-    "is left of both after the means of each coverage and of each kind of encoder are subtracted, "
-    "which move both."
+    "is left of both after the means of each coverage, and of each kind of encoder with its query "
+    "pool, are subtracted, which move both."
 )
 _MADE_OF_LABELS = (
     "Vectors are estimated from 30 % of the sets of objects, probes are fitted on 40 %, and the "

@@ -127,9 +127,9 @@ def read_dual(
 
     The encoder's own queries score them: no probe is fitted. `spec` has `sizes` and `dual`: the
     `encoder`, and the most `objects`; where there are more, so many are drawn by the run's seed.
-    Yields columns that name the run, and its embedding.
+    Yields columns that name the run, and its embedding; runs that diverged have none.
     """
-    dual, sizes = spec["dual"], tuple(spec["sizes"])
+    dual, sizes, n = spec["dual"], tuple(spec["sizes"]), 0
     for coverage, seed, encoder in resolve(DUAL_RUNS)(path, dual["encoder"], sizes):
         order = rng(seed, 21).permutation(int(np.prod(sizes)))
         objects = np.sort(order[: dual["objects"]])
@@ -138,4 +138,13 @@ def read_dual(
         readout = encoder.queries(objects)
         z = encoder.embed(scenes.slots)
         about = {"trained_coverage": coverage, "trained_seed": seed}
+        if not np.isfinite(z).all():  # its training diverged
+            continue
+        n += 1
         yield about, Embedded(z, scenes, readout, split_by=spec["split_by"], device=device)
+    if not n:
+        raise InputError(
+            path,
+            "the training of every encoder diverged, so that there is no embedding",
+            "lower `training.learning_rate` of this dual encoder",
+        )

@@ -7,7 +7,7 @@ through the functions that the jobs call, on spaces of 12 to 25 objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -241,8 +241,8 @@ def _cases_of_rules() -> Iterator[Case]:
 # --- Correlations over encoders -----------------------------------------------------------------
 
 
-def correlated(share: dict[str, float], seed: int) -> list[Effect]:
-    """Measure the claim about correlations: measures made of so much of each property."""
+def correlated(made_of: Collection[str], seed: int) -> list[Effect]:
+    """Measure the claim about correlations: of a measure that some properties make up."""
     draw = rng(seed, 35)
     kinds = [f"e{i}" for i in range(4)]
     rows = pd.MultiIndex.from_product(
@@ -253,10 +253,11 @@ def correlated(share: dict[str, float], seed: int) -> list[Effect]:
     parts = {
         "coverage": rows["coverage"].to_numpy(),
         "kind": draw.random(4)[rows["encoder"].str[1:].astype(int)],
+        "pool": rows["query_pool"].eq("all").to_numpy() * 0.5,
         "rest": draw.standard_normal(groups.max() + 1)[groups] / 4,
     }
     outcome = sum(parts.values()) + draw.standard_normal(len(rows)) / 10
-    measure = sum(share.get(name, 1.0) * part for name, part in parts.items())
+    measure = sum((part for name, part in parts.items() if name in made_of), np.zeros(len(rows)))
     measure = measure + draw.standard_normal(len(rows)) / 10  # what nothing else goes with
     columns = {"rule_accuracy": measure, "held_out_concept_accuracy": measure, OUTCOME: outcome}
     names = {"space": "8x8", "analysis": "known", "approximator": "rule"}
@@ -264,16 +265,17 @@ def correlated(share: dict[str, float], seed: int) -> list[Effect]:
 
 
 def _cases_of_correlations() -> Iterator[Case]:
-    name = (claims.FOLLOWS.name,)
-    yield Case("a measure of naming", partial(correlated, {}), genuine=name)
+    name, every = (claims.FOLLOWS.name,), ("coverage", "kind", "pool", "rest")
+    yield Case("a measure of naming", partial(correlated, every), genuine=name)
     impostors = {
-        "a measure of coverage": {"rest": 0.0, "kind": 0.0},
-        "a measure of the kind": {"rest": 0.0, "coverage": 0.0},
-        "a measure of coverage and kind": {"rest": 0.0},
-        "a measure of nothing": {"rest": 0.0, "coverage": 0.0, "kind": 0.0},
+        "a measure of coverage": ["coverage"],
+        "a measure of the kind": ["kind"],
+        "a measure of the query pool": ["pool"],
+        "a measure of coverage and kind": ["coverage", "kind", "pool"],
+        "a measure of nothing": [],
     }
-    for case, share in impostors.items():
-        yield Case(case, partial(correlated, share), impostor=name)
+    for case, parts in impostors.items():
+        yield Case(case, partial(correlated, parts), impostor=name)
 
 
 CASES = (

@@ -17,7 +17,7 @@ import numpy as np
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.counting import SplitBy
+from bindscope.studies.concepts.counting import SplitBy, n_training
 from bindscope.studies.concepts.scenes import Integers, Scenes, absent_values
 
 PROBED = 0.4  # share of sets of objects, or of scenes, that probes are fitted on
@@ -55,6 +55,9 @@ def split_scenes(scenes: Scenes, by: SplitBy = "objects", seed: int = 0) -> Part
 
 
 DRAWS = 100
+# Dual encoders draw their training objects from the generator of the seed alone: of the same one,
+# an approximator would be tested on objects that the encoder of its seed never saw.
+OBJECTS = 41
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ def split_objects(
     `InputError` if no object trains, or none is left to test.
     """
     present = scenes.present
-    n_train = int(coverage * len(present) + 1e-9)
+    n_train = n_training(len(present), coverage)
     if not 0 < n_train < len(present):
         raise InputError(
             "coverage",
@@ -88,7 +91,7 @@ def split_objects(
         )
     n_validation = int(validation * n_train)
     for draw in range(DRAWS):
-        order = present[rng(seed, draw).permutation(len(present))]
+        order = present[rng(seed, OBJECTS, draw).permutation(len(present))]
         chosen, fitted = order[:n_train], order[: n_train - n_validation]
         absent = absent_values(fitted, present, scenes.sizes)
         if not absent:

@@ -4,7 +4,7 @@ Correlations over trained encoders: models that differ in their seed alone are o
 (`statistics.rank_correlation`). Coverage and the kind of encoder move most measures and most
 accuracies, so that a correlation over everything may be that of both with these (Simpson). Claims
 are judged by what is left of both properties after the mean of each coverage, and of each kind in
-each space, is subtracted.
+each space with each query pool, is subtracted.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def measures(models: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _without_kind_and_coverage(models: pd.DataFrame) -> pd.DataFrame:
-    """Return measure and outcome without what coverage, and encoder and space, explain."""
+    """Return measure and outcome without what coverage, and encoder, space and pool, explain."""
     columns = ["measure", OUTCOME]
-    kinds = models["encoder"] + " " + models["space"]
+    kinds = models["encoder"] + " " + models["space"] + " " + models["query_pool"]
     design = np.concatenate(
         [pd.get_dummies(names).to_numpy(float) for names in (models["coverage"], kinds)], axis=1
     )

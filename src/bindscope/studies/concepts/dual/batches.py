@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bindscope.codes.coverage import drawn_objects
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.config import DualTraining, QueryPool
-from bindscope.studies.concepts.counting import n_training_objects
+from bindscope.studies.concepts.counting import n_training
 from bindscope.studies.concepts.scenes import values_of
 
 # Streams of a seed: of the split, of training scenes, of those of the loss (3: `runs`).
@@ -49,7 +49,7 @@ def split_objects(sizes: Sequence[int], coverage: float, seed: int, *, every_val
     With `every_value` they are drawn again until they have every value; `ConfigError` if no draw
     has.
     """
-    train = n_training_objects(sizes, coverage)
+    train = n_training(prod(sizes), coverage)
     order, missing = drawn_objects(sizes, train, rng(seed, SPLITTING), every_value=every_value)
     return Split(np.sort(order[:train]), np.sort(order[train:]), missing)
 

@@ -223,7 +223,7 @@ class Tower(nn.Module):
             self.out = nn.Linear(width, options.dim, bias=False)
             for parameter in self.parameters():  # layers are copies of one another otherwise
                 if parameter.ndim > 1:
-                    nn.init.xavier_normal_(parameter)
+                    nn.init.xavier_uniform_(parameter)
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return (n, dim) of tokens, int64 (n, length), the first `lengths` (n,) of each."""
