@@ -12,7 +12,7 @@ from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.build import build
-from bindscope.studies.concepts.study import EMBEDDING_STEPS
+from bindscope.studies.concepts.study import MEASURED
 from bindscope.studies.concepts.tables import CONCEPTS
 
 PLANTED = [
@@ -67,5 +67,5 @@ def input_of(product: Product, folder: Path) -> ProductFiles:
 
 def table(graph: Graph, folder: Path, *steps: str) -> pd.DataFrame:
     """Build the table of the rows that jobs of some steps (default: all) left."""
-    products = graph.select(*(steps or EMBEDDING_STEPS))
+    products = graph.select(*(steps or MEASURED))
     return CONCEPTS.build(Inputs({"rows": [input_of(p, folder) for p in products]}))

@@ -31,7 +31,7 @@ from bindscope.studies.concepts.figures import (
 from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.inputs import read_embedded, read_slots
 from bindscope.studies.concepts.scenes import Scenes, completeness
-from bindscope.studies.concepts.study import EMBEDDING_STEPS
+from bindscope.studies.concepts.study import MEASURED
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import rows_with
 from bindscope.tables.write import write_table
@@ -83,7 +83,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graph, Path, pd.DataF
     """The graph, the folder, and the table of what its jobs left."""
     graph = graph_of(SECTION, datasets=[pairs(), alone()])
     folder = tmp_path_factory.mktemp("analyses")
-    run(graph, folder, "codes", "planted_embeddings", "dual_encoder", *EMBEDDING_STEPS)
+    run(graph, folder, "codes", "planted_embeddings", *MEASURED)
     return graph, folder, table(graph, folder)
 
 

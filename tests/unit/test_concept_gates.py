@@ -22,13 +22,12 @@ from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.build import build
 from bindscope.studies.concepts.figures import concept_coverage
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.tables import BINDING_GENERALIZATION
+from bindscope.studies.concepts.tables import CONCEPTS
 from bindscope.studies.concepts.views import recognized
 from bindscope.tables.write import write_table
 
 pytestmark = pytest.mark.slow
 AT_THE_FLOOR = 0.03  # above it, at most
-ENCODERS = ("product", "perceptron")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,15 +57,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     for product in jobs:
         script("dual_encoder").main(job_by_hand(product, folder))
         assert not list(folder.rglob("*.checkpoint"))
-    return BINDING_GENERALIZATION.build(Inputs({"rows": [input_of(job, folder) for job in jobs]}))
+    return CONCEPTS.build(Inputs({"rows": [input_of(job, folder) for job in jobs]}))
 
 
 def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
     """Return the least and the largest accuracy over seeds by coverage, and the largest floor."""
-    rows = recognized(table[table["encoder"] == encoder], **kind)
-    rows = rows[rows["query_pool"] == "train_only"]
+    rows = recognized(table, analysis=encoder, embedding=f"{encoder}-train_only", **kind)
     return rows.groupby("coverage").agg(
-        least=("accuracy", "min"), most=("accuracy", "max"), floor=("bag_of_concepts_floor", "max")
+        least=("accuracy", "min"), most=("accuracy", "max"), floor=("floor", "max")
     )
 
 
@@ -82,7 +80,7 @@ def test_products_name_new_objects_once_they_saw_enough_of_them(table: pd.DataFr
 
 
 def test_a_set_of_perceptrons_knows_its_training_pairs_by_heart(table: pd.DataFrame) -> None:
-    trained = accuracies(table, "perceptron", split="train", candidates="trained")
+    trained = accuracies(table, "perceptron", split="train", variant="trained")
     assert trained["least"].min() >= 0.98
     held_out = accuracies(table, "perceptron")
     assert (held_out["most"] <= held_out["floor"] + AT_THE_FLOOR).all()
@@ -92,30 +90,27 @@ def test_sums_of_perceptrons_tell_concepts_of_new_objects_and_products_objects_f
     table: pd.DataFrame,
 ) -> None:
     """A value is no direction of a product of two vectors: opposite weaknesses."""
-    assert accuracies(table, "perceptron", target="concept").loc[0.5, "least"] >= 0.98
-    concepts = accuracies(table, "product", target="concept")
+    assert accuracies(table, "perceptron", measure="concept").loc[0.5, "least"] >= 0.98
+    concepts = accuracies(table, "product", measure="concept")
     objects = accuracies(table, "product")
     assert concepts.loc[0.3, "most"] < objects.loc[0.3, "least"] - 0.1
     assert concepts.loc[0.8, "least"] >= 0.95
 
 
 def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
-    runs = table.groupby(["encoder", "query_pool", "coverage", "seed"])["flags"].first()
+    runs = recognized(table)["flags"]
     assert set(runs) <= {"", "not_converged"}
     assert (runs != "").mean() <= 0.2
 
 
 def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) -> None:
-    file = tmp_path / "binding_generalization.parquet"
-    write_table(table, tmp_path / "binding_generalization", BINDING_GENERALIZATION.schema)
-    inputs = Inputs({"table": [ProductFiles({}, {"": str(file)})]}, {"encoders": list(ENCODERS)})
-    data = concept_coverage.read(inputs)
-    assert reason(concept_coverage, table=table.iloc[:0], encoders=[])
+    write_table(table, tmp_path / "concepts", CONCEPTS.schema)
+    files = [ProductFiles({}, {"": str(tmp_path / "concepts.parquet")})]
+    data = concept_coverage.read(Inputs({"table": files}))
+    assert reason(concept_coverage, table=table.iloc[:0])
     figure = concept_coverage.draw(**data)
     lines = [line.get_xydata() for line in figure.axes[0].lines]
     assert any(line[-1, 1] >= 0.9 for line in lines)
-    generalization = chapter({"binding_generalization": table}, inputs)
-    assert (
-        "the best dual encoder recognizes 100.0% (product, coverage 0.8)" in generalization.lead[0]
-    )
-    assert generalization.findings == chapter({}, inputs).findings == ()
+    coverages = chapter({"concepts": table}, Inputs())
+    assert "the best dual encoder recognizes 100.0% (product, coverage 0.8)" in coverages.lead[0]
+    assert coverages.findings == chapter({}, Inputs()).findings == ()

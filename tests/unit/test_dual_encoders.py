@@ -348,7 +348,7 @@ def test_an_encoder_that_diverged_recognizes_nothing_and_is_not_approximated(
     assert trained[0].flags == ["diverged"]
     scores = list(rows(wild, sizes, runs, trained))
     assert {row["flags"] for row in scores} == {"diverged;not_fitted"}
-    assert {row["accuracy"] for row in scores} == {0.0}
+    assert {row["value"] for row in scores if row["n_scenes"]} == {0.0}
     (tmp_path / "weights").write_bytes(weights_file(trained, runs))
     dual = {"encoder": wild.encoder.model_dump(), "objects": 20}
     spec = {"sizes": sizes, "dual": dual, "split_by": "objects"}
@@ -365,7 +365,7 @@ def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
     runs = draw_runs(config, sizes)
     scores = rows(config, sizes, runs, train(config, sizes, "train_only", runs))
     numbers = {
-        (row["n_objects"], row["n_scenes"])
+        (row["n_slots"], row["n_scenes"])
         for row in scores
         if row["stratum"] == "all" and row["split"] == "train"
     }

@@ -17,6 +17,7 @@ from bindscope.studies.concepts.views import (
     WITHIN,
     approximated,
     correlated,
+    encoder_models,
     measures,
     rows_with,
 )
@@ -73,8 +74,7 @@ def effects(tables: Mapping[str, pd.DataFrame]) -> list[Effect]:
     if "concepts" in tables:
         table = rows_with(tables["concepts"], split_by="objects")
         measured += [*_geometry(table), *_edits(table), *_rules(table)]
-    if "concept_models" in tables:
-        measured += _models(tables["concept_models"])
+        measured += follows(encoder_models(table))
     return measured
 
 
@@ -117,9 +117,10 @@ def _at_most(rows: pd.DataFrame, column: str) -> list[dict[Any, Any]]:
     return rows[rows[column] == rows.groupby(EMBEDDING)[column].transform("max")].to_dict("records")
 
 
-def _models(table: pd.DataFrame) -> Iterator[Effect]:
+def follows(models: pd.DataFrame) -> Iterator[Effect]:
+    """Yield how measures of dual encoders (`views.encoder_models`) follow their recognition."""
     units = "groups of encoders that differ in their seed alone"
-    for words, rows in measures(table).items():
+    for words, rows in (measures(models) if len(models) else {}).items():
         for ranked in correlated(rows, WITHIN).to_dict("records"):
             n = int(ranked["n_groups"])
             few = f"only {n} groups" if n < FEWEST_GROUPS else ""

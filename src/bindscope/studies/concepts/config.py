@@ -277,11 +277,6 @@ class ConceptSection(Model):
 # --- Problems -----------------------------------------------------------------------------------
 
 
-def encoder_names(section: ConceptSection) -> list[str]:
-    """Names of all encoders that are trained to bind, in order."""
-    return [entry.name for entry in section.dual_encoders]
-
-
 def problems(config: Config, section: ConceptSection) -> Iterator[str]:
     """Yield what in the section does not fit the rest of the configuration."""
     models = {model.name for model in config.models}
@@ -289,7 +284,7 @@ def problems(config: Config, section: ConceptSection) -> Iterator[str]:
         yield f"planted: {name!r} is the name of a model, too; rename one"
     for i, entry in enumerate(section.analyses):
         yield from _analysis_problems(f"analyses.{i}", config, entry, section)
-    yield from repeated("dual_encoders", encoder_names(section))
+    yield from repeated("dual_encoders", [entry.name for entry in section.dual_encoders])
     for i, encoders in enumerate(section.dual_encoders):
         yield from _dual_problems(f"dual_encoders.{i}", encoders)
 

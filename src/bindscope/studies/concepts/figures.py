@@ -24,16 +24,13 @@ from bindscope.figures.style import (
     reference_line,
     values_along_x,
 )
-from bindscope.studies.concepts.tables import (
-    CONCEPTS_SCHEMA,
-    GENERALIZATION_SCHEMA,
-    MODELS_SCHEMA,
-)
+from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import (
     OUTCOME,
     approximated,
     correlated,
     edits_by_strength,
+    encoder_models,
     measures,
     named,
     over_seeds,
@@ -54,32 +51,30 @@ POOLS = {
 }
 
 
-@figure(table_of(GENERALIZATION_SCHEMA, "encoders"))
-def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
+@figure(table_of(CONCEPTS_SCHEMA))
+def concept_coverage(table: pd.DataFrame) -> Figure:
     """Held-out objects that dual encoders recognize, against the share of objects in training.
 
     A row of panels per query pool (objects, concepts), a line per encoder and space with its seeds.
     """
     some(recognized(table), "No pair of held-out objects was asked about.")
-    table = table.assign(line=table["encoder"] + ", " + table["space"])
-    seeds = pd.concat([recognized(table, target=target) for target in ("object", "concept")])
-    means = pd.concat(
-        [
-            over_seeds(group_rows).assign(target=target)
-            for target, group_rows in seeds.groupby("target")
-        ]
-    ).assign(line=lambda rows: rows["encoder"] + ", " + rows["space"])
-    spaces = table.sort_values("n_space").drop_duplicates("line")
-    look = looks([line for name in encoders for line in spaces["line"][spaces["encoder"] == name]])
-    pools = [pool for pool in POOLS if pool in set(table["query_pool"])]
-    grid = crossed(pools, ("object", "concept"), (0.9, 2.5), sharex=True, sharey=True)
-    panel, x = ("query_pool", "target"), "coverage"
+    targets = ("object", "concept")
+    seeds = {target: recognized(table, measure=target) for target in targets}
+    means = pd.concat([over_seeds(rows).assign(measure=name) for name, rows in seeds.items()])
+    runs, means = (
+        rows.assign(line=rows["encoder"] + ", " + rows["space"])
+        for rows in (pd.concat(seeds.values()), means)
+    )
+    look = looks(list(dict.fromkeys(runs["line"])))
+    pools = [pool for pool in POOLS if pool in set(runs["query_pool"])]
+    grid = crossed(pools, targets, (0.9, 2.5), sharex=True, sharey=True)
+    panel, x = ("query_pool", "measure"), "coverage"
     facets(
         means, look, grid, panel, x=x, y="accuracy", band=0.15, xlim=(0, 1), ylim=_SHARES,
         title=lambda key: f"{key[1]}s of held-out pairs\n{POOLS[key[0]]}",
     )  # fmt: skip
     dots = colored(look, marker="o", linestyle="none", markersize=2, alpha=0.6)
-    facets(seeds, dots, grid, panel, x=x, y="accuracy")
+    facets(runs, dots, grid, panel, x=x, y="accuracy")
     facets(means, colored(look, **_FLOOR), grid, panel, x=x, y="floor")
     facets(means, colored(look, **_CHANCE), grid, panel, x=x, y="chance")
     grid.label("coverage: fraction of objects in training", "fraction of pairs recognized")
@@ -87,15 +82,15 @@ def concept_coverage(table: pd.DataFrame, encoders: list[str]) -> Figure:
     return grid.legend(look, *rivals, per_row=4)
 
 
-@figure(table_of(MODELS_SCHEMA, "encoders"))
-def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
+@figure(table_of(CONCEPTS_SCHEMA))
+def concept_models(table: pd.DataFrame) -> Figure:
     """What goes with naming new combinations: a point per trained encoder, a panel per measure.
 
     More of the objects seen in training: darker.
     """
-    some(table, "No trained encoder was measured.")
-    look = looks([name for name in encoders if name in set(table["encoder"])])
-    measured = measures(table)
+    models = some(encoder_models(table), "No trained encoder was measured.")
+    look = looks(list(dict.fromkeys(models["encoder"])))
+    measured = measures(models)
     grid = wrapped(measured, min(len(measured), 3), (0, 3.3), sharey=True)
     for (words, axes), rows in zip(grid.panels.items(), measured.values(), strict=True):
         for (name, coverage), group_rows in rows.groupby(["encoder", "coverage"], sort=False):
@@ -106,7 +101,7 @@ def concept_models(table: pd.DataFrame, encoders: list[str]) -> Figure:
         axes.set_xlabel(words.replace(", ", ",\n").replace(" in ", "\nin "), fontsize=7.5)
         axes.set_xlim(min(-0.03, rows["measure"].min() - 0.03), 1.03)
         last = "bag of\nconcepts" if axes is grid.bottom[-1] else ""
-        reference_line(axes, table["bag_of_concepts_floor"].mean(), last)
+        reference_line(axes, models["floor"].mean(), last)
     grid.label(y="held-out pairs recognized")
     grid.left[0].set_ylim(-0.03, 1.03)
     points = {name: {**color, "linestyle": "none"} for name, color in look.items()}

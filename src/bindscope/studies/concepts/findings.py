@@ -13,7 +13,9 @@ from bindscope.statistics.claims import Judgment, judge
 from bindscope.studies.concepts.claims import CLAIMS, CONTROLS, READ, effects, place
 from bindscope.studies.concepts.views import (
     EMBEDDING,
+    GROUP,
     correlated,
+    encoder_models,
     measures,
     over_seeds,
     recognized,
@@ -150,28 +152,28 @@ def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
         path = inputs.resources.get("claims", "")
         rates = read_rates(path) if path else _NO_RATES
         sections = (claims_section(judgments, rates, "concepts"), *sections)
-    if "binding_generalization" not in tables:
+    table = tables.get("concepts", pd.DataFrame())
+    if not len(table) or not len(recognized(table)):
         return Chapter(
-            lead=_lead_of_embeddings(judgments, tables.get("concepts")),
+            lead=_lead_of_embeddings(judgments, table),
             headline=("concept_geometry",),
             caveats=_CAVEATS[:1],
             findings=findings,
             sections=sections,
         )
-    coverages = _by_coverage(tables["binding_generalization"])
+    coverages, models = _by_coverage(table), encoder_models(table)
     encoders = Section(
         "dual-encoders",
         "Dual encoders",
         paragraphs=(_INTRODUCTION,),
         tables=(page_table("Held-out objects by coverage", _COVERAGES, coverages),),
     )
-    models = tables.get("concept_models")
     return Chapter(
         lead=_lead(coverages),
         headline=("concept_coverage",),
         caveats=_CAVEATS,
         findings=findings,
-        sections=(encoders, *([] if models is None else _correlations(models)), *sections),
+        sections=(encoders, *(_correlations(models) if len(models) else []), *sections),
     )
 
 
@@ -189,20 +191,17 @@ def _correlations(models: pd.DataFrame) -> list[Section]:
 
 def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
     """Return held-out pairs that are recognized, a row per encoder, space, pool and coverage."""
-    keys = ["encoder", "space", "query_pool", "coverage"]
-    trained = recognized(table, split="train", candidates="trained").groupby(keys)
+    trained = recognized(table, split="train", variant="trained").groupby(GROUP)
     more = trained.agg(
         trained=("accuracy", "mean"),
         flags=("flags", lambda flags: ";".join(sorted(set(";".join(flags).split(";")) - {""}))),
     )
-    return over_seeds(recognized(table)).merge(more.reset_index(), on=keys)
+    return over_seeds(recognized(table)).merge(more.reset_index(), on=GROUP)
 
 
-def _lead_of_embeddings(
-    judgments: Sequence[Judgment], table: pd.DataFrame | None
-) -> tuple[str, ...]:
+def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> tuple[str, ...]:
     """Say of how many models probes recognize pairs beyond their values, and the largest effect."""
-    if table is None:
+    if not len(table):
         return ()
     of_models = table.loc[~table["vectors"].isin(CONTROLS), ["embedding", "vectors", "dataset"]]
     places = {place(row) for row in of_models.drop_duplicates().to_dict("records")}

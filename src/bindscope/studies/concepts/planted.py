@@ -261,7 +261,7 @@ def correlated(made_of: Collection[str], seed: int) -> list[Effect]:
     measure = measure + draw.standard_normal(len(rows)) / 10  # what nothing else goes with
     columns = {"rule_accuracy": measure, "held_out_concept_accuracy": measure, OUTCOME: outcome}
     names = {"space": "8x8", "analysis": "known", "approximator": "rule"}
-    return claims.effects({"concept_models": rows.assign(**names, **columns)})
+    return list(claims.follows(rows.assign(**names, **columns)))
 
 
 def _cases_of_correlations() -> Iterator[Case]:

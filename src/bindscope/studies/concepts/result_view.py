@@ -66,7 +66,8 @@ def result_effects(table: pd.DataFrame) -> list[Effect]:
     """Return what the table measures of the study's claims, layer by layer."""
     names = "layer " + table["layer"] if "layer" in table else pd.Series("embeddings", table.index)
     about: dict[str, Any] = {"analysis": _ARRAYS, "dataset": _ARRAYS, "embedding": names,
-                             "vectors": "planted", "trained_coverage": np.nan}  # fmt: skip
+                             "vectors": "planted", "trained_coverage": np.nan,
+                             "trained_seed": np.nan}  # fmt: skip
     return [
         replace(effect, where=effect.where.replace(f" on {_ARRAYS}", ""))
         for effect in effects({"concepts": table.assign(**about)})

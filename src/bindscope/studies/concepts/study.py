@@ -9,39 +9,21 @@ from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
-from bindscope.studies.concepts.config import ConceptSection, encoder_names, problems
+from bindscope.studies.concepts.config import ConceptSection, problems
 from bindscope.studies.concepts.products import STEPS, add_products
 from bindscope.studies.concepts.registry import EMBEDDING_NAME, VECTORS
 
 _HERE = "bindscope.studies.concepts"
-_TABLES = f"{_HERE}.tables"
-EMBEDDING_STEPS = ("concept_geometry", "binding_complexity")
+MEASURED = ("dual_encoder", "concept_geometry", "binding_complexity")  # rows of the table
 
 
-def _rows(*steps: str) -> Any:
-    """Request the rows of some steps for a table."""
-
-    def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-        rows = graph.select(*steps)
-        return Request({"rows": rows}) if rows else None
-
-    return request
-
-
-def _models(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    rules = graph.select("binding_complexity", vectors="dual")
-    return Request({"rows": graph.select("dual_encoder"), "rules": rules}) if rules else None
-
-
-def _of_encoders(
-    table: str, graph: Graph, shared: Shared, section: ConceptSection
-) -> Request | None:
-    tables = graph.select("table", table=table)
-    return Request({"table": tables}, {"encoders": encoder_names(section)}) if tables else None
+def _table(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    rows = graph.select(*MEASURED)
+    return Request({"rows": rows}) if rows else None
 
 
 def _measured_by(step: str, **wildcards: str) -> Any:
-    """Request the table of embeddings for a figure of what a step measured."""
+    """Request the table for a figure of what a step measured."""
 
     def request(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
         some = graph.select(step, **wildcards)
@@ -50,10 +32,13 @@ def _measured_by(step: str, **wildcards: str) -> Any:
     return request
 
 
+_DUAL = _measured_by("binding_complexity", vectors="dual")
+
+
 def _edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    geometry = graph.select("concept_geometry")
-    edited = geometry and any(entry.strengths for entry in section.analyses)
-    return Request({"table": graph.select("table", table="concepts")}) if edited else None
+    edited = any(entry.strengths for entry in section.analyses)
+    request: Request | None = _measured_by("concept_geometry")(graph, shared, section)
+    return request if edited else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -81,13 +66,7 @@ STUDY = Study(
         "vectors": "|".join(VECTORS),
         "approximator": NAME,
     },
-    tables=(
-        TableEntry(
-            "binding_generalization", f"{_TABLES}:BINDING_GENERALIZATION", _rows("dual_encoder")
-        ),
-        TableEntry("concept_models", f"{_TABLES}:CONCEPT_MODELS", _models),
-        TableEntry("concepts", f"{_TABLES}:CONCEPTS", _rows(*EMBEDDING_STEPS)),
-    ),
+    tables=(TableEntry("concepts", f"{_HERE}.tables:CONCEPTS", _table),),
     figures=(
         _figure(
             "figures:concept_coverage",
@@ -96,7 +75,7 @@ STUDY = Study(
             "training: objects (left) and concepts (right). Bands: 95 % t intervals over training "
             "seeds, drawn as dots. Dotted: counting concepts; dashed: chance. A line above the "
             "dotted one generalizes the pairing. Product encoders are positive controls.",
-            partial(_of_encoders, "binding_generalization"),
+            _measured_by("dual_encoder"),
         ),
         _figure(
             "figures:concept_models",
@@ -106,7 +85,7 @@ STUDY = Study(
             "predicts for objects it never saw, a panel per approximator; values recognized "
             "(last). Above: rank correlation with its 95 % interval over groups. A correlation is "
             "no cause.",
-            partial(_of_encoders, "concept_models"),
+            _DUAL,
         ),
         _figure(
             "figures:concept_geometry",
@@ -154,7 +133,7 @@ STUDY = Study(
             "(middle), R2 (right, cut at -1). Bands: 95 % t intervals over training seeds, or over "
             "objects of a single encoder. Dotted: counting values. High lines mean that a simple "
             "rule describes the encoder.",
-            _measured_by("binding_complexity", vectors="dual"),
+            _DUAL,
         ),
     ),
     findings=f"{_HERE}.findings:chapter",

@@ -1,22 +1,15 @@
-"""The study's three tables: type, unit, meaning, and where each column comes from.
-
-`concepts` has what is measured of embeddings, `binding_generalization` what controlled dual
-encoders recognize, `concept_models` a row per trained encoder and approximator of it.
-"""
+"""The study's table: type, unit, meaning, and where each column comes from."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import get_args
 
 import pandas as pd
 
-from bindscope.core.interfaces import Inputs
 from bindscope.studies.concepts.config import Kind
 from bindscope.studies.concepts.counting import SPLITS_BY
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
 from bindscope.studies.concepts.targets import TARGETS
-from bindscope.studies.concepts.views import recognized, rows_with
-from bindscope.tables.rows import rows_of
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -24,30 +17,26 @@ from bindscope.tables.schema import (
     Column,
     RowTable,
     TableSchema,
-    bits,
     count,
-    frame_of,
     joined,
     label,
-    ordered,
     share,
-    validate,
 )
 
 _SCENES = "share of scenes"
 STRATA = ("all", "shared", "none")
-
-# --- Embeddings ---------------------------------------------------------------------------------
-
 _ANALYSES, _ROWS = "config `analyses[]`", "`studies.concepts.registry`"
 _RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.splits`"
 _APPROXIMATORS = "`studies.concepts.approximators`"
-EMBEDDING_FLAGS = {
+FLAGS = {
     "absent_values": "values that no scene has",
+    "diverged": "a loss of a dual encoder was not finite, so that it recognizes nothing",
     "fewer_dimensions_than_objects": "linear probes cannot distinguish all objects",
     "incomplete": "not every ordered tuple of objects is there once, so that means include what "
                   "other objects add",
-    "not_converged": "an approximator",
+    "not_converged": "an approximator, or a dual encoder whose loss was still falling",
+    "not_fitted": "a dual encoder does not even recognize training pairs among training objects, "
+                  "so that held-out ones say little",
     "probes_not_converged": "probes are short of their optimum",
     "refit_not_converged": "so are those fitted after a removal",
     "unseen_objects": "objects in no scene that probes were fitted on",
@@ -69,7 +58,8 @@ _VARIANTS = (
     "Of sums and edits the estimator of vectors: `avg`, `avg_pos`, `single`, `ols`. Of removal the "
     "part: `nothing`, `concept`, `object`, or a control: `permuted_concept`, `permuted_object`. Of "
     "alignment the map: `orthogonal`, none (`identity`), or `permuted`: fitted to exchanged "
-    "vectors. The name of an approximator."
+    "vectors. Of generalization what is ranked: `full`, all objects or values; `trained`, objects "
+    "of training. The name of an approximator."
 )
 
 
@@ -83,7 +73,8 @@ def _ends(name: str) -> tuple[Column, ...]:
 
 
 _EMBEDDING_NAMES = (
-    label("analysis", "Name of the analysis.", _ANALYSES, pattern=SLUG),
+    label("analysis", "Name of the analysis; of generalization, of the dual encoder.", _ANALYSES,
+          pattern=SLUG),
     DATASET,
     label("embedding", "Name of the model or planted encoder; of a controlled dual encoder, name "
           "and query pool.", _ANALYSES, pattern=f"^{EMBEDDING_NAME}$"),
@@ -93,8 +84,8 @@ _EMBEDDING_NAMES = (
     label("analysis_kind", "`recognition` in the embedding itself; `decomposition`: in sums of "
           "vectors of objects or values; `removal`: after a part was subtracted; `alignment` of "
           "such vectors with those of the same scenes' captions; `editing`: after one object was "
-          "exchanged; `approximators`: in what they predict of scenes.", _ROWS,
-          values=tuple(ANALYSES)),
+          "exchanged; `approximators`: in what they predict of scenes; `generalization`: by the "
+          "queries of a dual encoder.", _ROWS, values=(*ANALYSES, "generalization")),
     label("variant", _VARIANTS, _ANALYSES, pattern=f"^{EMBEDDING_NAME}$"),
     count("level", "", "Vectors of objects (1) or of values (2) that are added, or aligned.", _ROWS,
           null="allowed"),
@@ -104,8 +95,9 @@ _EMBEDDING_NAMES = (
            "vectors that is added; 1 is the edit, 0 none.", _ANALYSES, "allowed"),
     share("coverage", "share of objects", "Of approximators: objects that are not held out. It is "
           "fitted on some of their scenes, and chosen by the others.", _ANALYSES, null="allowed"),
-    label("split", "Of approximators: scenes of training objects only, or of test objects only; "
-          "those with both are omitted.", _SPLITS, values=("train", "test"), null="allowed"),
+    label("split", "Of approximators and of generalization: scenes of training objects only, or of "
+          "test objects only; those with both are omitted.", _SPLITS, values=("train", "test"),
+          null="allowed"),
     label("measure", " ".join(f"`{name}`: {meaning}." for name, meaning in _MEASURES.items()),
           _ROWS, values=tuple(_MEASURES)),
     label("stratum", "Whether the objects of a scene (before an edit) share a value; `all`: either "
@@ -113,6 +105,7 @@ _EMBEDDING_NAMES = (
     share("trained_coverage", "share of objects", "Objects that a dual encoder was trained on.",
           _ANALYSES, null="allowed"),
     count("trained_seed", "", "Seed of its training.", _ANALYSES, null="allowed"),
+    count("n_slots", "slots", "Objects of a scene.", _ROWS),
 )  # fmt: skip
 _VALUES = (
     Column("value", "float64", "1", "Share of scenes or edits, R2 or cosine; R2 may be negative "
@@ -144,8 +137,8 @@ _FITS = (
           "validate: less than `coverage`.", _SPLITS, null="allowed", reference="exact"),
     count("n_train", "scenes", "Scenes that trained, in the split with the fewest.", _SPLITS,
           null="allowed", reference="same"),
-    label("kind", "Kind of approximator.", _ANALYSES,
-          values=get_args(Kind), null="allowed"),
+    label("kind", "Kind of approximator; of generalization, of encoder.", _ANALYSES,
+          values=(*get_args(Kind), *ENCODERS), null="allowed"),
     count("n_parameters", "numbers", "Its parameters; empty of trees.", _APPROXIMATORS,
           null="allowed"),
     count("n_absent_values", "values", "Values that no training object has: scenes with one "
@@ -157,12 +150,11 @@ _ABOUT = (
           "are on both sides; such rows carry no verdict.", _ANALYSES, values=SPLITS_BY),
     count("dim", "dimensions", "Dimensions of the embedding.", _ROWS),
     count("n_objects", "objects", "Objects that are in some scene.", _ROWS),
-    count("n_slots", "slots", "Objects of a scene.", _ROWS),
     count("n_missing_scenes", "scenes", "Ordered tuples of these objects that no scene has; means "
-          "also include what else was in the scenes, where it is not 0.", _ROWS,
-          reference="same"),
+          "also include what else was in the scenes, where it is not 0. Empty of generalization.",
+          _ROWS, null="allowed", reference="same"),
     label("flags", "Sorted, joined by `;`. " + " ".join(
-        f"`{name}`: {meaning}." for name, meaning in EMBEDDING_FLAGS.items()), _ROWS),
+        f"`{name}`: {meaning}." for name, meaning in FLAGS.items()), _ROWS),
 )  # fmt: skip
 
 
@@ -173,14 +165,15 @@ def _floors(frame: pd.DataFrame) -> pd.Series[bool]:
 
 CONCEPTS_SCHEMA = TableSchema(
     name="concepts",
-    version=2,
+    version=3,
     description="How embeddings encode the objects of scenes. Analyses: accuracy of probes, sums "
-    "over objects and over values, removal of a part, exchange of an object, and learners that "
-    "predict embeddings of new objects. A row per embedding, analysis, quantity and stratum.",
+    "over objects and over values, removal of a part, exchange of an object, learners that predict "
+    "embeddings of new objects, and what dual encoders recognize of such. A row per embedding, "
+    "analysis, quantity and stratum.",
     columns=(*_EMBEDDING_NAMES, *_VALUES, *_FITS, *_ABOUT, *KEYS),
     key=tuple(column.name for column in _EMBEDDING_NAMES),
     rules=(
-        joined("flags", tuple(EMBEDDING_FLAGS)),
+        joined("flags", tuple(FLAGS)),
         ("chance and floor stand beside every accuracy of objects", _floors),
     ),
 )
@@ -190,156 +183,3 @@ OF_A_RUN = (
     "code_key",
 )  # fmt: skip
 CONCEPTS = RowTable(CONCEPTS_SCHEMA, "rows")
-
-# --- Controlled dual encoders -------------------------------------------------------------------
-
-_ENTRY = "config `dual_encoders[]`"
-_EVALUATION, _TRAINING = "`studies.concepts.dual.runs`", "`studies.concepts.dual.training`"
-_OBJECTS = "`studies.concepts.dual.batches`"
-# not_fitted: not even training pairs are recognized among training objects, so that held-out ones
-# say little.
-FLAGS = {
-    "diverged": "a loss was not finite",
-    "not_converged": "the training loss was still falling",
-    "not_fitted": "not even training pairs are recognized among training objects",
-}
-_FLAGS = label("flags", "Sorted, joined by `;`. " + " ".join(
-    f"`{name}`: {meaning}." for name, meaning in FLAGS.items()), _TRAINING)  # fmt: skip
-_RUN = (
-    label("encoder", "Name of the dual encoder.", _ENTRY, pattern=SLUG),
-    label("space", "Numbers of values of the concept types.", _ENTRY,
-          pattern=r"^[0-9]+(x[0-9]+)+$"),
-    label("query_pool", "Which objects are queries in training: those of training scenes, or all "
-          "that there are.", _ENTRY, values=("train_only", "all")),
-    share("coverage", "share of objects", "Share of the objects that training scenes are made of.",
-          _ENTRY, null="never"),
-    count("seed", "", "Seed of objects, weights and scenes.", _ENTRY),
-)  # fmt: skip
-RUN = tuple(column.name for column in _RUN)
-_KIND = label("kind", "Kind of encoder.", _ENTRY, values=tuple(ENCODERS))
-_SPACE = count("n_space", "objects", "Objects that there are.", _ENTRY)
-_SCORED = (
-    *_RUN,
-    label("split", "Scenes of training objects, or of test objects only.", _EVALUATION,
-          values=("train", "held_out")),
-    count("n_objects", "objects", "Objects of a scene.", _EVALUATION),
-    label("target", "What is recognized: `object`; `concept`, each type among its own values, a "
-          "mean over types.", _EVALUATION, values=("object", "concept")),
-    label("candidates", "What is ranked: `full`, all that there is; `trained`, the objects of "
-          "training scenes.", _EVALUATION, values=("full", "trained")),
-    label("stratum", "Whether the two objects of a scene share a value; `all`: either way.",
-          _EVALUATION, values=STRATA),
-)  # fmt: skip
-
-
-def _object_floors(frame: pd.DataFrame) -> pd.Series[bool]:
-    return frame["bag_of_concepts_floor"].notna() == frame["target"].eq("object")
-
-
-GENERALIZATION_SCHEMA = TableSchema(
-    name="binding_generalization",
-    version=2,
-    description="What controlled dual encoders recognize, one row per encoder, space, query pool, "
-    "coverage, seed, split, number of objects, target, candidates and stratum.",
-    columns=(
-        *_SCORED,
-        share("accuracy", _SCENES, "All that is in the scene scores above all that is not (set "
-              "separation; a tie is a miss).", _EVALUATION, null="never", reference="close"),
-        share("chance", _SCENES, "The same of random rankings, exact.", _EVALUATION, null="never",
-              reference="exact"),
-        share("bag_of_concepts_floor", _SCENES, "The same of an encoder that counts shared "
-              "concepts and nothing else, exact; empty for concepts, all of which it recognizes.",
-              _EVALUATION, null="allowed", reference="exact"),
-        count("n_scenes", "scenes", "Scenes that were scored.", _EVALUATION, reference="same"),
-        _KIND,
-        _SPACE,
-        count("n_missing_values", "values", "Values that no training object has; 0 unless "
-              "`require_value_coverage: false`.", _OBJECTS),
-        count("n_parameters", "numbers", "Parameters of both encoders.", _TRAINING),
-        bits("train_loss_bits", "Loss at the end on new scenes of training objects, of concepts "
-             "plus of objects; empty where it is not finite.", _TRAINING, null="allowed", low=0.0),
-        _FLAGS,
-        *KEYS,
-    ),
-    key=tuple(column.name for column in _SCORED),
-    rules=(
-        joined("flags", tuple(FLAGS)),
-        ("there is a floor of objects, and of nothing else", _object_floors),
-    ),
-)  # fmt: skip
-BINDING_GENERALIZATION = RowTable(GENERALIZATION_SCHEMA, "rows")
-
-# Column -> its meaning, which rows of `binding_generalization`, and which of their columns.
-_TAKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "held_out_accuracy": (
-        "Pairs of held-out objects that are recognized among all objects.", {}, "accuracy",
-    ),
-    "bag_of_concepts_floor": (
-        "The same of an encoder that counts shared concepts and nothing else.", {},
-        "bag_of_concepts_floor",
-    ),
-    "held_out_concept_accuracy": (
-        "Their values, of all types.", {"target": "concept"}, "accuracy",
-    ),
-    "trained_accuracy": (
-        "Pairs of training objects that are recognized among training objects.",
-        {"split": "train", "candidates": "trained"}, "accuracy",
-    ),
-}  # fmt: skip
-# Column of `concepts` -> the same of `concept_models`.
-_NAMES = {
-    "dataset": "space", "trained_coverage": "coverage", "trained_seed": "seed",
-    "variant": "approximator", "value": "rule_accuracy",
-}  # fmt: skip
-MODELS_SCHEMA = TableSchema(
-    name="concept_models",
-    version=2,
-    description="What a trained dual encoder recognizes of held-out pairs, and whether a rule "
-    "describes its embeddings. One row per encoder and approximator of it.",
-    columns=(
-        *_RUN,
-        label("analysis", "Name of the analysis that has the approximator.", _ANALYSES,
-              pattern=SLUG),
-        label("approximator", "Name of the approximator.", _ANALYSES, pattern=SLUG),
-        _KIND,
-        _SPACE,
-        *(share(name, _SCENES, meaning, "`binding_generalization`", null="never")
-          for name, (meaning, *_) in _TAKEN.items()),
-        share("rule_accuracy", _SCENES, "Pairs of objects that the encoder's queries recognize in "
-              "embeddings that the approximator predicts. It is fitted to scenes of a fraction of "
-              "all objects, the largest coverage of the analysis; these pairs are of the others.",
-              "`concepts`", null="never"),
-        _FLAGS,
-        *KEYS,
-    ),
-    key=(*RUN, "analysis", "approximator"),
-    rules=(joined("flags", tuple(FLAGS)),),
-)  # fmt: skip
-
-
-class ModelsTable:
-    """What trained encoders recognize, and what approximators of them predict."""
-
-    schema = MODELS_SCHEMA
-
-    def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Join the rows of approximators, `rules`, to those of recognition, `rows`."""
-        frame = frame_of(rows_of(inputs.get("rows")), GENERALIZATION_SCHEMA)
-        sources = {name: (rows, column) for name, (_, rows, column) in _TAKEN.items()}
-        sources |= {name: ({}, name) for name in ("kind", "n_space", "flags")}
-        columns = {
-            name: recognized(frame, **rows).set_index(list(RUN))[column]
-            for name, (rows, column) in sources.items()
-        }
-        runs = pd.DataFrame(columns).reset_index()
-        runs = runs.assign(embedding=runs["encoder"] + "-" + runs["query_pool"])
-        rules = frame_of(rows_of(inputs.get("rules")), CONCEPTS_SCHEMA)
-        rules = rows_with(rules, measure="object", stratum="all", split="test")
-        largest = rules.groupby(["analysis", "variant"])["coverage"].transform("max")
-        rules = rules[rules["value"].notna() & rules["coverage"].eq(largest)]
-        rules = rules[["analysis", "embedding", *_NAMES, *(column.name for column in KEYS)]]
-        table = runs.merge(rules.rename(columns=_NAMES), validate="one_to_many")[self.schema.names]
-        return validate(ordered(table, self.schema), self.schema, self.schema.name)
-
-
-CONCEPT_MODELS = ModelsTable()

@@ -33,21 +33,55 @@ GROUP = ["encoder", "space", "query_pool", "coverage"]
 OUTCOME = "held_out_accuracy"
 FEWEST = 3  # groups of a stratum
 WITHIN = "of one kind and coverage"
+# Columns of a run, as figures and correlations call them.
+_RUN = {
+    "analysis": "encoder", "dataset": "space", "trained_coverage": "coverage",
+    "trained_seed": "seed", "value": "accuracy", "bag_of_concepts_floor": "floor",
+}  # fmt: skip
 
 
 def recognized(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
-    """Return held-out pairs among all objects, or other scenes or candidates, a row per run."""
-    usual = {"target": "object", "split": "held_out", "n_objects": 2, "stratum": "all",
-             "candidates": "full"}  # fmt: skip
-    return rows_with(table, **{**usual, **conditions})
+    """Return held-out pairs that dual encoders recognize among all objects, a row per run.
+
+    Conditions ask for other scenes or candidates. Runs have `encoder`, `space`, `query_pool`,
+    `coverage` and `seed`, and `accuracy`, `floor` and `chance`.
+    """
+    usual = {"analysis_kind": "generalization", "measure": "object", "split": "test",
+             "n_slots": 2, "stratum": "all", "variant": "full"}  # fmt: skip
+    rows = rows_with(table, **{**usual, **conditions}).drop(columns="coverage").rename(columns=_RUN)
+    pools = [
+        name.removeprefix(f"{encoder}-")
+        for name, encoder in zip(rows["embedding"], rows["encoder"], strict=True)
+    ]
+    return rows.assign(query_pool=pools)
+
+
+def encoder_models(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per run of a dual encoder and approximator of it, for correlations.
+
+    Columns of `recognized`, and `held_out_accuracy`, `held_out_concept_accuracy`, the `floor`, and
+    `rule_accuracy`: pairs that the encoder's queries recognize in what the `approximator` of an
+    `analysis` predicts of objects that it was not fitted to, at its largest coverage.
+    """
+    run = [*GROUP, "seed"]
+    runs = recognized(table)[["embedding", *run, "floor", "accuracy"]]
+    concepts = recognized(table, measure="concept")[[*run, "accuracy"]]
+    runs = runs.rename(columns={"accuracy": OUTCOME}).merge(
+        concepts.rename(columns={"accuracy": "held_out_concept_accuracy"}), on=run
+    )
+    rules = rows_with(table, analysis_kind="approximators", vectors="dual", measure="object",
+                      stratum="all", split="test")  # fmt: skip
+    largest = rules.groupby(["analysis", "variant"])["coverage"].transform("max")
+    rules = rules[rules["value"].notna() & rules["coverage"].eq(largest)]
+    names = {"dataset": "space", "trained_coverage": "coverage", "trained_seed": "seed",
+             "variant": "approximator", "value": "rule_accuracy"}  # fmt: skip
+    rules = rules[["analysis", "embedding", *names]].rename(columns=names)
+    return runs.merge(rules, on=["embedding", "space", "coverage", "seed"], validate="1:m")
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over seeds of `accuracy` with t intervals, which are empty for one seed."""
-    keys = ["encoder", "kind", "space", "n_space", *GROUP[2:]]
-    rows = rows.rename(columns={"bag_of_concepts_floor": "floor"})
-    means = _over_runs(rows, keys, {"accuracy": 0.0}, ["floor", "chance"])
-    return means.sort_values(["encoder", "n_space", "query_pool", "coverage"])
+    return _over_runs(rows, GROUP, {"accuracy": 0.0}, ["floor", "chance"])
 
 
 def _over_runs(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from bindscope.studies.concepts.dual.batches import Ids, Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 from bindscope.studies.concepts.dual.training import EncoderRun, Trained
 from bindscope.studies.concepts.recognition import Readout, recognize
-from bindscope.studies.concepts.rows import Row, number
+from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Floats, Scenes
 
 FITTED = 0.95  # of training pairs that are recognized
@@ -51,15 +50,13 @@ def rows(
     trained: Sequence[Trained],
     device: str = "cpu",
 ) -> Iterator[Row]:
-    """Yield a row per run, split, number of objects, target, candidates and stratum."""
+    """Yield a row per run, split, number of objects, candidates, target and stratum."""
     for (coverage, seed, split), of_run in zip(runs, trained, strict=True):
         encoder = encoder_of(entry.encoder, sizes, seed, of_run.weights).to(device)
         about = {
-            "coverage": coverage, "seed": seed,
-            "kind": entry.encoder.kind, "n_space": prod(sizes),
-            "n_missing_values": split.missing_values,
-            "n_parameters": sum(p.numel() for p in encoder.parameters()),
-            "train_loss_bits": number(of_run.losses[-1][1]),
+            "trained_coverage": coverage, "trained_seed": seed, "kind": entry.encoder.kind,
+            "n_absent_values": split.missing_values, "dim": entry.encoder.dim,
+            "n_parameters": sum(p.numel() for p in encoder.parameters()), "split_by": "objects",
         }  # fmt: skip
         scores = list(_scores(entry, encoder, split, seed))
         flags = [*of_run.flags, *unfitted(scores)]
@@ -70,8 +67,8 @@ def rows(
 def unfitted(scores: Sequence[Row]) -> list[str]:
     """Return `not_fitted` where training pairs are not recognized: then others say little."""
     (trained,) = (
-        row["accuracy"] for row in scores
-        if (row["split"], row["n_objects"], row["target"], row["candidates"], row["stratum"])
+        row["value"] for row in scores
+        if (row["split"], row["n_slots"], row["measure"], row["variant"], row["stratum"])
         == ("train", 2, "object", "trained", "all")
     )  # fmt: skip
     return [] if trained >= FITTED else ["not_fitted"]
@@ -80,7 +77,7 @@ def unfitted(scores: Sequence[Row]) -> list[str]:
 def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) -> Iterator[Row]:
     """Yield what a run recognizes: of objects it was trained on, and of those for testing."""
     queries, most = encoder.queries(), entry.evaluation.max_scenes
-    for name, objects in (("train", split.train), ("held_out", split.test)):
+    for name, objects in (("train", split.train), ("test", split.test)):
         single = singles(objects, encoder.sizes, max_scenes=most, seed=seed)
         two = pairs(
             objects, encoder.sizes, ordered=not encoder.order_free, max_scenes=most, seed=seed
@@ -88,10 +85,9 @@ def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) 
         for scenes in (single, two):
             # What is not finite ties with everything: an encoder that diverged recognizes nothing.
             z = np.nan_to_num(encoder.embed(scenes.slots), posinf=0.0, neginf=0.0)
-            names = {"split": name, "n_objects": scenes.n_slots}
             for candidates in (None, split.train) if name == "train" else (None,):
                 for row in evaluate(z, queries, scenes, candidates):
-                    yield {**names, **row}
+                    yield {"split": name, **row}
 
 
 # --- What they recognize --------------------------------------------------------------------------
@@ -137,18 +133,15 @@ def evaluate(
     A row per target and stratum. With `candidates`, only objects are recognized, among these,
     which hold those of all scenes.
     """
+    about = {
+        "variant": "full" if candidates is None else "trained",
+        "n_slots": scenes.n_slots, "n_objects": len(scenes.present),
+    }  # fmt: skip
     if candidates is not None:
         queries = replace(queries, objects=queries.objects[candidates], candidates=candidates)
     for row in recognize(queries, z, scenes, resamples=0):
-        of_objects = row["measure"] == "object"
-        several = scenes.n_slots > 1 or row["stratum"] == "all"
-        if row["n_scenes"] and several and (of_objects or candidates is None):
-            columns = ("stratum", "chance", "bag_of_concepts_floor", "n_scenes")
-            yield {
-                "target": row["measure"], "accuracy": row["value"],
-                "candidates": "full" if candidates is None else "trained",
-                **{name: row[name] for name in columns},
-            }  # fmt: skip
+        if candidates is None or row["measure"] == "object":
+            yield {**about, **row}
 
 
 # --- Files ----------------------------------------------------------------------------------------
