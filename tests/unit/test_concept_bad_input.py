@@ -12,11 +12,11 @@ from bindscope.core.errors import ConfigError, InputError
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
-from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.inputs import planted_vectors
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
-from bindscope.studies.concepts.rows import Row
+from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.vectors import SingleScenes
 
 SIZES = (4, 3)

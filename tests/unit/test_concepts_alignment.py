@@ -7,7 +7,7 @@ from scipy.linalg import orthogonal_procrustes
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.alignment import align, orthogonal_map
-from bindscope.studies.concepts.mds import picture
+from bindscope.studies.concepts.decomposition import picture
 from bindscope.studies.concepts.scenes import Scenes
 
 DRAW = np.random.default_rng(0)

@@ -9,16 +9,13 @@ import torch
 from bindscope.core.errors import InputError
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts import approximators, learners, recognition
+from bindscope.studies.concepts import approximators, recognition
 from bindscope.studies.concepts import planted_encoders as planted
-from bindscope.studies.concepts.approximators import approximate
+from bindscope.studies.concepts.approximators import Perceptron, Structured, approximate, combined
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.learners import Perceptron, Structured, combined
-from bindscope.studies.concepts.recognition import fit_probes, hits_of, recognize
-from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.splits import split_objects, split_scenes
+from bindscope.studies.concepts.recognition import Embedded, fit_probes, hits_of, recognize
+from bindscope.studies.concepts.scenes import Scenes, split_objects, split_scenes
 from bindscope.studies.concepts.vectors import value_columns
 
 CLEVR = Scenes.all_of((8, 3))
@@ -237,7 +234,7 @@ def test_a_fit_that_still_falls_is_flagged(monkeypatch):
     split = split_objects(CLEVR, 0.6, 0)
     short = approximate(Approximator(kind="mlp", steps=40), z, CLEVR, split)
     assert not short.ended
-    monkeypatch.setattr(learners, "ITERATIONS", 2)
+    monkeypatch.setattr(approximators, "ITERATIONS", 2)
     stopped = Approximator(kind="per_object", starts=1)
     assert not approximate(stopped, z, CLEVR, split).ended
 

@@ -6,10 +6,8 @@ import pytest
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.decomposition import decomposition_rows, nearest, r_squared
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import fit_probes
-from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.splits import Parts
+from bindscope.studies.concepts.recognition import Embedded, fit_probes
+from bindscope.studies.concepts.scenes import Parts, Scenes
 from bindscope.studies.concepts.vectors import (
     ESTIMATORS,
     SingleScenes,

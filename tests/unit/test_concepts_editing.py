@@ -8,11 +8,9 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.decomposition import nearest
 from bindscope.studies.concepts.editing import drawn_edits, edited, value_edits
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import fit_probes
+from bindscope.studies.concepts.recognition import Embedded, fit_probes
 from bindscope.studies.concepts.removal import derangement, part_of, removal_rows
-from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.splits import Parts
+from bindscope.studies.concepts.scenes import Parts, Scenes
 from bindscope.studies.concepts.vectors import SingleScenes, object_vectors
 
 CLEVR = Scenes.all_of((8, 3))

@@ -14,11 +14,9 @@ from bindscope.statistics.node_bootstrap import resampled_set_means, set_interva
 from bindscope.studies.concepts import planted as cases
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
-from bindscope.studies.concepts.embedding import Embedded, recognition_rows
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup
-from bindscope.studies.concepts.recognition import fit_probes, recognize
-from bindscope.studies.concepts.scenes import Scenes
-from bindscope.studies.concepts.splits import split_objects, split_scenes
+from bindscope.studies.concepts.recognition import Embedded, fit_probes, recognition_rows, recognize
+from bindscope.studies.concepts.scenes import Scenes, split_objects, split_scenes
 
 CLEVR = Scenes.all_of((8, 3))
 

@@ -11,20 +11,20 @@ from scipy.optimize import minimize
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.recognition import (
+    TARGETS,
+    Target,
     fit_probes,
     fit_softmax,
     queries,
     recognize,
 )
-from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.scenes import Scenes, split_scenes
 from bindscope.studies.concepts.set_separation import (
     chance,
     expected_of_objects,
     expected_of_values,
     set_separation,
 )
-from bindscope.studies.concepts.splits import split_scenes
-from bindscope.studies.concepts.targets import TARGETS, Target
 
 CLEVR = Scenes.all_of((8, 3))
 

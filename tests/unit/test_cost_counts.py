@@ -32,8 +32,8 @@ from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import TARGETS, Target
 from bindscope.studies.binding_information.probes.module import InputShape
+from bindscope.studies.concepts import approximators
 from bindscope.studies.concepts import cost as concepts
-from bindscope.studies.concepts import learners
 from bindscope.studies.concepts.config import Encoder
 from bindscope.studies.concepts.dual import encoders
 
@@ -205,9 +205,9 @@ def test_weights_of_an_approximator(options: dict[str, Any]) -> None:
     generator = torch.Generator()
     learner: torch.nn.Module
     if options["kind"] == "mlp":
-        learner = learners.Perceptron(sizes, slots, dim, options["widths"], generator)
+        learner = approximators.Perceptron(sizes, slots, dim, options["widths"], generator)
     else:
-        learner = learners.Structured(sizes, slots, dim, options["terms"], 4, generator)
+        learner = approximators.Structured(sizes, slots, dim, options["terms"], 4, generator)
     real = sum(part.numel() for part in learner.parameters() if part.ndim > 1)  # without biases
     counted, each = concepts.learner_weights(options, sizes, slots, dim)
     assert counted == real

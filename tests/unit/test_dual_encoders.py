@@ -30,8 +30,8 @@ from bindscope.studies.concepts.dual.training import (
 )
 from bindscope.studies.concepts.inputs import read_dual
 from bindscope.studies.concepts.scenes import Scenes, ids_of, values_of
+from bindscope.studies.concepts.scenes import split_objects as approximated_on
 from bindscope.studies.concepts.set_separation import swaps
-from bindscope.studies.concepts.splits import split_objects as approximated_on
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 SIZES = st.lists(st.integers(2, 4), min_size=2, max_size=3).map(tuple)

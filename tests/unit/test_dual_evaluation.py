@@ -12,9 +12,8 @@ from dual_twins import BagOfConcepts, OneHot, Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindscope.studies.concepts.dual.batches import values_of
 from bindscope.studies.concepts.dual.runs import evaluate, pairs, singles
-from bindscope.studies.concepts.scenes import Scenes
+from bindscope.studies.concepts.scenes import Scenes, values_of
 from bindscope.studies.concepts.set_separation import swaps
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic, write_json
+from bindscope.studies.concepts.decomposition import picture
 from bindscope.studies.concepts.inputs import (
     read_arrays,
     read_captions,
@@ -43,8 +44,6 @@ def main(job: "Job") -> None:
     write_atomic(job.output.rows, "".join(lines))
     placed = {"why": "none was requested"}
     if job.spec["picture"]:
-        from bindscope.studies.concepts.mds import picture  # imports scikit-learn
-
         placed = picture(z[: len(slots)], Scenes(slots, tuple(sizes)))
     write_json(job.output.picture, {**names, **placed})
 

@@ -1,30 +1,302 @@
-"""Approximators: learners of the map from values to embeddings, scored on unseen objects."""
+"""Approximators: learners of the map from values to embeddings, scored on unseen objects.
+
+- `additive`: a vector per value and slot, summed.
+- `per_object`: in addition, the product over the types of an object's vectors, summed over slots.
+- `global`: in addition, the product over the types of all slots.
+- `mlp`: a vector per value and slot, joined, then layers with ReLU.
+- `forest`, `booster`: trees of scikit-learn.
+
+Products either pass a linear map, for an embedding need not have them along its axes, and are then
+fitted by descent like MLPs (`fit_descended`); or they are products in the embedding's own
+dimensions, which have nothing in common: each is a small fit (`fit_coordinates`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import cos, inf, pi, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import embedding
 
+from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
+from bindscope.fitting.lbfgs import Evaluated, descend
 from bindscope.studies.concepts.config import Approximator
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.learners import (
-    Fitted,
-    Perceptron,
-    Structured,
-    fit_coordinates,
-    fit_descended,
-)
-from bindscope.studies.concepts.recognition import hits_of, scored
-from bindscope.studies.concepts.rows import Row, scalar
-from bindscope.studies.concepts.scenes import Doubles, Floats, Scenes
-from bindscope.studies.concepts.splits import ObjectSplit, split_objects
+from bindscope.studies.concepts.recognition import Embedded, hits_of, scored
+from bindscope.studies.concepts.scenes import Doubles, Floats, ObjectSplit, Scenes, split_objects
+from bindscope.studies.concepts.set_separation import Row, scalar
 from bindscope.studies.concepts.vectors import one_hot_fit, one_hot_sum, value_columns
+
+
+class Fitted(NamedTuple):
+    """What a learner predicts."""
+
+    # Embeddings of all scenes, (n, d), by the state that is judged: the one of the smallest loss on
+    # validation scenes, where a learner has several states and there are such scenes.
+    predicted: npt.NDArray[np.float32]
+    parameters: int | None = None  # None of trees
+    ended: bool = True  # whether the fit converged
+
+
+def combined(term: str, vectors: Tensor, n_slots: int) -> Tensor:
+    """Add up (`additive`) or multiply the vectors of a scene's values.
+
+    Vectors (n, m C, width) are in the order of slots; returns (n, width).
+    """
+    if term == "additive":
+        return vectors.sum(1)
+    by_slot = vectors.view(len(vectors), n_slots, -1, vectors.shape[2])
+    return _product(by_slot.transpose(1, 2)).sum(1) if term == "per_object" else _product(vectors)
+
+
+def _product(factors: Tensor) -> Tensor:
+    """Multiply over the second axis; unlike that of `torch.prod`, the gradient is products too."""
+    out = factors[:, 0]
+    for i in range(1, factors.shape[1]):
+        out = out * factors[:, i]
+    return out
+
+
+def _scaled(z: Floats, split: ObjectSplit, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return embeddings minus the mean of training scenes over one number, the mean, the number.
+
+    So the rate of a descent does not hang on the unit of the embedding.
+    """
+    values = torch.from_numpy(np.asarray(z, np.float32)).to(device)
+    mean = values[split.train].mean(0)
+    scale = (values[split.train] - mean).square().mean().sqrt().clamp_min(1e-12)
+    return (values - mean) / scale, mean, scale
+
+
+# --- By descent ---------------------------------------------------------------------------------
+
+# Of the first numbers in tables of values. At 1, as in the released code, what was never trained on
+# is predicted as a product of them: noise several times as large as the embedding.
+FIRST = 0.2
+RATE = 1e-2  # of Adam at the start; it falls to 0 along a cosine
+EVALUATIONS = 20
+STILL_FALLING, NEGLIGIBLE = 0.05, 1e-3  # share of the loss; of the embedding's variance
+
+
+class Structured(nn.Module):
+    """Sums of vectors of values, and products of others behind a linear map to `dim` dimensions."""
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        n_slots: int,
+        dim: int,
+        terms: Sequence[str],
+        rank: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.n_slots = n_slots
+        self.tables, self.heads = nn.ParameterDict(), nn.ParameterDict()
+        for term in terms:
+            # Sums are in the embedding's own dimensions: a map behind them adds nothing.
+            width = dim if term == "additive" else rank
+            table = FIRST * torch.randn(n_slots * sum(sizes), width, generator=generator)
+            self.tables[term] = nn.Parameter(table)
+            if term != "additive":
+                head = torch.randn(rank, dim, generator=generator) / sqrt(rank)
+                self.heads[term] = nn.Parameter(head)
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, columns: Tensor) -> Tensor:
+        """Return embeddings (n, d) of scenes, rows of the tables (n, m C)."""
+        out: Tensor = self.bias
+        for term, table in self.tables.items():
+            part = combined(term, embedding(columns, table), self.n_slots)
+            out = out + (part @ self.heads[term] if term in self.heads else part)
+        return out
+
+
+class Perceptron(nn.Module):
+    """Vectors of values of `dim` dimensions, joined, then layers with ReLU.
+
+    The first layer on joined vectors is a sum over slots and types of vectors times that layer's
+    own rows: these products are formed once for each value and not for each scene.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        n_slots: int,
+        dim: int,
+        widths: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.places = [size for _ in range(n_slots) for size in sizes]
+        self.vectors = nn.Parameter(torch.randn(sum(self.places), dim, generator=generator))
+        inputs, outputs = [dim * len(self.places), *widths], [*widths, dim]
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for fan_in, fan_out in zip(inputs, outputs, strict=True):
+            bound = 1 / sqrt(fan_in)
+            weight = torch.empty(fan_in, fan_out).uniform_(-bound, bound, generator=generator)
+            self.weights.append(nn.Parameter(weight))
+            self.biases.append(nn.Parameter(torch.zeros(fan_out)))
+
+    def forward(self, columns: Tensor) -> Tensor:
+        """Return embeddings (n, d); see `Structured.forward`."""
+        first = self.weights[0].view(len(self.places), self.vectors.shape[1], -1)
+        parts = zip(torch.split(self.vectors, self.places), first, strict=True)
+        x: Tensor = embedding(columns, torch.cat([part @ weight for part, weight in parts])).sum(1)
+        x = x + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            x = torch.relu(x) @ weight + bias
+        return x
+
+
+def fit_descended(
+    z: Floats,
+    scenes: Scenes,
+    split: ObjectSplit,
+    model: nn.Module,
+    steps: int,
+    device: str = "cpu",
+) -> Fitted:
+    """Fit a learner of embeddings (n, d) to the training scenes of a split by full batches of Adam.
+
+    It is judged by its best validation loss or, where no scene validates, at the end. It has
+    converged if its loss hardly fell in the second half of the steps.
+    """
+    columns = torch.from_numpy(value_columns(scenes)).to(device)
+    targets, mean, scale = _scaled(z, split, device)
+    inputs, training = columns[split.train], targets[split.train]
+    optimizer = Adam(model.to(device).parameters(), 0.0)
+    losses, best, predicted = [], inf, targets
+    for step in range(steps + 1):
+        if step % max(1, steps // EVALUATIONS) == 0 or step == steps:
+            with torch.no_grad():
+                state = model(columns)
+            error = (state - targets).square().mean(1)
+            losses.append(float(error[split.train].mean()))
+            loss = float(error[split.validation].mean()) if len(split.validation) else -inf
+            if loss < best or not len(split.validation):
+                best, predicted = loss, state
+        if step < steps:
+            (model(inputs) - training).square().mean().backward()
+            optimizer.step(RATE * (1 + cos(pi * step / steps)) / 2)
+    before, after = losses[len(losses) // 2], losses[-1]
+    return Fitted(
+        (predicted * scale + mean).cpu().numpy(),
+        sum(p.numel() for p in model.parameters()),
+        before - after <= max(STILL_FALLING * before, NEGLIGIBLE),
+    )
+
+
+# --- In the embedding's own dimensions ----------------------------------------------------------
+
+TOLERANCE = 1e-6  # of the loss, in variances of the embedding
+SIZE = 0.1  # standard deviation of the first numbers
+# Half of each times the sum of squares is added to the mean square of the error, in variances of
+# the embedding. Without validation scenes the first counts alone.
+RIDGES = (1e-4, 1e-2, 1e-1)
+ITERATIONS = 200
+
+
+class _Errors(Evaluated):
+    """Mean square of the error of each column of weights, by autograd."""
+
+    def __init__(
+        self,
+        columns: Tensor,
+        targets: Tensor,
+        terms: Sequence[str],
+        n_slots: int,
+        rows: int,
+        ridge: float,
+    ) -> None:
+        super().__init__(torch.full((1, 1), ridge, device=targets.device))
+        self.columns, self.targets = columns, targets
+        self.terms, self.n_slots, self.rows = tuple(terms), n_slots, rows
+
+    def predict(self, w: Tensor, columns: Tensor) -> Tensor:
+        """Return predictions (n, columns of w)."""
+        out = w[-1:]
+        for i, term in enumerate(self.terms):
+            table = w[i * self.rows : (i + 1) * self.rows]
+            out = out + combined(term, table[columns], self.n_slots)
+        return out
+
+    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = w.detach().requires_grad_()
+            loss = (self.predict(leaf, self.columns) - self.targets).square().mean(0)
+            (slope,) = torch.autograd.grad(loss.sum(), leaf)
+        return loss.detach(), slope
+
+    def trial(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        loss, self.slope = self.begin(self.w + t * self.direction)
+        return loss, (self.slope * self.direction).sum(0)
+
+    def keep(self, index: Tensor) -> None:
+        self.targets = self.targets[:, index]
+
+    def precondition(self, g: Tensor) -> Tensor:
+        return g * (self.rows / self.columns.shape[1])  # how seldom a value is there
+
+
+def fit_coordinates(
+    z: Floats,
+    scenes: Scenes,
+    split: ObjectSplit,
+    terms: Sequence[str],
+    starts: int,
+    device: str = "cpu",
+) -> Fitted:
+    """Fit sums and products to the training scenes of a split, all dimensions in one L-BFGS.
+
+    A product has local minima, so that each dimension is fitted from several starts, of which the
+    one with the least penalized loss on training scenes is chosen; in every other start, factors of
+    products are about 1, not about 0. Where a product does not hold, its predictions of unseen
+    objects are far off unless a ridge limits them: where there are validation scenes, each
+    dimension has its best ridge and start by these as well.
+    """
+    columns = torch.from_numpy(value_columns(scenes)).to(device)
+    targets, mean, scale = _scaled(z, split, device)
+    dim = targets.shape[1]
+    rows = scenes.n_slots * sum(scenes.sizes)
+    first = _first(terms, rows, dim, starts, split.seed).to(device)
+    predicted, penalized, decrements = [], [], []
+    for ridge in RIDGES if len(split.validation) else RIDGES[:1]:
+        repeated = targets[split.train].repeat(1, starts)
+        errors = _Errors(columns[split.train], repeated, terms, scenes.n_slots, rows, ridge)
+        minimum = descend(errors, first, iterations=ITERATIONS, tolerance=TOLERANCE)
+        with torch.no_grad():
+            predicted.append(errors.predict(minimum.w, columns).view(len(targets), -1, dim))
+        penalized.append(ridge / 2 * minimum.w.square().sum(0).view(-1, dim))
+        decrements.append(minimum.decrement.view(-1, dim))
+    fits = torch.cat(predicted, dim=1)
+    error = (fits - targets[:, None]).square()
+    # Fits of the first ridge come first: the one of least penalized loss says what converged.
+    final = (error[split.train].mean(0) + torch.cat(penalized))[:starts].argmin(0)
+    chosen = error[split.validation].mean(0).argmin(0) if len(split.validation) else final
+    converged = torch.cat(decrements).gather(0, final[None]) <= 10 * TOLERANCE
+    return Fitted(
+        (fits[:, chosen, torch.arange(dim, device=fits.device)] * scale + mean).cpu().numpy(),
+        len(first) * dim,
+        bool(converged.float().mean() >= 0.95),
+    )
+
+
+def _first(terms: Sequence[str], rows: int, dim: int, starts: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(terms) * rows + 1, starts, dim)
+    first = SIZE * torch.randn(shape, generator=generator)
+    for i, term in enumerate(terms):
+        if term != "additive":
+            first[i * rows : (i + 1) * rows, 1::2] += 1
+    return first.flatten(1)
+
 
 SUBSETS = ("train", "test")  # of a split, whose scenes are scored
 VALIDATION_SHARE = 0.1  # of the objects in training, that choose among states of a fit

@@ -15,12 +15,11 @@ import numpy as np
 
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import nearest
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import Readout
-from bindscope.studies.concepts.rows import Row
+from bindscope.studies.concepts.recognition import Embedded, Readout
 from bindscope.studies.concepts.scenes import Doubles, Flags, Integers, Scenes
 from bindscope.studies.concepts.set_separation import (
     Expected,
+    Row,
     accuracies,
     expected_of_objects,
     expected_of_values,

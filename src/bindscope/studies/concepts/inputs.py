@@ -14,8 +14,8 @@ from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.counting import SplitBy
-from bindscope.studies.concepts.embedding import Embedded
 from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
+from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.registry import DUAL_RUNS
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes, values_of
 

@@ -35,12 +35,10 @@ from bindscope.studies.concepts.config import (
     Complexity,
 )
 from bindscope.studies.concepts.counting import FEWER_SLOTS, SPLITS_BY, SplitBy, too_many
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import Readout, queries
+from bindscope.studies.concepts.recognition import Embedded, Readout, queries
 from bindscope.studies.concepts.registry import ANALYSES
-from bindscope.studies.concepts.rows import Row
-from bindscope.studies.concepts.scenes import Floats, Integers, Scenes, ids_of
-from bindscope.studies.concepts.splits import Parts, split_scenes
+from bindscope.studies.concepts.scenes import Floats, Integers, Parts, Scenes, ids_of, split_scenes
+from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.vectors import SingleScenes
 
 if TYPE_CHECKING:

@@ -21,11 +21,10 @@ from bindscope.studies.concepts.alignment import alignment_rows
 from bindscope.studies.concepts.approximators import approximator_rows
 from bindscope.studies.concepts.decomposition import decomposition_rows
 from bindscope.studies.concepts.editing import editing_rows
-from bindscope.studies.concepts.embedding import Embedded, recognition_rows
 from bindscope.studies.concepts.planted_encoders import Planted, additive, lookup, per_object
-from bindscope.studies.concepts.recognition import queries
-from bindscope.studies.concepts.rows import Row
+from bindscope.studies.concepts.recognition import Embedded, queries, recognition_rows
 from bindscope.studies.concepts.scenes import Doubles, Scenes
+from bindscope.studies.concepts.set_separation import Row
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import OUTCOME
 from bindscope.tables.schema import frame_of

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bindscope.arrays.example import Example
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.scenes import Doubles, Flags, Scenes
 
@@ -86,3 +87,41 @@ ENCODERS: dict[str, Callable[[Scenes, Planted], Doubles]] = {
     "per_object": per_object,
     "global": global_product,
 }
+
+
+COLORS = ("blue", "green", "orange", "purple", "red", "yellow")
+SHAPES = ("circle", "cross", "heart", "square", "star", "triangle")
+N_SCENES = 600
+DIM, SLOT_EFFECT = 64, 0.3
+
+
+def pairs(n: int | None, random_state: int) -> Example:
+    """Make scenes of two of 36 objects, `n` (600) of the 1,296 ordered pairs.
+
+    The embedding `values` is a sum of vectors of values: which color belongs to which shape cannot
+    be recognized. `products` is a sum of products of an object's two vectors: it binds them, by a
+    rule that holds for new objects.
+    """
+    import pandas as pd
+
+    scenes = Scenes.all_of((len(COLORS), len(SHAPES)))
+    order = np.random.default_rng(random_state).permutation(len(scenes))
+    scenes = scenes.take(np.sort(order[: N_SCENES if n is None else n]))
+    planted = Planted(DIM, random_state, SLOT_EFFECT)
+    arrays = {
+        "values": additive(scenes, planted),
+        "products": per_object(scenes, planted),
+    }
+    color, shape = scenes.values.reshape(-1, 2).T
+    objects = pd.DataFrame(
+        {
+            "scene": np.repeat(np.arange(len(scenes)), scenes.n_slots),
+            "color": pd.Categorical.from_codes(color, pd.Index(COLORS)),
+            "shape": pd.Categorical.from_codes(shape, pd.Index(SHAPES)),
+        }
+    )
+    truth = {
+        "values": {"binds": 0.0},
+        "products": {"binds": 1.0},
+    }
+    return Example({name: z.astype(np.float32) for name, z in arrays.items()}, objects, truth)

@@ -12,8 +12,9 @@ other modality.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import torch
@@ -22,16 +23,28 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import Evaluated, descend
-from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE
-from bindscope.studies.concepts.rows import Row
-from bindscope.studies.concepts.scenes import Doubles, Flags, Floats, Integers, Scenes
+from bindscope.studies.concepts.counting import ROWS_AT_ONCE, SCORES_AT_ONCE, SplitBy
+from bindscope.studies.concepts.scenes import (
+    Doubles,
+    Flags,
+    Floats,
+    Integers,
+    Parts,
+    Scenes,
+    completeness,
+    split_scenes,
+)
 from bindscope.studies.concepts.set_separation import (
     RESAMPLES,
+    Expected,
+    Row,
     accuracies,
+    expected_of_objects,
+    expected_of_values,
     set_separation,
     strata_of,
 )
-from bindscope.studies.concepts.targets import TARGETS
+from bindscope.studies.concepts.vectors import SingleScenes
 
 TOLERANCE = 1e-6  # nats
 ITERATIONS = 1000
@@ -107,6 +120,32 @@ class Readout:
     def scaled(self, z: Floats) -> Doubles:
         """Return what the maps are applied to, of embeddings (n, d)."""
         return unit(z) if self.center is None else centered(z, *self.center)
+
+
+class Target(NamedTuple):
+    """A `measure` of the tables, and its `meaning` there; all else follows from this.
+
+    `hits` says of embeddings (n, d) of scenes how far each is recognized, (n,), `expected` what
+    rivals without an embedding get right of the same scenes.
+    """
+
+    meaning: str
+    hits: Callable[[Readout, Floats, Scenes], Doubles]
+    expected: Callable[[Readout, Scenes], Expected]
+
+
+TARGETS: Final = {
+    "concept": Target(
+        "values, a mean over types; of edits the values of all types at once",
+        lambda readout, z, scenes: readout.concept_hits(z, scenes).mean(axis=1),
+        lambda readout, scenes: expected_of_values(scenes, "mean"),
+    ),
+    "object": Target(
+        "both objects of a pair are recognized",
+        lambda readout, z, scenes: readout.object_hits(z, scenes),
+        lambda readout, scenes: expected_of_objects(scenes, readout.candidates),
+    ),
+}
 
 
 def centered(z: Floats, mean: Doubles, constant: float) -> Doubles:
@@ -199,3 +238,57 @@ def scored(
     strata = strata_of(scenes)
     measured = accuracies(hits, expected, scenes.slots, strata, resamples=resamples)
     return [{"measure": target, **row} for target, row in measured]
+
+
+class Embedded:
+    """Embeddings (n, d) of n scenes, with their split and the maps that decode them.
+
+    `readout` defaults to linear probes, fitted on a share of the scenes; `parts` to
+    `scenes.split_scenes`. `single` are scenes of one object, where there are any.
+    """
+
+    def __init__(
+        self,
+        z: Floats,
+        scenes: Scenes,
+        readout: Readout | None = None,
+        single: SingleScenes | None = None,
+        split_by: SplitBy = "objects",
+        device: str = "cpu",
+        parts: Parts | None = None,
+    ) -> None:
+        self.z, self.scenes, self.single, self.split_by = z, scenes, single, split_by
+        self.parts, self.device = parts or split_scenes(scenes, split_by), device
+        self.readout = readout or fit_probes(z, scenes, self.parts.probed, device=device)
+        self.completeness = completeness(scenes)
+
+    @property
+    def flags(self) -> list[str]:
+        """What to know before the numbers are believed, of `tables.FLAGS`."""
+        lacking = self.completeness
+        texts = {
+            "absent_values": lacking.absent_values > 0,
+            "fewer_dimensions_than_objects": self.z.shape[1] < len(self.scenes.present),
+            "incomplete": not lacking.complete,
+            "probes_not_converged": not self.readout.converged,
+            "unseen_objects": self.readout.unseen > 0,
+        }
+        return [name for name, holds in texts.items() if holds]
+
+    def about(self, *more: str) -> Row:
+        """Return the columns that all rows of the embedding share, with `more` flags."""
+        return {
+            "split_by": self.split_by, "dim": self.z.shape[1],
+            "n_objects": len(self.scenes.present), "n_slots": self.scenes.n_slots,
+            "n_missing_scenes": self.completeness.missing,
+            "flags": ";".join(sorted([*self.flags, *more])),
+        }  # fmt: skip
+
+
+def recognition_rows(embedded: Embedded, queries: Mapping[str, Readout]) -> Iterator[Row]:
+    """Yield what probes and queries recognize in scenes whose objects probes were not fitted on."""
+    read = embedded.parts.read
+    scored = embedded.scenes.take(read)
+    for name, readout in {"probes": embedded.readout, **queries}.items():
+        for row in recognize(readout, embedded.z[read], scored):
+            yield {"variant": name, "level": 0, **row}

@@ -8,7 +8,7 @@ DUAL_RUNS = f"{_HERE}.dual.runs:stored_runs"
 ENCODERS = ("product", "mlp_set", "transformer")
 # What `measure.concepts` measures of an embedding, in the order of its rows.
 ANALYSES = {
-    "recognition": f"{_HERE}.embedding:recognition_rows",
+    "recognition": f"{_HERE}.recognition:recognition_rows",
     "decomposition": f"{_HERE}.decomposition:decomposition_rows",
     "removal": f"{_HERE}.removal:removal_rows",
     "alignment": f"{_HERE}.alignment:alignment_rows",

@@ -16,10 +16,9 @@ import numpy as np
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts.decomposition import r_squared
-from bindscope.studies.concepts.embedding import Embedded
-from bindscope.studies.concepts.recognition import fit_probes, recognize
-from bindscope.studies.concepts.rows import Row, scalar
+from bindscope.studies.concepts.recognition import Embedded, fit_probes, recognize
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers, Scenes
+from bindscope.studies.concepts.set_separation import Row, scalar
 from bindscope.studies.concepts.vectors import (
     object_columns,
     one_hot_fit,

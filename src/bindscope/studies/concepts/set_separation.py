@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
-from math import factorial
-from typing import Literal, TypeVar
+from math import factorial, isfinite
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -22,7 +22,6 @@ from bindscope.core.errors import InputError
 from bindscope.statistics.node_bootstrap import resampled_set_means, set_interval
 from bindscope.statistics.proportions import wilson_interval
 from bindscope.studies.concepts.counting import FEWER_SLOTS, too_many
-from bindscope.studies.concepts.rows import Row, number
 from bindscope.studies.concepts.scenes import (
     Doubles,
     Flags,
@@ -206,3 +205,21 @@ def strata_of(scenes: Scenes) -> dict[str, Flags]:
         "shared": scenes.shared,
         "none": ~scenes.shared,
     }
+
+
+Row = dict[str, Any]
+
+
+def number(value: float) -> float | None:
+    """Return a number, None where there is none."""
+    return float(value) if isfinite(value) else None
+
+
+def scalar(
+    measure: str, value: float, n_scenes: int, n_skipped: int, chance: float | None = None
+) -> Row:
+    """Return a row of a number without strata, floors or interval."""
+    return {
+        "measure": measure, "stratum": "all", "value": number(value), "chance": chance,
+        "n_scenes": n_scenes, "n_skipped": n_skipped,
+    }  # fmt: skip

@@ -8,8 +8,8 @@ import pandas as pd
 
 from bindscope.studies.concepts.config import Kind
 from bindscope.studies.concepts.counting import SPLITS_BY
+from bindscope.studies.concepts.recognition import TARGETS
 from bindscope.studies.concepts.registry import ANALYSES, EMBEDDING_NAME, ENCODERS, VECTORS
-from bindscope.studies.concepts.targets import TARGETS
 from bindscope.tables.schema import (
     DATASET,
     KEYS,
@@ -26,7 +26,7 @@ from bindscope.tables.schema import (
 _SCENES = "share of scenes"
 STRATA = ("all", "shared", "none")
 _ANALYSES, _ROWS = "config `analyses[]`", "`studies.concepts.registry`"
-_RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.splits`"
+_RECOGNITION, _SPLITS = "`studies.concepts.set_separation`", "`studies.concepts.scenes`"
 _APPROXIMATORS = "`studies.concepts.approximators`"
 FLAGS = {
     "absent_values": "values that no scene has",

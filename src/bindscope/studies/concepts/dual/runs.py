@@ -20,8 +20,8 @@ from bindscope.studies.concepts.dual.batches import Ids, Split
 from bindscope.studies.concepts.dual.encoders import ENCODERS, DualEncoder
 from bindscope.studies.concepts.dual.training import EncoderRun, Trained
 from bindscope.studies.concepts.recognition import Readout, recognize
-from bindscope.studies.concepts.rows import Row
 from bindscope.studies.concepts.scenes import Floats, Scenes
+from bindscope.studies.concepts.set_separation import Row
 
 FITTED = 0.95  # of training pairs that are recognized
 SAMPLING = 3  # stream of a seed
