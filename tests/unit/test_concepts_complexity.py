@@ -53,7 +53,7 @@ def test_no_side_holds_an_object_of_the_other(seed):
 
 
 def test_a_value_that_no_training_object_has_is_drawn_again_or_counted():
-    assert split_objects(CLEVR, 0.1, 0).absent_values == 6 + 1  # of two objects, in no draw fewer
+    assert split_objects(CLEVR, 0.1, 0).absent_values >= 6 + 1  # of two objects, in no draw fewer
     assert split_objects(CLEVR, 0.6, 0).absent_values == 0
     with pytest.raises(InputError, match="objects on both sides"):
         split_objects(CLEVR, 0.01, 0)

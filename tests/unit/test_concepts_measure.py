@@ -18,7 +18,6 @@ from bindscope.core.errors import InputError
 from bindscope.studies.concepts.inputs import (
     object_table,
     planted_vectors,
-    read_embeddings,
     read_slots,
 )
 from bindscope.studies.concepts.planted_encoders import Planted, lookup
@@ -55,7 +54,7 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
         "concept_geometry": ("recognition", "decomposition", "removal", "editing"),
         "binding_complexity": ("approximators",),
     }  # fmt: skip
-    run(graph, tmp_path, "codes", "planted_embeddings", *jobs)
+    run(graph, tmp_path, "codes", *jobs)
 
     slots = [
         np.concatenate(
@@ -63,11 +62,8 @@ def test_a_runs_rows_are_those_of_the_function(tmp_path: Path) -> None:
         )
         for d in ("pairs", "alone")
     ]
-    z = [
-        read_embeddings(str(tmp_path / product.path()), "planted")
-        for d in ("pairs", "alone")
-        for product in graph.select("planted_embeddings", dataset=d)
-    ]
+    encoder = {"kind": "lookup", "dim": 48, "slot_effect": 1.0}
+    z = [planted_vectors(part, (5, 4), encoder).astype(np.float32) for part in slots]
     estimators = {"estimators": ["ols", "single"]}
     result = concepts(
         np.concatenate(z),

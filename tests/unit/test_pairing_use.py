@@ -24,9 +24,9 @@ from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
+from bindscope.studies.together.config import BINDING_ID, BITS
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
-from bindscope.studies.together.names import BINDING_ID, BITS
 from bindscope.studies.together.tables import PAIRING_USE, place_of
 from mutations import example
 
@@ -128,7 +128,6 @@ def test_what_can_be_read_is_used_where_it_was_planted(
     rows = table.set_index(["model", "layer"])
     assert rows.loc[("color", 4), "frozen_at"] == 1
     assert rows.loc[("color", 3), "frozen_at"] == 0
-    assert rows.loc[("slot", 2), "anew_at"] == 1
     assert rows.loc[("slot", 2), "frozen_from"] == 0
     assert rows.loc[("order", 6), "used"] == "nothing reads it"
     assert np.isnan(rows.loc[("order", 6), "anew_from"])

@@ -56,7 +56,7 @@ _ALLOWED: tuple[tuple[str, set[str]], ...] = (
     ("captions record_codes", {*_STORE, "pyarrow"}),
     ("record_scenes", {*_STORE, "pyarrow", "PIL"}),
     ("binding_id_estimates binding_id_interventions", {*_STORE, "scipy", "safetensors"}),
-    ("planted_embeddings concept_geometry", {*_TORCH, "scipy"}),
+    ("concept_geometry", {*_TORCH, "scipy"}),
     ("text_embeddings", {*_TORCH, "pyarrow"}),
     ("extract joint sampled", _TORCH),
     ("attention fit learning_curve training", _WEIGHTS),

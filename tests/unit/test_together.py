@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +19,8 @@ from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.studies.together.claims import judged
 from bindscope.studies.together.figures import together as figure
 from bindscope.studies.together.findings import chapter
-from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.tables import TOGETHER
-from bindscope.studies.together.views import left_out, over_groups, points
+from bindscope.studies.together.views import MEASURED, left_out, over_groups, points
 
 ROOT = Path(__file__).parents[2]
 RATES = {"claims": str(ROOT / "resources/reference/claims.csv")}
@@ -207,33 +205,28 @@ def test_groups_have_means_with_intervals_over_their_models(joined):
 )
 def test_the_verdict_follows_the_order_of_the_groups(joined, leads, verdict):
     pairs = {f"g{i}": (float(i + 1), lead) for i, lead in enumerate(leads)}
-    (correlation,) = judged(points(seeds(joined, pairs)), 500, 0)
-    assert (correlation.judgment.verdict, correlation.n_models, correlation.n_groups) == (
-        verdict,
-        3 * len(leads),
-        len(leads),
-    )
+    (judgment,) = judged(points(seeds(joined, pairs)))
+    assert (judgment.verdict, judgment.effect.n) == (verdict, len(leads))
 
 
 def test_networks_of_different_depth_are_compared_at_equal_depth(joined):
     pairs = {f"g{i}": (float(i + 1) / 2, 0.003 * i) for i in range(12)}
     table = points(seeds(joined, pairs, 1))
-    (plain,) = judged(table, 200, 0)
-    assert plain.judgment.effect.value == pytest.approx(1)
+    (plain,) = judged(table)
+    assert plain.effect.value == pytest.approx(1)
     table["cls_layer"] = [str(4 + int(name[1:])) for name in table["group"]]  # depth says it all
-    (partial,) = judged(table, 200, 0)
-    assert np.isnan(partial.judgment.effect.value)
-    (few,) = judged(table[:8], 200, 0)
-    assert few.judgment.reason == "fewer than 12 groups"
+    (partial,) = judged(table)
+    assert np.isnan(partial.effect.value)
+    (few,) = judged(table[:8])
+    assert few.reason == "fewer than 12 groups"
 
 
 def test_the_figure_shows_every_group_the_limits_and_the_verdict(joined):
     table = seeds(joined, {f"g{i}": (float(i + 1), 0.005 * i) for i in range(6)})
-    data = {"groups": [f"g{i}" for i in range(6)], "bootstrap_samples": 100, "bootstrap_seed": 0}
-    assert reason(figure, table, **data) is None
-    drawn = figure.draw(table, **data)
+    assert reason(figure, table) is None
+    drawn = figure.draw(table)
     text = " ".join(words(drawn))
-    for part in ("g0", "g5", "entropy", "18 models in 6 groups: holds"):
+    for part in ("g0", "g5", "entropy", "6 groups of models: holds"):
         assert part in text
     axes = drawn.axes[0]
     entropy, *_ = (line for line in axes.lines if set(line.get_xdata()) == {ENTROPY})
@@ -250,13 +243,11 @@ def test_without_a_point_the_figure_says_so(joined):
 
 
 def test_the_report_says_the_verdict_and_who_is_left_out(small):
-    section = {"bootstrap_samples": 50, "bootstrap_seed": 0}
-    about = SimpleNamespace(content={"studies": {"together": section}}, resources=RATES)
-    page = chapter({"together": small}, about)
+    page = chapter({"together": small}, Inputs(resources=RATES))
     (lead,) = page.lead
     assert lead.startswith("Groups of models whose patches separate objects better than positions")
     assert "On scenes: not testable (fewer than 6 groups)" in lead
-    assert "1 model in 1 group" in lead
+    assert "1 group of models" in lead
     assert page.warnings[0].rows == ("scenes, bad: not_converged",)
     texts = [cell.text for table in page.sections[1].tables for row in table.rows for cell in row]
     assert "8.50" in texts

@@ -22,28 +22,6 @@ rule dual_encoder:
         "../scripts/dual_encoder.py"
 
 
-rule planted_embeddings:
-    input:
-        unpack(made_from("planted_embeddings")),
-    output:
-        manifest=output_of("planted_embeddings", "manifest"),
-        store=directory(output_of("planted_embeddings", "store")),
-    log:
-        log_of("planted_embeddings"),
-    benchmark:
-        benchmark_of("planted_embeddings")
-    conda:
-        "../../envs/torch.yaml"
-    resources:
-        mem_mb=memory_of("planted_embeddings"),
-        runtime=minutes_of("planted_embeddings"),
-    params:
-        spec=spec("planted_embeddings"),
-        code=code("planted_embeddings"),
-    script:
-        "../scripts/planted_embeddings.py"
-
-
 rule concept_geometry:
     input:
         unpack(made_from("concept_geometry")),

@@ -26,8 +26,7 @@ def main(job: "Job") -> None:
         if names["vectors"] == "dual":
             runs = read_dual(job.input.weights_weights[0], job.spec, device)
         else:
-            how_read = names["vectors"], job.spec["sizes"], job.spec["split_by"]
-            runs = iter([({}, read_embedded(job.input, *how_read, device))])
+            runs = iter([({}, read_embedded(job.input, names["vectors"], job.spec, device))])
         rows = rows_of_runs(runs, job.spec, checkpoint)
     lines = [canonical_json({**about, **row, **job.keys}) + "\n" for row in rows]
     write_atomic(job.output.rows, "".join(lines))

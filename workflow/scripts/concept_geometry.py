@@ -25,7 +25,7 @@ def main(job: "Job") -> None:
     """Write a row per quantity and stratum, and the picture's points."""
     names = {name: job.wildcards[name] for name in ("analysis", "dataset", "embedding", "vectors")}
     sizes, sums = job.spec["sizes"], {"estimators": job.spec["estimators"]}
-    z, values = read_arrays(job.input, names["vectors"], sizes)
+    z, values = read_arrays(job.input, names["vectors"], job.spec)
     slots = np.concatenate(read_slots(job.input["codes"]))
     analyses: list[Any] = ["recognition", {"analysis": "decomposition", **sums}, "removal"]
     texts = None

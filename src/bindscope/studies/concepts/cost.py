@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from bindscope.core.graph import Product
-from bindscope.core.work import Work, sides, stored
+from bindscope.core.work import Work, sides
 from bindscope.graph.cost import n_of, shape_of
 from bindscope.graph.towers import text_width, tower_of
 from bindscope.studies.concepts.counting import (
@@ -100,25 +100,12 @@ def dual_encoder(product: Product) -> Work:
     )
 
 
-def planted_embeddings(product: Product) -> Work:
-    """Count what a planted encoder makes of codes."""
-    n, dim = n_of(product.inputs["codes"]), int(product.content["encoder"]["dim"])
-    shapes = [(codes.content["n_scenes"], dim) for codes in product.inputs["codes"]]
-    return Work(
-        "torch",
-        bytes_disk=stored("float32", *shapes),
-        bytes_peak=32.0 * n * dim,
-        elements=30.0 * n * dim,
-        python=5e6,
-    )
-
-
 def _read(product: Product) -> tuple[int, int]:
     """Return the scenes and dimensions of the embeddings that a job reads."""
-    embedding = product.inputs["embeddings"][0]
     n = n_of(product.inputs["codes"])
-    if embedding.rule == "planted_embeddings":
-        return n, int(embedding.content["encoder"]["dim"])
+    if "embeddings" not in product.inputs:  # of a planted encoder
+        return n, int(product.content["encoder"]["dim"])
+    embedding = product.inputs["embeddings"][0]
     if embedding.rule == "index":
         return n, shape_of(embedding)[1]
     model = embedding.content["model"]  # of vectors where images and texts meet

@@ -88,38 +88,27 @@ _CORRELATED = (
 _EMBEDDING_COLUMNS = tuple(
     Column(name, name, "label") for name in ("embedding", "vectors", "dataset")
 )
+_OBJECT_VECTORS = Column("vectors of objects", "variant", "label")
 _LEVEL = Column("level", "level", "label", "1: vectors of objects; 2: of values")
-_RIVALS = (
-    _share("bag of concepts", "floor", "what counting values gets right of objects"),
-    _share("best guess", "guess", "the most that values alone can get right of objects"),
+_SUBTRACTED = Column("subtracted", "variant", "label")
+_READERS = Column(
+    "recognized by", "variant", "label", "probes, or captions of values and objects as queries"
 )
-_SUMS = (
-    *_EMBEDDING_COLUMNS,
-    Column("vectors of objects", "variant", "label"),
-    _LEVEL,
+_EDITED = (
+    Column("type", "concept_type", "label", "whose value changes"),
+    Column("share a value", "stratum", "label", "whether the objects did before the edit"),
+    Column("edits", "n_scenes", "number", "", "d"),
+)
+_NUMBERS = (
     _share("R2", "r2", "of scenes that vectors were not estimated from"),
-    _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
-    _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
-    _share("objects", "object", "recognized by the probe, in the sum"),
-    _share("values", "concept", "recognized by probes, in the sum"),
-    *_RIVALS,
-)
-_REMOVED = (
-    *_EMBEDDING_COLUMNS,
-    Column("subtracted", "variant", "label"),
     _share("explained", "explained", "R2 of the part; negative for the controls, which are not "
            "the scene's own"),
-    _share("values", "concept", "recognized by probes fitted again"),
-    _share("objects", "object", "recognized by probes fitted again"),
-    *_RIVALS,
-)  # fmt: skip
-_QUERIES = (
-    *_EMBEDDING_COLUMNS,
-    Column("recognized by", "variant", "label", "probes of the same modality, or captions of "
-           "values and objects as queries"),
-    _share("values", "concept", "mean over types"),
-    _share("objects", "object", "both objects of a pair"),
-    *_RIVALS,
+    _share("scene retrieved", "retrieval_strict", "greatest cosine is with the scene"),
+    _share("in any order", "retrieval_unordered", "or with the one of the same objects"),
+    _share("values", "concept", "recognized, a mean over types; of edits all at once"),
+    _share("objects", "object", "both objects of a pair are recognized"),
+    _share("bag of concepts", "floor", "what counting values gets right of objects"),
+    _share("best guess", "guess", "the most that values alone can get right of objects"),
 )  # fmt: skip
 _MAPS = (
     *_EMBEDDING_COLUMNS,
@@ -129,17 +118,6 @@ _MAPS = (
     _share("retrieved", "retrieval_held_out", "greatest cosine among those held out is its own"),
     _share("of all", "retrieval_of_all", "among those the map was fitted to, too"),
     Column("held out", "n_scenes", "number", "vectors", "d"),
-)
-_EDITED = (
-    *_EMBEDDING_COLUMNS,
-    Column("vectors of objects", "variant", "label"),
-    Column("type", "concept_type", "label", "whose value changes"),
-    Column("share a value", "stratum", "label", "whether the objects did before the edit"),
-    _share("scene retrieved", "retrieval_strict", "greatest cosine is with the real scene"),
-    _share("values", "concept", "recognized, of all types"),
-    _share("objects", "object", "recognized, the new pair"),
-    *_RIVALS,
-    Column("edits", "n_scenes", "number", "", "d"),
 )
 
 
@@ -247,30 +225,35 @@ def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[Section]:
         yield Section("approximators", "Rules for new objects", figures=figures)
 
 
+def _recognized(
+    title: str, rows: pd.DataFrame, labels: Sequence[Column], *, folded: bool = False
+) -> PageTable:
+    """Put what was measured side by side, a row per embedding and `labels`."""
+    numbers = wide(rows, [*EMBEDDING, *(column.source for column in labels)])
+    columns = [column for column in _NUMBERS if column.source in numbers]
+    return page_table(title, (*_EMBEDDING_COLUMNS, *labels, *columns), numbers, folded=folded)
+
+
 def _geometry(kinds: Mapping[str, pd.DataFrame]) -> Section:
-    names = [*EMBEDDING, "variant", "level"]
-    sums = wide(kinds["decomposition"], names, ["r2", "retrieval_strict", "retrieval_unordered",
-                                                "object", "concept"])  # fmt: skip
-    removed = wide(kinds["removal"], names, ["explained", "concept", "object"])
     return Section(
         "geometry",
         "Sums of object vectors",
         paragraphs=(_MADE_OF_LABELS,),
         figures=("concept_geometry", "concept_picture"),
         tables=(
-            page_table("Sums over objects and over values", _SUMS, sums),
-            page_table("Parts subtracted", _REMOVED, removed, folded=True),
+            _recognized("Sums over objects and over values", kinds["decomposition"],
+                        (_OBJECT_VECTORS, _LEVEL)),
+            _recognized("Parts subtracted", kinds["removal"], (_SUBTRACTED,), folded=True),
             *_modalities(kinds),
         ),
-    )
+    )  # fmt: skip
 
 
 def _modalities(kinds: Mapping[str, pd.DataFrame]) -> Iterator[PageTable]:
     """Yield what queries of the other modality recognize, and maps between the modalities."""
     read = kinds["recognition"]
     if (read["variant"] != "probes").any():
-        yield page_table("Probes and queries of the other modality", _QUERIES,
-                         wide(read, [*EMBEDDING, "variant"], ["concept", "object"]))  # fmt: skip
+        yield _recognized("Probes and queries of the other modality", read, (_READERS,))
     if "alignment" in kinds:
         maps, names = kinds["alignment"], [*EMBEDDING, "variant", "level"]
         cosines = rows_with(maps, measure="cosine").rename(
@@ -283,11 +266,6 @@ def _modalities(kinds: Mapping[str, pd.DataFrame]) -> Iterator[PageTable]:
 
 def _edits(table: pd.DataFrame) -> Section:
     rows = rows_with(table, strength=1.0)
-    names = [*EMBEDDING, "variant", "concept_type", "stratum", "n_scenes"]
-    edits = wide(rows[rows["n_scenes"] > 0], names, ["retrieval_strict", "concept", "object"])
-    return Section(
-        "edits",
-        "Edits",
-        figures=("concept_editing",),
-        tables=(page_table("Edits of strength 1", _EDITED, edits, folded=True),),
-    )
+    rows = rows[rows["n_scenes"] > 0]
+    edits = _recognized("Edits of strength 1", rows, (_OBJECT_VECTORS, *_EDITED), folded=True)
+    return Section("edits", "Edits", figures=("concept_editing",), tables=(edits,))

@@ -13,7 +13,6 @@ from bindscope.core.registries import resolve
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.fitting.generators import rng
-from bindscope.studies.concepts.counting import SplitBy
 from bindscope.studies.concepts.planted_encoders import ENCODERS, Planted
 from bindscope.studies.concepts.recognition import Embedded
 from bindscope.studies.concepts.registry import DUAL_RUNS
@@ -29,22 +28,26 @@ def read_slots(codes: Sequence[str]) -> list[Integers]:
 
 
 def read_arrays(
-    inputs: Mapping[str, Sequence[str]], vectors: str, sizes: Sequence[int]
+    inputs: Mapping[str, Sequence[str]], vectors: str, spec: Mapping[str, Any]
 ) -> tuple[Floats, pd.DataFrame]:
     """Read an embedding of a dataset whose scenes fill their slots, as `measure.concepts` takes it.
 
     Inputs are files by role: `codes`, `embeddings`, and of scenes of one object, where there are
-    any, `single_codes`, `single_embeddings`. Returns embeddings (n, d) of all splits, then of
-    scenes of one object, and the table of their objects.
+    any, `single_codes`, `single_embeddings`. Of planted embeddings the `spec` has the `encoder`.
+    Returns embeddings (n, d) of all splits, then of scenes of one object, and the table of their
+    objects.
     """
-    z, slots = _read_filled(inputs, vectors)
+    z, slots = _read_filled(inputs, vectors, spec)
     if inputs.get("single_codes"):
-        slots = np.concatenate([slots, *read_slots(inputs["single_codes"])])
-        z = np.concatenate([z, read_embeddings(inputs["single_embeddings"][0], vectors)])
-    return z, object_table(slots, sizes)
+        single = np.concatenate(read_slots(inputs["single_codes"]))
+        z = np.concatenate([z, _embedded(inputs, "single_embeddings", vectors, single, spec)])
+        slots = np.concatenate([slots, single])
+    return z, object_table(slots, spec["sizes"])
 
 
-def _read_filled(inputs: Mapping[str, Sequence[str]], vectors: str) -> tuple[Floats, Integers]:
+def _read_filled(
+    inputs: Mapping[str, Sequence[str]], vectors: str, spec: Mapping[str, Any]
+) -> tuple[Floats, Integers]:
     """Read embeddings (n, d) and slots (n, m) of all splits; `InputError` if a slot is empty."""
     slots = np.concatenate(read_slots(inputs["codes"]))
     if n_partial := int((slots < 0).any(axis=1).sum()):
@@ -53,7 +56,20 @@ def _read_filled(inputs: Mapping[str, Sequence[str]], vectors: str) -> tuple[Flo
             f"{n_partial} of {len(slots)} scenes leave a slot empty",
             "leave them out of what the dataset reads, or make a dataset of each number of objects",
         )
-    return read_embeddings(inputs["embeddings"][0], vectors), slots
+    return _embedded(inputs, "embeddings", vectors, slots, spec), slots
+
+
+def _embedded(
+    inputs: Mapping[str, Sequence[str]],
+    role: str,
+    vectors: str,
+    slots: Integers,
+    spec: Mapping[str, Any],
+) -> Floats:
+    """Read embeddings (n, d) of scenes, or make those of a planted encoder, float32 as models'."""
+    if vectors == "planted":
+        return planted_vectors(slots, spec["sizes"], spec["encoder"]).astype(np.float32)
+    return read_embeddings(inputs[role][0], vectors)
 
 
 def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
@@ -70,15 +86,12 @@ def object_table(slots: Integers, sizes: Sequence[int]) -> pd.DataFrame:
 
 
 def read_embedded(
-    inputs: Mapping[str, Sequence[str]],
-    vectors: str,
-    sizes: Sequence[int],
-    split_by: SplitBy,
-    device: str = "cpu",
+    inputs: Mapping[str, Sequence[str]], vectors: str, spec: Mapping[str, Any], device: str = "cpu"
 ) -> Embedded:
     """Read an embedding for approximators; see `read_arrays`."""
-    z, slots = _read_filled(inputs, vectors)
-    return Embedded(z, Scenes(slots, tuple(sizes)), split_by=split_by, device=device)
+    z, slots = _read_filled(inputs, vectors, spec)
+    scenes = Scenes(slots, tuple(spec["sizes"]))
+    return Embedded(z, scenes, split_by=spec["split_by"], device=device)
 
 
 def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str, Any]) -> Doubles:
@@ -93,8 +106,8 @@ def planted_vectors(slots: Integers, sizes: Sequence[int], encoder: Mapping[str,
 def read_embeddings(path: str, vectors: str) -> Floats:
     """Read embeddings (n, d) of all splits.
 
-    The file is the manifest of a store with an array per split (`planted`, `joint`, and `text`, of
-    which the first template is read), or an index of activations, of which the last layer is.
+    The file is the manifest of a store with an array per split (`joint`, and `text`, of which the
+    first template is read), or an index of activations, of which the last layer is.
     """
     if vectors in ("cls", "mean"):
         images = Activations(path)

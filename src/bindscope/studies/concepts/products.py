@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 from bindscope.config.codes import Dataset
@@ -12,7 +11,6 @@ from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Step
 from bindscope.graph.data import add_codes
 from bindscope.graph.shared import Shared
-from bindscope.graph.steps import store
 from bindscope.studies.concepts.config import Analysis, ConceptSection, DualEncoders
 from bindscope.studies.concepts.registry import ANALYSES, DUAL_RUNS
 
@@ -28,11 +26,6 @@ STEPS = (
         },
         leaf=True,
         makes="dual encoders",
-    ),
-    Step(
-        "planted_embeddings",
-        store("results/concepts/planted/{dataset}/{embedding}-{key}"),
-        makes="planted embeddings",
     ),
     Step(
         "concept_geometry",
@@ -55,33 +48,25 @@ STEPS = (
 
 def _embeddings(
     graph: Graph, shared: Shared, section: ConceptSection, entry: Analysis, dataset: Dataset
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each embedding: its name, which vectors these are, and the products it is read from."""
-    single = shared.datasets[entry.singles] if entry.singles else None
-
-    def inputs(embed: Callable[[Dataset], Product]) -> dict[str, Any]:
-        arrays: dict[str, Any] = {"codes": add_codes(graph, dataset), "embeddings": embed(dataset)}
-        if single and "single" in entry.estimators:
-            arrays["single_codes"] = add_codes(graph, single)
-            arrays["single_embeddings"] = embed(single)
-        return arrays
-
+) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    """Yield each embedding: its name, which vectors these are, files it is read from, content."""
+    roles = {"": dataset}
+    if entry.singles and "single" in entry.estimators:
+        roles["single_"] = shared.datasets[entry.singles]
+    codes: dict[str, Any] = {f"{role}codes": add_codes(graph, of) for role, of in roles.items()}
     planted = {encoder.name: encoder for encoder in section.planted}
     for name in entry.planted:
-        content = planted[name].model_dump(mode="json", exclude={"name"})
-        yield name, "planted", inputs(partial(_planted, graph, name, content))
+        encoder = planted[name].model_dump(mode="json", exclude={"name"})
+        yield name, "planted", codes, {"encoder": encoder}
     for model in (shared.models[name] for name in entry.models):
         for vectors in entry.vectors:
-            arrays = inputs(partial(_of_model, graph, shared, model, vectors))
+            files: dict[str, Any] = {
+                f"{role}embeddings": _of_model(graph, shared, model, vectors, of)
+                for role, of in roles.items()
+            }
             if vectors == "joint":
-                arrays["captions"] = shared.text_embeddings(graph, model, dataset)
-            yield model.name, vectors, arrays
-
-
-def _planted(graph: Graph, name: str, content: dict[str, Any], dataset: Dataset) -> Product:
-    names = {"dataset": dataset.name, "embedding": name}
-    about = {"encoder": content, "sizes": _sizes(dataset)}
-    return graph.add("planted_embeddings", names, about, {"codes": add_codes(graph, dataset)})
+                files["captions"] = shared.text_embeddings(graph, model, dataset)
+            yield model.name, vectors, codes | files, {}
 
 
 def _of_model(
@@ -95,18 +80,19 @@ def _of_model(
 
 
 def _add_measurements(
-    graph: Graph, entry: Analysis, dataset: Dataset, name: str, vectors: str, inputs: dict[str, Any]
+    graph: Graph,
+    entry: Analysis,
+    dataset: Dataset,
+    embedding: tuple[str, str, dict[str, Any], dict[str, Any]],
 ) -> None:
+    name, vectors, inputs, content = embedding
     names = {"analysis": entry.name, "dataset": dataset.name, "embedding": name, "vectors": vectors}
-    split = {"sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
-    content = {
-        **split,
-        **entry.model_dump(mode="json", include={"estimators", "strengths", "picture"}),
-    }
+    content = {**content, "sizes": _sizes(dataset), "split_by": entry.split_by, **_computed(entry)}
+    read = {role: files for role, files in inputs.items() if role in ("codes", "embeddings")}
+    _add_complexity(graph, entry, names, content, read)
+    content |= entry.model_dump(mode="json", include={"estimators", "strengths", "picture"})
     runs = [implementation for name, implementation in ANALYSES.items() if name != "approximators"]
     graph.add("concept_geometry", names, content, inputs, runs=runs)
-    read = {role: inputs[role] for role in ("codes", "embeddings")}
-    _add_complexity(graph, entry, names, split, read)
 
 
 def _add_dual(graph: Graph, entry: Analysis, trained: Product) -> None:
@@ -159,8 +145,8 @@ def add_products(graph: Graph, shared: Shared, section: ConceptSection) -> None:
         _add_dual_encoders(graph, encoders)
     for entry in section.analyses:
         for dataset in (shared.datasets[name] for name in entry.datasets):
-            for name, vectors, inputs in _embeddings(graph, shared, section, entry, dataset):
-                _add_measurements(graph, entry, dataset, name, vectors, inputs)
+            for embedding in _embeddings(graph, shared, section, entry, dataset):
+                _add_measurements(graph, entry, dataset, embedding)
         for name in entry.dual_encoders:
             for trained in graph.select("dual_encoder", encoder=name):
                 _add_dual(graph, entry, trained)

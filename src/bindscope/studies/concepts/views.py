@@ -225,9 +225,9 @@ def approximated(
     return _over_runs(rows, keys, numbers, ["floor", "chance"]).merge(fewest, on=keys)
 
 
-def wide(rows: pd.DataFrame, names: list[str], measures: list[str]) -> pd.DataFrame:
+def wide(rows: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Put measures side by side, floor and guess of objects beside them; NaN if missing."""
-    values = rows.pivot(index=names, columns="measure", values="value").reindex(columns=measures)
+    values = rows.pivot(index=names, columns="measure", values="value")
     objects = rows_with(rows, measure="object").set_index(names)
     floor, guess = (objects[f"bag_of_concepts_{name}"] for name in ("floor", "guess"))
     return values.assign(floor=floor, guess=guess).reset_index()

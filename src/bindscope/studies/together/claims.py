@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,7 @@ import pandas as pd
 from bindscope.report.chapter import number
 from bindscope.statistics.claims import Claim, Effect, Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS, rank_correlation
-from bindscope.studies.together.names import ENDS, MEASURED
-from bindscope.studies.together.views import BITS, LEAD
+from bindscope.studies.together.views import BITS, ENDS, LEAD, MEASURED
 
 CORRELATED: Final = "bits-follow-leads"
 READ: Final = "image-tokens-decoded"
@@ -49,44 +48,18 @@ CLAIMS: Final = (
 )
 
 
-class Judged(NamedTuple):
-    """The correlation on one dataset.
-
-    Attributes
-    ----------
-    dataset
-        Its scenes.
-    n_models, n_groups
-        Number of models, and of groups: models that differ in their training seed alone are one.
-    judgment
-        The verdict on `CORRELATED`, with the correlation and its interval.
-    """
-
-    dataset: str
-    n_models: int
-    n_groups: int
-    judgment: Judgment
-
-
-def judged(model_points: pd.DataFrame, n_samples: int, seed: int) -> list[Judged]:
+def judged(model_points: pd.DataFrame) -> list[Judgment]:
     """Judge of every dataset whether bits in [CLS] follow the leads of patches.
 
-    Parameters
-    ----------
-    model_points
-        From `views.points`.
-    n_samples, seed
-        Resamples of groups, and of models within groups.
+    Points are those of `views.points`; the place of an effect is its dataset.
     """
     parts = [(str(name), part) for name, part in model_points.groupby("dataset", sort=False)]
-    judgments = judge(CLAIMS, [correlation_effect(*part, n_samples, seed) for part in parts])
-    return [
-        Judged(name, len(part), part["group"].nunique(), judgment)
-        for (name, part), judgment in zip(parts, judgments, strict=True)
-    ]
+    return judge(CLAIMS, [correlation_effect(*part) for part in parts])
 
 
-def correlation_effect(dataset: str, part: pd.DataFrame, n_samples: int, seed: int) -> Effect:
+def correlation_effect(
+    dataset: str, part: pd.DataFrame, n_samples: int = 1000, seed: int = 0
+) -> Effect:
     """Return the rank correlation of the groups' means, at equal depth where depths differ.
 
     Ahead of positions by more is right more often, as positions are the same for all models.
@@ -135,20 +108,15 @@ def _effect(
     )  # fmt: skip
 
 
-def counted(n: int, noun: str) -> str:
-    """Write a number of things."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def correlation(judged_claim: Judged) -> str:
+def correlation(judgment: Judgment) -> str:
     """Write the rank correlation with its interval, where it has them."""
-    effect = judged_claim.judgment.effect
+    effect = judgment.effect
     value, low, high = map(number, (effect.value, effect.low, effect.high))
     ends = f" ({low} to {high})" if low and high else ""
     return f"{value}{ends}" if value else "none"
 
 
-def in_short(judged_claim: Judged) -> str:
-    """Say on one line what was found: correlation, number of models, verdict."""
-    of = f"{counted(judged_claim.n_models, 'model')} in {counted(judged_claim.n_groups, 'group')}"
-    return f"rank correlation {correlation(judged_claim)}, {of}: {judged_claim.judgment.verdict}"
+def groups_of(judgment: Judgment) -> str:
+    """Write how many groups of models a correlation is over."""
+    n = judgment.effect.n
+    return f"{n} group{'' if n == 1 else 's'} of models"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -13,10 +13,9 @@ from bindscope.figures.colors import GREY, PALETTE
 from bindscope.figures.facets import Look, crossed, facets, stacked, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line
-from bindscope.studies.together.claims import CHANGED, READABLE, in_short, judged
-from bindscope.studies.together.names import ENDS
+from bindscope.studies.together.claims import CHANGED, READABLE, correlation, groups_of, judged
 from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
-from bindscope.studies.together.views import BITS, LEAD, over_groups, points
+from bindscope.studies.together.views import BITS, ENDS, LEAD, over_groups, points
 
 # What a row of panels shows of IsSameObject: column -> the axis.
 _LEADS: Final = {
@@ -25,13 +24,8 @@ _LEADS: Final = {
 }
 
 
-@figure(table_of(SCHEMA, "groups", "bootstrap_samples", "bootstrap_seed"))
-def together(
-    table: pd.DataFrame,
-    groups: Sequence[str] = (),
-    bootstrap_samples: int = 1000,
-    bootstrap_seed: int = 0,
-) -> Figure:
+@figure(table_of(SCHEMA))
+def together(table: pd.DataFrame) -> Figure:
     """Each model's bits of what goes with what in [CLS] against IsSameObject of its patches.
 
     A point per model, and the mean of each group with its intervals; a column of panels per
@@ -39,17 +33,16 @@ def together(
     """
     model_points = some(points(table), "No model has a number of both studies.")
     leads = [name for name in _LEADS if model_points[name].notna().any()]
-    look = looks([name for name in groups if name in set(model_points["group"])])
-    verdicts = {
-        judged_claim.dataset: judged_claim
-        for judged_claim in judged(model_points, bootstrap_samples, bootstrap_seed)
-    }
+    look = looks(list(dict.fromkeys(model_points["group"])))
+    verdicts = {judgment.effect.where: judgment for judgment in judged(model_points)}
     grid = crossed(leads, dict.fromkeys(model_points["dataset"]), (1.0, 2.9), sharex="col")
     for (lead, dataset), axes in grid.panels.items():
         _points(axes, model_points[model_points["dataset"] == dataset], lead, look)
         axes.set_ylabel(_LEADS[lead])
         if lead == leads[0]:
-            axes.set_title(f"{dataset}: {in_short(verdicts[dataset])}", pad=14)
+            judgment = verdicts[str(dataset)]
+            title = f"rank correlation {correlation(judgment)}, {groups_of(judgment)}"
+            axes.set_title(f"{dataset}: {title}: {judgment.verdict}", pad=14)
     grid.label("pairing decoded from [CLS], at least, bits per scene")
     marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
     single = handle("one model", marker="o", color=GREY, linestyle="none", markersize=2.5)

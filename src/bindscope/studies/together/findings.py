@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -25,14 +25,11 @@ from bindscope.studies.together.claims import (
     CHANGED,
     CLAIMS,
     READABLE,
-    Judged,
     correlation,
-    counted,
-    in_short,
+    groups_of,
     judged,
     use_effects,
 )
-from bindscope.studies.together.names import TOKENS
 from bindscope.studies.together.tables import OPEN, UNTESTED, VERDICTS
 from bindscope.studies.together.views import left_out, over_groups, points
 
@@ -79,98 +76,62 @@ _GROUPS = (
     _percent("gain over positions", "position_lead", "percentage points of accuracy"),
     _percent("gain over class and position", "class_position_lead", "percentage points"),
 )  # fmt: skip
-_ROWS = (
-    *(Column(name, name, "label") for name in ("dataset", "model", "group", "layer")),
-    *(
-        column
-        for name, title in TOKENS.items()
-        for column in (
-            Column(f"{title}, bits ≥", f"{name}_pairing_bits", "number",
-                   "lower bound on the pairing, I(O;Z|M)", interval=True),
-            Column(f"{title}: status", f"{name}_status"),
-        )
-    ),
-    _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
-    _percent("gain over positions", "position_lead", "percentage points of accuracy"),
-    _percent("gain over class and position", "class_position_lead", "percentage points"),
-    Column("IsSameObject: status", "same_object_status"),
+_JOINED = (
+    "lead", "headline", "caveats", "warnings", "key_numbers", "findings", "notes", "sections",
 )  # fmt: skip
 
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what several studies found together; see `core.interfaces.Findings`."""
-    use, verdicts = Chapter(), []
+    parts: list[Chapter] = []
+    verdicts: list[Judgment] = []
+    if "together" in tables:
+        verdicts += judged(points(tables["together"]))
+        parts.append(_correlated(tables["together"], verdicts))
     if "pairing_use" in tables:
-        use = _use(tables["pairing_use"])
-        verdicts = judge(CLAIMS, use_effects(tables["pairing_use"]))
-    if "together" not in tables:
-        return _with_claims(use, verdicts, inputs)
-    judged_claims = _judged(tables["together"], inputs)
-    correlated = _correlated(tables["together"], judged_claims)
-    verdicts = [*(judged_claim.judgment for judged_claim in judged_claims), *verdicts]
-    both = replace(
-        correlated,
-        headline=(*correlated.headline, *use.headline),
-        caveats=(*correlated.caveats, *use.caveats)[:3],
-        findings=(*correlated.findings, *use.findings),
-        notes=(*correlated.notes, *use.notes),
-        sections=(*correlated.sections, *use.sections),
-    )
-    return _with_claims(both, verdicts, inputs)
+        verdicts += judge(CLAIMS, use_effects(tables["pairing_use"]))
+        parts.append(_use(tables["pairing_use"]))
+    both: dict[str, Any] = {
+        name: tuple(item for part in parts for item in getattr(part, name)) for name in _JOINED
+    }
+    claims = claims_section(verdicts, read_rates(inputs.resources["claims"]), "together")
+    sections = (claims, *both.pop("sections"))
+    return Chapter(caveats=both.pop("caveats")[:3], sections=sections, **both)
 
 
-def _with_claims(chapter: Chapter, verdicts: list[Judgment], inputs: Inputs) -> Chapter:
-    """Add the section with all verdicts."""
-    section = claims_section(verdicts, read_rates(inputs.resources["claims"]), "together")
-    return replace(chapter, sections=(section, *chapter.sections))
-
-
-def _judged(table: pd.DataFrame, inputs: Inputs) -> list[Judged]:
-    section = inputs.content["studies"]["together"]
-    return judged(points(table), section["bootstrap_samples"], section["bootstrap_seed"])
-
-
-def _correlated(table: pd.DataFrame, verdicts: list[Judged]) -> Chapter:
+def _correlated(table: pd.DataFrame, verdicts: Sequence[Judgment]) -> Chapter:
     """Say whether bits in [CLS] follow the leads of patches."""
     model_points = points(table)
     groups = page_table("Groups", _GROUPS, _in_percent(over_groups(model_points)))
-    rows = page_table("All joined rows", _ROWS, _in_percent(table), folded=True)
     return Chapter(
-        lead=tuple(in_words(judged_claim) for judged_claim in verdicts),
+        lead=tuple(in_words(judgment) for judgment in verdicts),
         headline=("together",),
         caveats=_CAVEATS,
         warnings=tuple(_warnings(table)),
-        key_numbers=tuple(_key_number(judged_claim) for judged_claim in verdicts),
+        key_numbers=tuple(_key_number(judgment) for judgment in verdicts),
         findings=(Finding(_INTRODUCTION),),
         notes=(_HOW,),
         sections=(
             Section("groups", "Group by group", tables=(groups,) if len(model_points) else ()),
-            Section("rows", "All joined measurements", tables=(rows,)),
         ),
     )
 
 
-def in_words(judged_claim: Judged) -> str:
+def in_words(judgment: Judgment) -> str:
     """Say the verdict on one dataset in a sentence."""
-    claim, _, reason = (
-        judged_claim.judgment.claim.sentence,
-        judged_claim.dataset,
-        judged_claim.judgment.reason,
-    )
-    why = f" ({reason})" if reason else ""
+    why = f" ({judgment.reason})" if judgment.reason else ""
     return (
-        f"{claim} On {judged_claim.dataset}: {judged_claim.judgment.verdict}{why}, "
-        f"{in_short(judged_claim).rpartition(':')[0]}."
+        f"{judgment.claim.sentence} On {judgment.effect.where}: {judgment.verdict}{why}, rank "
+        f"correlation {correlation(judgment)}, {groups_of(judgment)}."
     )
 
 
-def _key_number(judged_claim: Judged) -> KeyNumber:
-    of = f"{counted(judged_claim.n_models, 'model')} in {counted(judged_claim.n_groups, 'group')}"
+def _key_number(judgment: Judgment) -> KeyNumber:
     return KeyNumber(
-        correlation(judged_claim),
+        correlation(judgment),
         "rank correlation",
-        f"between bits of pairing decoded from [CLS] and IsSameObject, of {of} "
-        f"on {judged_claim.dataset}",
+        "between bits of pairing decoded from [CLS] and IsSameObject, of "
+        f"{groups_of(judgment)} on {judgment.effect.where}",
     )
 
 

@@ -7,8 +7,7 @@ from typing import Any
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
-from bindscope.studies.together.config import Together, problems
-from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT
+from bindscope.studies.together.config import BINDING_ID, BITS, SAME_OBJECT, Together, problems
 
 _HERE = "bindscope.studies.together"
 
@@ -38,14 +37,14 @@ def _table(graph: Graph, shared: Shared, section: Together) -> Request | None:
     return Request(tables, content)
 
 
-def _figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
-    if not section.datasets:
-        return None
-    groups = list(dict.fromkeys(model["group"] for model in _models(shared, section)))
-    resamples = section.model_dump(include={"bootstrap_samples", "bootstrap_seed"})
-    return Request(
-        {"table": graph.select("table", table="together")}, {"groups": groups, **resamples}
-    )
+def _request_table(table: str) -> Any:
+    """Request a table for a figure."""
+
+    def request(graph: Graph, shared: Shared, section: Together) -> Request | None:
+        tables = graph.select("table", table=table)
+        return Request({"table": tables}) if tables else None
+
+    return request
 
 
 def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | None:
@@ -62,11 +61,6 @@ def _use_table(graph: Graph, shared: Shared, section: Together) -> Request | Non
     ]
     tables = {name: graph.select("table", table=name) for name in (BITS, BINDING_ID)}
     return Request(tables, {"joins": joins}) if joins else None
-
-
-def _use_figure(graph: Graph, shared: Shared, section: Together) -> Request | None:
-    tables = graph.select("table", table="pairing_use")
-    return Request({"table": tables}) if tables else None
 
 
 STUDY = Study(
@@ -88,7 +82,7 @@ STUDY = Study(
             "accuracy gain of patch pairs over a rival. Small: models; large: means of groups with "
             "95 % intervals over training seeds (single models: test scenes and images). Dashed: "
             "maxima. Above: rank correlation with its 95 % interval over groups. No causal claim.",
-            _figure,
+            _request_table("together"),
         ),
         FigureEntry.build(
             _HERE,
@@ -99,7 +93,7 @@ STUDY = Study(
             "image tokens swap their pairs from that layer on; triangles: with the text frozen. "
             "Lines: 95 % intervals over scenes. Decoded and used: both above their dotted "
             "threshold.",
-            _use_figure,
+            _request_table("pairing_use"),
         ),
     ),
     findings=f"{_HERE}.findings:chapter",

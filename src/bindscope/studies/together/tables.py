@@ -8,8 +8,8 @@ the same scene paired anew, and asks again. Both rules (`claims`) were fixed bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import reduce
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any, Final
 
 import pandas as pd
@@ -27,15 +27,8 @@ from bindscope.studies.together.claims import (
     READABLE,
     use_effects,
 )
-from bindscope.studies.together.names import (
-    BINDING_ID,
-    BITS,
-    ENDS,
-    MEASURED,
-    PLACE,
-    SAME_OBJECT,
-    TOKENS,
-)
+from bindscope.studies.together.config import BINDING_ID, BITS, SAME_OBJECT, TOKENS
+from bindscope.studies.together.views import ENDS, MEASURED
 from bindscope.tables.rules import is_ratio, layer_number
 from bindscope.tables.schema import (
     DATASET,
@@ -126,21 +119,21 @@ def _first(reasons: Iterable[str]) -> str:
     return next((reason for reason in reasons if reason), "no number")
 
 
+def rows_with(table: pd.DataFrame, **values: str) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    return table[(table[list(values)] == pd.Series(values)).all(axis=1)]
+
+
 def _best(table: pd.DataFrame) -> pd.DataFrame:
-    return table[(table["probe"] == "best") & (table["control"] == "none")]
+    return rows_with(table, probe="best", control="none")
 
 
-def _keys(*parts: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return the spec and code keys of rows, each once, in order."""
-    names = ["spec_key", "code_key"]
-    pairs = {tuple(key) for part in parts for key in part[names].to_numpy().tolist()}
-    return sorted((str(spec), str(code)) for spec, code in pairs)
-
-
-def _hashed(keys: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return hashes of the keys of all rows that a row was joined from."""
-    specs, codes = ([key[i] for key in keys] for i in (0, 1))
-    return {"spec_key": sha256(canonical_json(specs)), "code_key": sha256(canonical_json(codes))}
+def _keys(*parts: pd.DataFrame) -> dict[str, str]:
+    """Return hashes of the keys of the rows of several tables that a row was joined from."""
+    return {
+        name: sha256(canonical_json([sorted(set(part[name].astype(str))) for part in parts]))
+        for name in ("spec_key", "code_key")
+    }
 
 
 # --- Bits and IsSameObject ----------------------------------------------------------------------
@@ -195,11 +188,11 @@ def _binding_row(rows: pd.DataFrame) -> dict[str, Any]:
     return row
 
 
-def _same_object_row(rows: pd.DataFrame) -> dict[str, Any] | None:
+def _same_object_row(rows: pd.DataFrame) -> dict[str, Any]:
     """Take the quadratic probe's scores; of several such probes the one that validation prefers."""
     quadratic = rows[rows["family"] == "quadratic"]
     if not len(quadratic):
-        return None
+        return {}
     chosen = quadratic.sort_values("val_loss_bits", kind="stable").iloc[0]
     if flags := unusable(str(chosen["flags"])):
         return {"same_object_status": flags}
@@ -222,32 +215,25 @@ class TogetherTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the tables; as content come `datasets`, and `models` with group and seed."""
-        objects = read_table(inputs.paths(SAME_OBJECT)[0])
-        objects = objects[objects["model"] != "none"]
-        sides = (
-            (_best(read_table(inputs.paths(BITS)[0])), _binding_row, _BITS_OF_CLS),
-            (objects, _same_object_row, _PATCHES),
-        )
-        frames = []
-        for i, (table, row_of, columns) in enumerate(sides):
-            rows = [
-                {**dict(zip(PLACE, place, strict=True)), **numbers, f"keys{i}": _keys(here)}
-                for place, here in table.groupby(PLACE, sort=False)
-                if (numbers := row_of(here)) is not None
+        read = _best(read_table(inputs.paths(BITS)[0]))
+        pairs = read_table(inputs.paths(SAME_OBJECT)[0])
+        quadratic = pairs["family"].eq("quadratic")
+        place = [pairs[name] for name in ("dataset", "model", "layer")]
+        pairs = pairs[quadratic.groupby(place).transform("any")]
+        rows = []
+        for dataset, about in product(inputs.content["datasets"], inputs.content["models"]):
+            sides = [
+                rows_with(table, dataset=dataset, model=about["model"]) for table in (read, pairs)
             ]
-            names = [*PLACE, *(column.name for column in columns), f"keys{i}"]
-            frames.append(pd.DataFrame(rows, columns=names))
-        pair = PLACE[:2]
-        both = reduce(lambda a, b: a.merge(b), (rows[pair].drop_duplicates() for rows in frames))
-        both = both[both["dataset"].isin(inputs.content["datasets"])]
-        both = both.merge(pd.DataFrame(inputs.content["models"]))
-        joined = reduce(lambda a, b: a.merge(b, how="outer", on=PLACE), frames)
-        merged = both.merge(joined, on=pair).astype(object)
-        joined_rows: list[dict[Any, Any]] = []
-        for row in merged.where(merged.notna(), None).to_dict("records"):
-            keys = [key for i in range(len(sides)) for key in row.pop(f"keys{i}") or ()]
-            joined_rows.append({**row, **_hashed(keys)})
-        return table_of(joined_rows, self.schema)
+            if any(side.empty for side in sides):
+                continue
+            for layer in pd.concat([side["layer"] for side in sides]).unique():
+                bits_here, pairs_here = (rows_with(side, layer=layer) for side in sides)
+                rows.append({
+                    "dataset": dataset, **about, "layer": layer, **_binding_row(bits_here),
+                    **_same_object_row(pairs_here), **_keys(bits_here, pairs_here),
+                })  # fmt: skip
+        return table_of(rows, self.schema)
 
 
 TOGETHER = TogetherTable()
@@ -258,7 +244,6 @@ IMAGES, CONNECTED = 1, 2  # layers of a toy: its tower, and what enters decoder 
 # Column -> condition of the experiment, and whether it is edited from a layer on, or there alone.
 EFFECTS: Final = {
     "anew_from": ("pairs anew", True),
-    "anew_at": ("pairs anew", False),
     "frozen_from": ("pairs", True),
     "frozen_at": ("pairs", False),
 }
@@ -294,7 +279,7 @@ def _effect(name: str) -> tuple[Column, ...]:
 
 PAIRING_USE_SCHEMA = TableSchema(
     name="pairing_use",
-    version=1,
+    version=2,
     description="What goes with what in the image tokens of toy vision-language models, a row per "
     "layer: the bits that study one reads, and what answers change when nothing but the pairs is "
     "replaced. Of toys; no row says what a real model does.",
@@ -340,33 +325,29 @@ class PairingUseTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the tables; as content come `joins`: dataset, task, model, toy and its depth."""
-        read = _best(read_table(inputs.paths(BITS)[0]))
-        read = read[read["tokens"] == "patches"]
+        read = rows_with(_best(read_table(inputs.paths(BITS)[0])), tokens="patches")
         effects = read_table(inputs.paths(BINDING_ID)[0])
-        effects = effects[(effects["experiment"] == "pairing") & (effects["query"] == "all")]
+        effects = rows_with(effects, experiment="pairing", query="all")
         rows = [row for join in inputs.content["joins"] for row in _joined(join, read, effects)]
         return table_of(_judged(rows), self.schema)
 
 
 def _joined(
     join: Mapping[str, Any], read: pd.DataFrame, effects: pd.DataFrame
-) -> list[dict[str, Any]]:
-    """Return a row per suite and layer of one toy."""
-    bits = read[(read["dataset"] == join["dataset"]) & (read["model"] == join["model"])]
-    there = effects[(effects["task"] == join["task"]) & (effects["model"] == join["toy"])]
-    rows = []
-    for suite, suite_rows in there.groupby("suite", sort=False):
-        for layer, here in bits.groupby("layer", sort=False):
-            row = {
-                **{name: join[name] for name in ("dataset", "model", "task", "toy")},
-                "suite": suite, "layer": int(layer), "place": place_of(int(layer), join["depth"]),
-                "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
-                **_pairing(here, "patches"), **_effects(suite_rows, int(layer)),
-                **_hashed(_keys(here, suite_rows)),
-                "n_scenes": here["n_test"].max(), "n_rows": suite_rows["n_rows"].max(),
-            }  # fmt: skip
-            rows.append(row)
-    return rows
+) -> Iterator[dict[str, Any]]:
+    """Yield a row per suite and layer of one toy."""
+    bits = rows_with(read, dataset=join["dataset"], model=join["model"])
+    there = rows_with(effects, task=join["task"], model=join["toy"])
+    for suite, name in product(there["suite"].unique(), bits["layer"].unique()):
+        here, suite_rows = rows_with(bits, layer=name), rows_with(there, suite=suite)
+        layer = int(name)
+        yield {
+            **{name: join[name] for name in ("dataset", "model", "task", "toy")},
+            "suite": suite, "layer": layer, "place": place_of(layer, join["depth"]),
+            "pairing_entropy_bits": here["h_object_given_counts_bits"].mean(),
+            **_pairing(here, "patches"), **_effects(suite_rows, layer), **_keys(here, suite_rows),
+            "n_scenes": here["n_test"].max(), "n_rows": suite_rows["n_rows"].max(),
+        }  # fmt: skip
 
 
 def place_of(layer: int, depth: int) -> str:
@@ -381,22 +362,14 @@ def place_of(layer: int, depth: int) -> str:
 def _effects(rows: pd.DataFrame, layer: int) -> dict[str, Any]:
     """Return the numbers of the experiment at the decoder layer that a layer enters."""
     entered = layer - CONNECTED
-    control = rows[rows["condition"] == "none"]["share"]
+    control = rows_with(rows, condition="none")["share"]
     values: dict[str, Any] = {"answered": float(control.iloc[0]) if len(control) else None}
+    onwards_from = f"from {entered}" if entered else "all"
     for name, (condition, onwards) in EFFECTS.items():
-        condition_rows = rows[rows["condition"] == condition]
-        if onwards:
-            condition_rows = condition_rows[
-                condition_rows["layers"] == (f"from {entered}" if entered else "all")
-            ]
-        else:  # windows begin here
-            condition_rows = condition_rows[
-                condition_rows["layers"].str.match(rf"{entered}( to |$)")
-            ]
-        if len(condition_rows):
-            values |= {
-                f"{name}{end}": float(condition_rows[f"change{end}"].iloc[0]) for end in ENDS
-            }
+        layers = onwards_from if onwards else rf"{entered}( to .*)?"  # windows that begin here
+        here = rows[(rows["condition"] == condition) & rows["layers"].str.fullmatch(layers)]
+        if len(here):
+            values |= {f"{name}{end}": float(here[f"change{end}"].iloc[0]) for end in ENDS}
     return values
 
 

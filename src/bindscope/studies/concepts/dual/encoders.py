@@ -77,13 +77,17 @@ class DualEncoder(nn.Module, ABC):
         return np.asarray(torch.cat([embed(block) for block in blocks]).cpu().numpy())
 
 
-class _SetEncoder(DualEncoder):
+class SetEncoder(DualEncoder):
     """A scene is the sum of its objects; modules embed tokens of objects, and of queries."""
 
     order_free = True
-    scene_objects: nn.Module
-    query_objects: nn.Module
-    concept_table: nn.Parameter
+    part: type[_Product | _Mlp]
+
+    def __init__(self, sizes: Sequence[int], options: Any, seed: int) -> None:
+        super().__init__(sizes, seed)
+        self.scene_objects = self.part(self, options)
+        self.query_objects = self.part(self, options)
+        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
 
     def scenes(self, slots: Tensor) -> Tensor:
         """Return the sum over a scene's objects; see `DualEncoder.scenes`."""
@@ -100,20 +104,6 @@ class _SetEncoder(DualEncoder):
         return self.concept_table
 
 
-class ProductEncoder(_SetEncoder):
-    """An object is the element-wise product of its concepts' vectors.
-
-    A new combination of known values has a vector that no sum of parts has, so that a model of this
-    kind can name objects that it never saw: the positive control, by construction.
-    """
-
-    def __init__(self, sizes: Sequence[int], options: ProductOptions, seed: int) -> None:
-        super().__init__(sizes, seed)
-        self.scene_objects = _Product(self, options)
-        self.query_objects = _Product(self, options)
-        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
-
-
 class _Product(nn.Module):
     """The product of vectors of the values of all types."""
 
@@ -124,20 +114,6 @@ class _Product(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return (..., dim) of tokens, int64 (..., types)."""
         return embedding(tokens, self.table).prod(-2)
-
-
-class MlpSetEncoder(_SetEncoder):
-    """An object is an MLP's answer to its concepts' vectors.
-
-    It can fit any scene of training objects, and nothing in it determines what a new combination
-    is: the negative control.
-    """
-
-    def __init__(self, sizes: Sequence[int], options: MlpSetOptions, seed: int) -> None:
-        super().__init__(sizes, seed)
-        self.scene_objects = _Mlp(self, options)
-        self.query_objects = _Mlp(self, options)
-        self.concept_table = self.normal(sum(self.sizes), options.dim, deviation=1.0)
 
 
 class _Mlp(nn.Module):
@@ -155,6 +131,26 @@ class _Mlp(nn.Module):
         """Return (..., dim) of tokens, int64 (..., types)."""
         vectors = embedding(tokens, self.table).flatten(-2)
         return (vectors @ self.into + self.offset).relu() @ self.out
+
+
+class ProductEncoder(SetEncoder):
+    """An object is the element-wise product of its concepts' vectors.
+
+    A new combination of known values has a vector that no sum of parts has, so that a model of this
+    kind can name objects that it never saw: the positive control, by construction.
+    """
+
+    part = _Product
+
+
+class MlpSetEncoder(SetEncoder):
+    """An object is an MLP's answer to its concepts' vectors.
+
+    It can fit any scene of training objects, and nothing in it determines what a new combination
+    is: the negative control.
+    """
+
+    part = _Mlp
 
 
 START, END, LAST, PADDING = range(SPECIAL_TOKENS)  # tokens after those of the values
