@@ -46,12 +46,6 @@ def pair_row(model, lead, layer="3", loss=0.1, family="quadratic", **changes):
     }  # fmt: skip
 
 
-def rival(model, lead, layer="3"):
-    """A probe of class and position that a quadratic one is `lead` ahead of."""
-    leads = {"quadratic_lead": lead, "quadratic_lead_low": lead, "quadratic_lead_high": lead}
-    return pair_row(model, 0.0, layer, family="class_position") | leads
-
-
 def positions():
     """What reads positions alone."""
     nothing = dict.fromkeys(f"position_lead{end}" for end in ("", "_low", "_high"))
@@ -88,7 +82,7 @@ def small(joined):
         ],
         [
             positions(), pair_row("good", 0.02, "1", 0.2), pair_row("good", 0.03),
-            rival("good", -0.01), pair_row("bad", 0.01), pair_row("other", 0.01),
+            pair_row("bad", 0.01), pair_row("other", 0.01),
         ],
         {"good": "ours", "bad": "ours", "alone": "alone", "other": "other"},
     )  # fmt: skip
@@ -108,7 +102,6 @@ def test_rows_are_joined_by_dataset_model_and_layer(small):
     assert np.isnan(last["position_lead"])
     assert layer_3["position_lead"] == pytest.approx(0.03)
     assert layer_3["same_object_accuracy"] == pytest.approx(POSITION + 0.03)
-    assert layer_3["class_position_lead"] == pytest.approx(-0.01)
     assert layer_3["same_object_status"] == MEASURED
     assert set(small["group"]) == {"ours"}
     assert list(rows.loc["bad"]["training_seed"]) == [1, 1, 1]
@@ -147,15 +140,14 @@ def test_a_number_that_the_other_table_lacks_comes_with_its_reason(joined):
     assert left_out(table) == [("scenes", "a", "counts are not told apart")]
 
 
-def test_of_several_quadratic_probes_validation_chooses_and_no_lead_is_guessed(joined):
+def test_of_several_quadratic_probes_validation_chooses(joined):
     two = [
         pair_row("a", 0.03, loss=0.2, probe="first"),
         pair_row("a", 0.02, probe="second"),
     ]
-    table = joined([bits("a", 5.0)], [positions(), *two, rival("a", 0.5)], {"a": "a"})
+    table = joined([bits("a", 5.0)], [positions(), *two], {"a": "a"})
     row = table[table["layer"] == "3"].iloc[0]
     assert row["position_lead"] == pytest.approx(0.02)
-    assert np.isnan(row["class_position_lead"])
 
 
 def test_a_point_has_the_last_cls_and_the_patches_that_validation_prefers(small):

@@ -99,17 +99,18 @@ def problems(config: Config, section: Together) -> Iterator[str]:
     yield from group_problems(section.groups, section.models)
     measured: dict[str, Pairs] = {}
     for study, (pairs, _) in _MEASURED.items():
-        study_config = getattr(config.studies, study)
-        if study_config is None:
+        if (study_config := getattr(config.studies, study)) is None:
             yield (
                 f"datasets: the study {study!r} takes no part, and its table is joined here; "
                 f"configure studies.{study}, or leave studies.together out"
             )
-        else:
-            measured[study] = pairs(study_config)
-    if len(measured) == len(_MEASURED):
-        yield from _not_joined("datasets", section.datasets, section.models, measured, 0)
-        yield from _not_joined("models", section.models, section.datasets, measured, 1)
+            return
+        measured[study] = {
+            pair for pair in pairs(study_config)
+            if pair[0] in section.datasets and pair[1] in section.models
+        }  # fmt: skip
+    yield from _not_joined("datasets", section.datasets, measured, 0)
+    yield from _not_joined("models", section.models, measured, 1)
 
 
 def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]:
@@ -147,18 +148,13 @@ def _use_problems(where: str, use: ReadAndUsed, config: Config) -> Iterator[str]
 
 
 def _not_joined(
-    key: str, names: Sequence[str], partners: Sequence[str], measured: Mapping[str, Pairs], i: int
+    key: str, names: Sequence[str], measured: Mapping[str, Pairs], i: int
 ) -> Iterator[str]:
     """Yield a line for each dataset (or model) that not all studies measured with one partner."""
-    for name in names:
-        available = {
-            study: {pair[1 - i] for pair in pairs if pair[i] == name}.intersection(partners)
-            for study, pairs in measured.items()
-        }
-        if set.intersection(*available.values()):
-            continue
-        lacking = [study for study, there in available.items() if not there] or list(available)
-        missing = " and ".join(f"{study} ({_MEASURED[study][1]})" for study in lacking)
+    both = {pair[i] for pair in set.intersection(*measured.values())}
+    for name in (name for name in names if name not in both):
+        lacking = [s for s, pairs in measured.items() if name not in {pair[i] for pair in pairs}]
+        missing = " and ".join(f"{s} ({_MEASURED[s][1]})" for s in lacking or measured)
         yield (
             f"{key}: {name!r} is not measured together: add it to `fits` of {missing}, with "
             f"{'a model' if i == 0 else 'a dataset'} that is named here, or leave it out"

@@ -10,65 +10,55 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.figures.colors import GREY, PALETTE
-from bindscope.figures.facets import Look, crossed, facets, stacked, wrapped
+from bindscope.figures.facets import Look, facets, stacked, wrapped
 from bindscope.figures.figure import figure, some, table_of
 from bindscope.figures.style import handle, looks, reference_line, zero_line
 from bindscope.studies.together.claims import CHANGED, READABLE, correlation, groups_of, judged
 from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
 from bindscope.studies.together.views import BITS, ENDS, LEAD, over_groups, points
 
-# What a row of panels shows of IsSameObject: column -> the axis.
-_LEADS: Final = {
-    LEAD: "IsSameObject: ahead of\npositions alone, points",
-    "class_position_lead": "IsSameObject: ahead of\nclass and position, points",
-}
-
 
 @figure(table_of(SCHEMA))
 def together(table: pd.DataFrame) -> Figure:
     """Each model's bits of what goes with what in [CLS] against IsSameObject of its patches.
 
-    A point per model, and the mean of each group with its intervals; a column of panels per
-    dataset, a row per lead that was measured.
+    A point per model, and the mean of each group with its intervals; a panel per dataset.
     """
     model_points = some(points(table), "No model has a number of both studies.")
-    leads = [name for name in _LEADS if model_points[name].notna().any()]
     look = looks(list(dict.fromkeys(model_points["group"])))
     verdicts = {judgment.effect.where: judgment for judgment in judged(model_points)}
-    grid = crossed(leads, dict.fromkeys(model_points["dataset"]), (1.0, 2.9), sharex="col")
-    for (lead, dataset), axes in grid.panels.items():
-        _points(axes, model_points[model_points["dataset"] == dataset], lead, look)
-        axes.set_ylabel(_LEADS[lead])
-        if lead == leads[0]:
-            judgment = verdicts[str(dataset)]
-            title = f"rank correlation {correlation(judgment)}, {groups_of(judgment)}"
-            axes.set_title(f"{dataset}: {title}: {judgment.verdict}", pad=14)
+    grid = wrapped(verdicts, 2, (1.0, 2.9))
+    for dataset, axes in grid.panels.items():
+        _points(axes, model_points[model_points["dataset"] == dataset], look)
+        judgment = verdicts[dataset]
+        title = f"rank correlation {correlation(judgment)}, {groups_of(judgment)}"
+        axes.set_title(f"{dataset}: {title}: {judgment.verdict}", pad=14)
+    grid.label(y="IsSameObject: ahead of\npositions alone, points")
     grid.label("pairing decoded from [CLS], at least, bits per scene")
     marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
     single = handle("one model", marker="o", color=GREY, linestyle="none", markersize=2.5)
     return grid.legend(marks, single, per_row=4)
 
 
-def _points(axes: Axes, part: pd.DataFrame, lead: str, look: Mapping[str, Look]) -> None:
+def _points(axes: Axes, part: pd.DataFrame, look: Mapping[str, Look]) -> None:
     """Draw models small, groups large, and what no model can be beyond."""
-    part = part[part[lead].notna()]
     small: dict[str, Any] = {"linestyle": "none", "markersize": 2.5, "alpha": 0.6}
     large: dict[str, Any] = {"linestyle": "none", "markersize": 6.5, "markeredgecolor": "white"}
     for _, row in part.iterrows():
-        axes.plot(row[BITS], 100 * row[lead], **look[str(row["group"])], **small)
+        axes.plot(row[BITS], 100 * row[LEAD], **look[str(row["group"])], **small)
     for _, row in over_groups(part).iterrows():
         style = look[str(row["group"])]
         x = [float(row[f"{BITS}{end}"]) for end in ENDS]
-        y = [100 * float(row[f"{lead}{end}"]) for end in ENDS]
+        y = [100 * float(row[f"{LEAD}{end}"]) for end in ENDS]
         axes.plot(x[1:], [y[0], y[0]], color=style["color"], linewidth=1)
         axes.plot([x[0], x[0]], y[1:], color=style["color"], linewidth=1)
         axes.plot(x[0], y[0], **style, **large)
     zero_line(axes)
     zero_line(axes, vertical=True)
     reference_line(axes, part["pairing_entropy_bits"].iloc[0], "entropy", vertical=True)
-    if lead == LEAD:  # the rival is one for all models, so that what is above it is too
-        rival = (part["same_object_accuracy"] - part[lead]).mean()
-        reference_line(axes, 100 * (1 - rival), "all\npairs")
+    # The rival is one for all models, so that what is above it is too.
+    rival = (part["same_object_accuracy"] - part[LEAD]).mean()
+    reference_line(axes, 100 * (1 - rival), "all\npairs")
 
 
 # How much can be read, and what is used from a layer on, and at it alone: legend, column, look.

@@ -74,7 +74,6 @@ _GROUPS = (
     Column("patches of layers", "patch_layer"),
     _percent("pairs classified correctly", "same_object_accuracy", "by the quadratic probe"),
     _percent("gain over positions", "position_lead", "percentage points of accuracy"),
-    _percent("gain over class and position", "class_position_lead", "percentage points"),
 )  # fmt: skip
 _JOINED = (
     "lead", "headline", "caveats", "warnings", "key_numbers", "findings", "notes", "sections",

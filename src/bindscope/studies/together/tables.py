@@ -147,15 +147,13 @@ _PATCHES: Final = (
     *_shares("same_object_accuracy", _PAIRS,
              "Pairs of patches that the quadratic probe classifies correctly.", SAME_OBJECT, 0.0),
     *_shares("position_lead", _PAIRS, "That, minus the same of positions only.", SAME_OBJECT),
-    *_shares("class_position_lead", _PAIRS,
-             "The same, minus that of the best probe of class and position.", SAME_OBJECT),
     Column("same_object_val_loss_bits", "float64", "bits per pair",
            "Cross-entropy of validation's pairs: it chooses the layer.", f"`{SAME_OBJECT}`",
            "allowed", 0.0),
 )  # fmt: skip
 SCHEMA = TableSchema(
     name="together",
-    version=1,
+    version=2,
     description="One row per dataset, model and layer that a study read, of those models that all "
     "joined studies measured on the same scenes. Numbers are those of the other tables; one whose "
     "fit has a flag that forbids to quote it is not repeated.",
@@ -200,11 +198,6 @@ def _same_object_row(rows: pd.DataFrame) -> dict[str, Any]:
     row = {"same_object_status": MEASURED, "same_object_val_loss_bits": chosen["val_loss_bits"]}
     row |= {f"{name}{end}": chosen[f"{source}{end}"] for name, source in numbers.items()
             for end in ENDS}  # fmt: skip
-    rivals = rows[(rows["family"] == "class_position") & rows["quadratic_lead"].notna()]
-    rivals = rivals[rivals["flags"].map(unusable) == ""]
-    if len(quadratic) == 1 and len(rivals):  # of several, the table does not say whose lead it is
-        best = rivals.sort_values("quadratic_lead", kind="stable").iloc[0]
-        row |= {f"class_position_lead{end}": best[f"quadratic_lead{end}"] for end in ENDS}
     return row
 
 

@@ -14,7 +14,7 @@ MEASURED: Final = "ok"  # of a status: there is a number
 ENDS: Final = ("", "_low", "_high")  # of a number and its interval
 BITS: Final = "cls_pairing_bits"
 LEAD: Final = "position_lead"
-MEANS: Final = (BITS, "same_object_accuracy", LEAD, "class_position_lead")
+MEANS: Final = (BITS, "same_object_accuracy", LEAD)
 _LABELS = ("pairing_entropy_bits", "cls_pairing_ratio")
 
 
