@@ -7,9 +7,15 @@ from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.decomposition import nearest
-from bindscope.studies.concepts.editing import drawn_edits, edited, value_edits
+from bindscope.studies.concepts.editing import (
+    derangement,
+    drawn_edits,
+    edited,
+    part_of,
+    removal_rows,
+    value_edits,
+)
 from bindscope.studies.concepts.recognition import Embedded, fit_probes
-from bindscope.studies.concepts.removal import derangement, part_of, removal_rows
 from bindscope.studies.concepts.scenes import Parts, Scenes
 from bindscope.studies.concepts.vectors import SingleScenes, object_vectors
 

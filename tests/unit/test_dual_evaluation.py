@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations, product
+from itertools import permutations, product
 from math import comb, prod
 from typing import Any
 
@@ -28,11 +28,10 @@ def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
     total = prod(sizes)
     drawn = data.draw(st.sets(st.integers(0, total - 1), min_size=2, max_size=8))
     objects = np.array(sorted(drawn))
-    for ordered, expected in ((False, combinations), (True, permutations)):
-        scenes = pairs(objects, sizes, ordered=ordered, max_scenes=None, seed=0)
-        listed = [tuple(row) if ordered else tuple(sorted(row)) for row in scenes.slots.tolist()]
-        assert sorted(listed) == sorted(expected(objects.tolist(), 2))
-        assert len(pairs(objects, sizes, ordered=ordered, max_scenes=1, seed=0)) == 1
+    scenes = pairs(objects, sizes, None, 0)
+    listed = map(tuple, scenes.slots.tolist())
+    assert sorted(listed) == sorted(permutations(objects.tolist(), 2))
+    assert len(pairs(objects, sizes, 1, 0)) == 1
     values = values_of(scenes.slots, sizes)
     for scene, shared, mixed in zip(values, scenes.shared, swaps(scenes.slots, sizes), strict=True):
         assert shared == any(scene[0] == scene[1])
@@ -46,11 +45,9 @@ def test_pairs_are_all_pairs_and_swaps_all_that_their_values_make(
 
 def test_of_many_objects_some_are_drawn_as_scenes() -> None:
     objects = np.arange(10, 40)
-    everything = singles(objects, (5, 8), max_scenes=None, seed=0)
+    everything = singles(objects, (5, 8), None, 0)
     assert everything.slots[:, 0].tolist() == objects.tolist()
-    few, again, others = (
-        singles(objects, (5, 8), max_scenes=7, seed=seed).slots for seed in (0, 0, 1)
-    )
+    few, again, others = (singles(objects, (5, 8), 7, seed).slots for seed in (0, 0, 1))
     assert few.shape == (7, 1)
     assert len(np.unique(few)) == 7
     assert np.isin(few, objects).all()
@@ -59,7 +56,7 @@ def test_of_many_objects_some_are_drawn_as_scenes() -> None:
 
 
 def scores(encoder: Any, objects: np.ndarray, n: int = 2) -> dict[tuple[str, str, str], Any]:
-    scenes = pairs(objects, encoder.sizes, ordered=False, max_scenes=None, seed=0)
+    scenes = pairs(objects, encoder.sizes, None, 0)
     if n == 1:
         scenes = Scenes(objects[:, None], encoder.sizes)
     z, queries = encoder.embed(scenes.slots), encoder.queries()

@@ -19,8 +19,8 @@ from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval
 from bindscope.statistics.means import mean_interval
 from bindscope.studies.concepts.decomposition import first_greatest
+from bindscope.studies.concepts.editing import derangement
 from bindscope.studies.concepts.recognition import Embedded, unit
-from bindscope.studies.concepts.removal import derangement
 from bindscope.studies.concepts.scenes import Doubles, Floats, Integers
 from bindscope.studies.concepts.set_separation import Row, number, scalar
 from bindscope.studies.concepts.vectors import object_vectors, value_vectors

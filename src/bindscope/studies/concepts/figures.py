@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.core.interfaces import Inputs
@@ -143,31 +142,28 @@ def concept_geometry(table: pd.DataFrame) -> Figure:
     rows = named(some(rows, "No embedding was decomposed."))
     names = list(dict.fromkeys(rows["name"]))
     look = looks([name for name in _ESTIMATORS if name in set(rows["variant"])])
+    beside = 0.2 * (np.arange(len(look)) - (len(look) - 1) / 2)
+    at = rows["name"].map(names.index)
+    rows = rows.assign(y=at + rows["variant"].map(dict(zip(look, beside, strict=True))))
+    marks = {name: {**style, "linestyle": "none"} for name, style in look.items()}
+    hollow = {name: {**style, "markerfacecolor": "none"} for name, style in marks.items()}
     grid = wrapped(SUMS, len(SUMS), (1.6 + 0.42 * len(names), 0), sharey=True)
+    how: dict[str, Any] = {"panel": "measure", "x": "value", "y": "y", "by": "variant"}
+    for level, styles in ((1, marks), (2, hollow)):
+        facets(rows_with(rows, level=level), styles, grid, **how)
+    floors = rows.assign(y=at, floor=rows["bag_of_concepts_floor"]).dropna(subset="floor")
+    floors = floors.drop_duplicates(["name", "measure"]).assign(line=_BAG)
+    facets(floors, {_BAG: _BAG_MARK}, grid, "measure", x="floor", y="y")
     for (measure, axes), title in zip(grid.panels.items(), SUMS.values(), strict=True):
-        measure_rows = rows[rows["measure"] == measure]
-        for i, name in enumerate(names):
-            _sums(axes, i, measure_rows[measure_rows["name"] == name], look)
-        axes.set_xlim(min(-0.03, float(measure_rows["value"].min()) - 0.03), 1.03)
+        axes.set_xlim(min(-0.03, rows_with(rows, measure=measure)["value"].min() - 0.03), 1.03)
         axes.set_title(title, fontsize=8)
         values_along_x(axes)
     grid.left[0].set_yticks(range(len(names)), names)
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
-    marks = {_ESTIMATORS[name]: {**style, "linestyle": "none"} for name, style in look.items()}
-    hollow = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
-    further = handle("objects as sums over values", **hollow), handle(_BAG, **_BAG_MARK)
-    return grid.legend(marks, *further, per_row=3)
-
-
-def _sums(axes: Axes, at: int, rows: pd.DataFrame, look: Mapping[str, Look]) -> None:
-    """Draw one embedding: sums over objects full, sums over their values hollow."""
-    for j, (estimator, style) in enumerate(look.items()):
-        y = at + 0.2 * (j - (len(look) - 1) / 2)
-        for level, face in ((1, style["color"]), (2, "none")):
-            values = rows_with(rows, variant=estimator, level=level)["value"]
-            axes.plot(values, [y] * len(values), linestyle="none", markerfacecolor=face, **style)
-    floor = rows["bag_of_concepts_floor"].dropna()[:1]
-    axes.plot(floor, [at] * len(floor), **_BAG_MARK)
+    shown = {_ESTIMATORS[name]: style for name, style in marks.items()}
+    level_2 = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
+    further = handle("objects as sums over values", **level_2), handle(_BAG, **_BAG_MARK)
+    return grid.legend(shown, *further, per_row=3)
 
 
 EDITS = {

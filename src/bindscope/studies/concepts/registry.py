@@ -10,7 +10,7 @@ ENCODERS = ("product", "mlp_set", "transformer")
 ANALYSES = {
     "recognition": f"{_HERE}.recognition:recognition_rows",
     "decomposition": f"{_HERE}.decomposition:decomposition_rows",
-    "removal": f"{_HERE}.removal:removal_rows",
+    "removal": f"{_HERE}.editing:removal_rows",
     "alignment": f"{_HERE}.alignment:alignment_rows",
     "editing": f"{_HERE}.editing:editing_rows",
     "approximators": f"{_HERE}.approximators:named_rows",

@@ -29,9 +29,6 @@ class DualEncoder(nn.Module, ABC):
     Initial weights follow from the seed.
     """
 
-    order_free = False
-    """Whether the order of the objects of a scene cannot matter."""
-
     def __init__(self, sizes: Sequence[int], seed: int) -> None:
         super().__init__()
         self.sizes = tuple(sizes)
@@ -80,7 +77,6 @@ class DualEncoder(nn.Module, ABC):
 class SetEncoder(DualEncoder):
     """A scene is the sum of its objects; modules embed tokens of objects, and of queries."""
 
-    order_free = True
     part: type[_Product | _Mlp]
 
     def __init__(self, sizes: Sequence[int], options: Any, seed: int) -> None:

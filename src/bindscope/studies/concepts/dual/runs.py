@@ -78,11 +78,7 @@ def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) 
     """Yield what a run recognizes: of objects it was trained on, and of those for testing."""
     queries, most = encoder.queries(), entry.evaluation.max_scenes
     for name, objects in (("train", split.train), ("test", split.test)):
-        single = singles(objects, encoder.sizes, max_scenes=most, seed=seed)
-        two = pairs(
-            objects, encoder.sizes, ordered=not encoder.order_free, max_scenes=most, seed=seed
-        )
-        for scenes in (single, two):
+        for scenes in (draw(objects, encoder.sizes, most, seed) for draw in (singles, pairs)):
             # What is not finite ties with everything: an encoder that diverged recognizes nothing.
             z = np.nan_to_num(encoder.embed(scenes.slots), posinf=0.0, neginf=0.0)
             for candidates in (None, split.train) if name == "train" else (None,):
@@ -93,26 +89,18 @@ def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) 
 # --- What they recognize --------------------------------------------------------------------------
 
 
-def pairs(
-    objects: Ids, sizes: Sequence[int], *, ordered: bool, max_scenes: int | None, seed: int
-) -> Scenes:
-    """Return scenes of two different objects.
+def pairs(objects: Ids, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
+    """Return the scenes of two different objects, (a, b) and (b, a) both.
 
-    If `ordered`, (a, b) and (b, a) are two scenes. Where there are more than `max_scenes`, so many
-    are drawn without replacement.
+    Where there are more than `max_scenes`, so many are drawn without replacement.
     """
     n = len(objects)
-    ranks = _drawn(n * (n - 1) // (1 if ordered else 2), max_scenes, seed)
-    if ordered:
-        first, second = np.divmod(ranks, max(n - 1, 1))
-        second += second >= first
-    else:  # the pairs i < j in the order of j
-        second = ((1 + np.sqrt(1 + 8 * ranks.astype(np.float64))) // 2).astype(np.int64)
-        first = ranks - second * (second - 1) // 2
+    first, second = np.divmod(_drawn(n * (n - 1), max_scenes, seed), max(n - 1, 1))
+    second += second >= first
     return Scenes(np.stack([objects[first], objects[second]], 1), tuple(sizes))
 
 
-def singles(objects: Ids, sizes: Sequence[int], *, max_scenes: int | None, seed: int) -> Scenes:
+def singles(objects: Ids, sizes: Sequence[int], max_scenes: int | None, seed: int) -> Scenes:
     """Return scenes of one object; see `pairs`."""
     drawn = objects[_drawn(len(objects), max_scenes, seed)]
     return Scenes(drawn[:, None], tuple(sizes))
