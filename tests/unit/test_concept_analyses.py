@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from drawing import reason
+from jobs_by_hand import job_by_hand, script
 from planted_analyses import alone, graph_of, input_of, pairs, run, table
 
 from bindscope.core.errors import ConfigError, InputError
@@ -249,7 +250,7 @@ def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> No
     graph, folder, _ = ran
     product = graph.select("concept_geometry")[0]
     before = (folder / product.path()).read_bytes()
-    run(graph, folder, "concept_geometry")
+    script("concept_geometry").main(job_by_hand(product, folder))
     assert (folder / product.path()).read_bytes() == before
     assert input_of(product, folder).path
 

@@ -51,9 +51,9 @@ def input_of(product: Product, folder: Path) -> ProductFiles:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """The default run's table, made of its jobs by its script."""
+    """The default run's table, made of its jobs whose queries are training objects."""
     folder = tmp_path_factory.mktemp("dual")
-    jobs = default_graph().select("dual_encoder")
+    jobs = default_graph().select("dual_encoder", query_pool="train_only")
     for product in jobs:
         script("dual_encoder").main(job_by_hand(product, folder))
         assert not list(folder.rglob("*.checkpoint"))
