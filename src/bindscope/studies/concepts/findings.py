@@ -123,36 +123,30 @@ _MAPS = (
 
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what was measured; see `core.interfaces.Findings`."""
-    judgments = judge(CLAIMS, effects(tables))
-    findings = claims_findings(judgments, _LEAD)
-    sections = tuple(_sections(tables))
+    if "concepts" not in tables:
+        return Chapter()
+    table, judgments = tables["concepts"], judge(CLAIMS, effects(tables))
+    coverages, sections = _by_coverage(table), tuple(_sections(table))
     if judgments:
         path = inputs.resources.get("claims", "")
         rates = read_rates(path) if path else _NO_RATES
         sections = (claims_section(judgments, rates, "concepts"), *sections)
-    table = tables.get("concepts", pd.DataFrame())
-    if not len(table) or not len(recognized(table)):
-        return Chapter(
-            lead=_lead_of_embeddings(judgments, table),
-            headline=("concept_geometry",),
-            caveats=_CAVEATS[:1],
-            findings=findings,
-            sections=sections,
-        )
-    coverages, models = _by_coverage(table), encoder_models(table)
-    encoders = Section(
-        "dual-encoders",
-        "Dual encoders",
-        paragraphs=(_INTRODUCTION,),
-        tables=(page_table("Held-out objects by coverage", _COVERAGES, coverages),),
-    )
+    dual = bool(len(coverages))
     return Chapter(
-        lead=_lead(coverages),
-        headline=("concept_coverage",),
-        caveats=_CAVEATS,
-        findings=findings,
-        sections=(encoders, *(_correlations(models) if len(models) else []), *sections),
+        lead=_lead(coverages) if dual else _lead_of_embeddings(judgments, table),
+        headline=("concept_coverage",) if dual else ("concept_geometry",),
+        caveats=_CAVEATS if dual else _CAVEATS[:1],
+        findings=claims_findings(judgments, _LEAD),
+        sections=(*(_encoders(coverages, table) if dual else ()), *sections),
     )
+
+
+def _encoders(coverages: pd.DataFrame, table: pd.DataFrame) -> Iterator[Section]:
+    """Yield the sections on dual encoders."""
+    by_coverage = page_table("Held-out objects by coverage", _COVERAGES, coverages)
+    yield Section("dual-encoders", "Dual encoders", (_INTRODUCTION,), tables=(by_coverage,))
+    if len(models := encoder_models(table)):
+        yield from _correlations(models)
 
 
 def _correlations(models: pd.DataFrame) -> list[Section]:
@@ -179,8 +173,6 @@ def _by_coverage(table: pd.DataFrame) -> pd.DataFrame:
 
 def _lead_of_embeddings(judgments: Sequence[Judgment], table: pd.DataFrame) -> tuple[str, ...]:
     """Say of how many models probes recognize pairs beyond their values, and the largest effect."""
-    if not len(table):
-        return ()
     of_models = table.loc[~table["vectors"].isin(CONTROLS), ["embedding", "vectors", "dataset"]]
     places = {place(row) for row in of_models.drop_duplicates().to_dict("records")}
     read = [
@@ -211,11 +203,9 @@ def _lead(coverages: pd.DataFrame) -> tuple[str, ...]:
 # --- Embeddings ---------------------------------------------------------------------------------
 
 
-def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[Section]:
+def _sections(table: pd.DataFrame) -> Iterator[Section]:
     """Yield the sections on what was measured of embeddings."""
-    if "concepts" not in tables:
-        return
-    kinds = {str(kind): rows for kind, rows in tables["concepts"].groupby("analysis_kind")}
+    kinds = {str(kind): rows for kind, rows in table.groupby("analysis_kind")}
     if "recognition" in kinds:
         yield _geometry({kind: rows_with(rows, stratum="all") for kind, rows in kinds.items()})
     if "editing" in kinds:

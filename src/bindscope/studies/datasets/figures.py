@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,37 +30,19 @@ _GAP_IN = 0.08
 _SIDE_IN = (WIDTH_IN - _GAP_IN) / COLUMNS - _GAP_IN
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Scenes of one dataset.
+class Sheet(NamedTuple):
+    """Scenes of one dataset."""
 
-    Attributes
-    ----------
-    split
-        Where they are from.
-    images
-        uint8 (n, H, W, 3).
-    cells
-        int (n, M): object-code index of each object, -1 = none.
-    boxes
-        int (n, M, 4): left, top, right and bottom edge in pixels, -1 where there is none.
-    """
-
-    split: str
-    images: npt.NDArray[np.uint8]
-    cells: npt.NDArray[np.integer[Any]]
-    boxes: npt.NDArray[np.integer[Any]]
+    split: str  # where they are from
+    images: npt.NDArray[np.uint8]  # (n, H, W, 3)
+    cells: npt.NDArray[np.integer[Any]]  # object-code index of each object, (n, M); -1: none
+    boxes: npt.NDArray[np.integer[Any]]  # left, top, right, bottom in pixels, (n, M, 4); -1: none
 
 
 def describe(cells: npt.NDArray[np.integer[Any]], groups: Sequence[Group]) -> list[str]:
-    """Name the objects of a scene, a line each: ``red circle``, or ``color 3, shape 1``.
+    """Name the objects of a scene, int (M,), a line each: ``red circle``, or ``color 3, shape 1``.
 
-    Parameters
-    ----------
-    cells
-        int (M,), -1 = none.
-    groups
-        Names of the feature groups and of their values.
+    Groups are names of the features and of their values.
     """
     sizes = tuple(len(values) for _, values in groups)
     lines = []

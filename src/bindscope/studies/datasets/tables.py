@@ -143,19 +143,9 @@ class PriorTable:
     )
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
-        """Build the table.
+        """Build the table of rows of `priors`, with entropies of `assignments` where there are any.
 
-        Parameters
-        ----------
-        inputs
-            `priors`: per dataset the rows of `priors.entropies`, one per split. `assignments`:
-            those of `priors.assignments`, where a dataset has them; their three entropies become
-            columns of the row of their dataset and split.
-
-        Raises
-        ------
-        StoreError
-            For a row that was not asked for or is damaged, or assignments without priors.
+        Raises `StoreError` for a row that was not asked for, or assignments without priors.
         """
         assigned = one_of_each(
             rows_of(inputs.get("assignments")), ("dataset", "split"), "assignment priors"

@@ -187,11 +187,10 @@ def _binding_row(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _same_object_row(rows: pd.DataFrame) -> dict[str, Any]:
-    """Take the quadratic probe's scores; of several such probes the one that validation prefers."""
-    quadratic = rows[rows["family"] == "quadratic"]
-    if not len(quadratic):
+    """Take the scores of the quadratic probe that validation prefers."""
+    if not len(rows):
         return {}
-    chosen = quadratic.sort_values("val_loss_bits", kind="stable").iloc[0]
+    chosen = rows.sort_values("val_loss_bits", kind="stable").iloc[0]
     if flags := unusable(str(chosen["flags"])):
         return {"same_object_status": flags}
     numbers = {"same_object_accuracy": "accuracy", "position_lead": "position_lead"}
@@ -209,10 +208,7 @@ class TogetherTable:
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Join the tables; as content come `datasets`, and `models` with group and seed."""
         read = _best(read_table(inputs.paths(BITS)[0]))
-        pairs = read_table(inputs.paths(SAME_OBJECT)[0])
-        quadratic = pairs["family"].eq("quadratic")
-        place = [pairs[name] for name in ("dataset", "model", "layer")]
-        pairs = pairs[quadratic.groupby(place).transform("any")]
+        pairs = rows_with(read_table(inputs.paths(SAME_OBJECT)[0]), family="quadratic")
         rows = []
         for dataset, about in product(inputs.content["datasets"], inputs.content["models"]):
             sides = [
@@ -234,17 +230,21 @@ TOGETHER = TogetherTable()
 # --- Bits and interventions ---------------------------------------------------------------------
 
 IMAGES, CONNECTED = 1, 2  # layers of a toy: its tower, and what enters decoder layer 0
-# Column -> condition of the experiment, and whether it is edited from a layer on, or there alone.
+_GO_OVER = (
+    "Share of answers that go over to the next thing's item when {where} the image tokens of all "
+    "things become those of the same scene whose things have each other's colors, minus the "
+    "control's share: what goes with what is used by {who}."
+)
+_ONWARDS = "at this decoder layer and those after it"
+_QUESTION = "the question (the context is frozen)"
+# Column -> condition of the experiment, whether it is edited from a layer on, and the meaning.
 EFFECTS: Final = {
-    "anew_from": ("pairs anew", True),
-    "frozen_from": ("pairs", True),
-    "frozen_at": ("pairs", False),
-}
-_WHO = {
-    "anew": "by text or question (the context after the edit is computed anew)",
-    "frozen": "by the question (the context is frozen)",
-}
-_WHERE = {"from": "this decoder layer and those after it", "at": "this decoder layer alone"}
+    "anew_from": ("pairs anew", True, _GO_OVER.format(
+        where=_ONWARDS, who="text or question (the context after the edit is computed anew)")),
+    "frozen_from": ("pairs", True, _GO_OVER.format(where=_ONWARDS, who=_QUESTION)),
+    "frozen_at": ("pairs", False, _GO_OVER.format(where="at this decoder layer alone",
+                                                  who=_QUESTION)),
+}  # fmt: skip
 YES, NO, OPEN = "yes", "no", "not significant"
 UNTESTED = "not testable"
 NO_EVIDENCE = "not shown"
@@ -258,16 +258,6 @@ VERDICTS: Final = {
     (NO_EVIDENCE, AFTER_ALL): "neither shown",
     (NO_EVIDENCE, NOT_REPLACED): "not shown to be read",
 }
-
-
-def _effect(name: str) -> tuple[Column, ...]:
-    context, where = name.split("_")
-    meaning = (
-        f"Share of answers that go over to the next thing's item when, at {_WHERE[where]}, the "
-        "image tokens of all things become those of the same scene whose things have each other's "
-        f"colors, minus the control's share: what goes with what is used {_WHO[context]}."
-    )
-    return _shares(name, "share of rows", meaning, BINDING_ID)
 
 
 PAIRING_USE_SCHEMA = TableSchema(
@@ -287,7 +277,8 @@ PAIRING_USE_SCHEMA = TableSchema(
               "last decoder layer`.", "config `models[].source`"),
         _ENTROPY,
         *_bits_columns("patches", "image tokens"),
-        *(column for name in EFFECTS for column in _effect(name)),
+        *(column for name, (*_, meaning) in EFFECTS.items()
+          for column in _shares(name, "share of rows", meaning, BINDING_ID)),
         share("answered", "share of rows", "Right answers without intervention.",
               f"`{BINDING_ID}`", null="allowed"),
         count("n_scenes", "scenes", "Test scenes of the bits.", f"`{BITS}`", null="allowed"),
@@ -358,7 +349,7 @@ def _effects(rows: pd.DataFrame, layer: int) -> dict[str, Any]:
     control = rows_with(rows, condition="none")["share"]
     values: dict[str, Any] = {"answered": float(control.iloc[0]) if len(control) else None}
     onwards_from = f"from {entered}" if entered else "all"
-    for name, (condition, onwards) in EFFECTS.items():
+    for name, (condition, onwards, _) in EFFECTS.items():
         layers = onwards_from if onwards else rf"{entered}( to .*)?"  # windows that begin here
         here = rows[(rows["condition"] == condition) & rows["layers"].str.fullmatch(layers)]
         if len(here):
