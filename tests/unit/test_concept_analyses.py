@@ -108,35 +108,6 @@ def test_scenes_are_the_codes_of_all_splits(ran: Any) -> None:
     assert (present == (features > 0)).all()
 
 
-def test_sums_over_objects_are_found_where_they_were_planted(ran: Any) -> None:
-    rows = rows_with(ran[2], analysis_kind="decomposition", level=1)
-    for estimator in ("ols", "single"):
-        additive_rows = rows_with(rows, embedding="additive", variant=estimator)
-        assert value_of(additive_rows, measure="retrieval_strict") == 1
-    ols, single = (
-        value_of(rows, embedding="additive", variant=v, measure="r2") for v in ("ols", "single")
-    )
-    assert ols == pytest.approx(1, abs=1e-6)
-    assert 0.95 < single < 1  # about the mean of the part that is estimated from, not of all scenes
-    # Means over a part of the scenes hold some of the other objects.
-    assert 0.8 < value_of(rows, embedding="additive", variant="avg_pos", measure="r2") < 0.999
-    assert value_of(rows, embedding="additive", variant="avg", measure="r2") < 0.9
-
-
-def test_removal_takes_what_it_says(ran: Any) -> None:
-    rows = rows_with(ran[2], analysis_kind="removal", embedding="lookup")
-    floor = 0.1
-    for part, values, objects in (
-        ("nothing", True, True), ("concept", False, True), ("object", False, False),
-        ("permuted_concept", True, True), ("permuted_object", True, True),
-    ):  # fmt: skip
-        part_rows = rows_with(rows, variant=part)
-        assert (value_of(part_rows, measure="concept") > 0.8) == values, part
-        assert (value_of(part_rows, measure="object") > 0.8) == objects, part
-        if not objects:
-            assert value_of(part_rows, measure="object") < floor
-
-
 def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> None:
     rows = rows_with(ran[2], analysis_kind="editing", variant="ols", measure="retrieval_strict")
     for name in ("additive", "lookup"):
@@ -152,20 +123,6 @@ def test_edits_of_sums_find_their_scene_and_none_without_strength(ran: Any) -> N
                        concept_type=0, strength=1.0)  # fmt: skip
     assert value_of(values, embedding="additive") == 1
     assert value_of(objects, embedding="additive", stratum="none") < 0.6
-
-
-def test_what_follows_from_no_rule_is_foretold_by_no_approximator(ran: Any) -> None:
-    probes = rows_with(ran[2], analysis_kind="recognition", embedding="lookup")
-    assert value_of(probes, measure="object") > 0.95
-    rows = rows_with(ran[2], analysis_kind="approximators", embedding="lookup", split="test",
-                     stratum="all")  # fmt: skip
-    objects = rows_with(rows, measure="object")
-    assert (objects["value"] <= objects["bag_of_concepts_floor"] + 0.1).all()
-    sums = rows_with(rows, variant="sums", measure="concept")
-    assert (sums["value"] > 0.8).all()
-    additive = rows_with(ran[2], analysis_kind="approximators", embedding="additive",
-                         variant="sums", split="test", measure="r2")  # fmt: skip
-    assert (additive["value"] > 0.999).all()
 
 
 def test_rows_say_what_is_missing(ran: Any) -> None:
@@ -253,20 +210,6 @@ def test_rows_are_the_same_when_a_job_runs_again(ran: Any, tmp_path: Path) -> No
     script("concept_geometry").main(job_by_hand(product, folder))
     assert (folder / product.path()).read_bytes() == before
     assert input_of(product, folder).path
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"planted": ["nobody"]}, "nobody"),
-        ({"planted": []}, "there is no embedding"),
-        ({"datasets": ["nothing"]}, "nothing"),
-    ],
-)
-def test_what_cannot_be_read_is_refused(change: dict[str, Any], message: str) -> None:
-    section = {**SECTION, "analyses": [{**SECTION["analyses"][0], **change}]}
-    with pytest.raises((ConfigError, ValueError), match=message):
-        graph_of(section, datasets=[pairs(), alone()])
 
 
 def test_slots_must_be_full() -> None:

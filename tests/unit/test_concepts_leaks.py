@@ -72,14 +72,6 @@ def test_noise_of_scenes_is_in_no_vector_that_sums_are_scored_with() -> None:
     assert by_set < 0.3
 
 
-def test_rows_of_the_published_split_carry_no_verdict() -> None:
-    z = lookup(CLEVR, Planted(48))
-    for how, n in (("scenes", 0), ("objects", 1)):
-        embedded = Embedded(z, CLEVR, split_by=how)  # type: ignore[arg-type]
-        rows = [{"analysis_kind": "recognition", **row} for row in recognition_rows(embedded, {})]
-        assert len(cases.effects(embedded, rows)) == n
-
-
 def test_an_offset_of_all_scenes_changes_no_probe() -> None:
     z = lookup(CLEVR, Planted(48, slot_effect=0.3))
     offset = 100 * z.std() * np.random.default_rng(1).standard_normal(48)

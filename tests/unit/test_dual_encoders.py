@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from bindscope.studies.concepts.dual.training import (
     train,
 )
 from bindscope.studies.concepts.inputs import read_dual
-from bindscope.studies.concepts.scenes import Scenes, ids_of, values_of
+from bindscope.studies.concepts.scenes import Scenes, values_of
 from bindscope.studies.concepts.scenes import split_objects as approximated_on
 from bindscope.studies.concepts.set_separation import swaps
 
@@ -67,16 +66,6 @@ def test_the_small_options_are_of_every_kind() -> None:
 
 
 # --- Objects ------------------------------------------------------------------------------------
-
-
-@quick
-@given(SIZES)
-def test_objects_are_numbered_with_the_last_type_fastest(sizes: tuple[int, ...]) -> None:
-    ids = np.arange(prod(sizes))
-    values = values_of(ids, sizes)
-    assert values.tolist() == sorted(values.tolist())
-    assert values.max(0).tolist() == [size - 1 for size in sizes]
-    np.testing.assert_array_equal(ids_of(values, sizes), ids)
 
 
 @quick
