@@ -24,9 +24,9 @@ from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
-from bindscope.studies.together.config import BINDING_ID, BITS
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
+from bindscope.studies.together.names import BINDING_ID, BITS
 from bindscope.studies.together.tables import PAIRING_USE, place_of
 from mutations import example
 

@@ -19,8 +19,9 @@ from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA
 from bindscope.studies.together.claims import judged
 from bindscope.studies.together.figures import together as figure
 from bindscope.studies.together.findings import chapter
+from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.tables import TOGETHER
-from bindscope.studies.together.views import MEASURED, left_out, over_groups, points
+from bindscope.studies.together.views import left_out, over_groups, points
 
 ROOT = Path(__file__).parents[2]
 RATES = {"claims": str(ROOT / "resources/reference/claims.csv")}

@@ -17,9 +17,7 @@ from bindscope.figures.facets import Grid, Look, colored, crossed, facets, wrapp
 from bindscope.figures.figure import NothingToDrawError, curves_of, figure, some, table_of
 from bindscope.figures.style import (
     handle,
-    legend_below,
     looks,
-    new_figure,
     reference_line,
     values_along_x,
 )
@@ -279,22 +277,20 @@ def concept_picture(pictures: Sequence[Mapping[str, Any]]) -> Figure:
     drawn = [content for content in pictures if "why" not in content][:_PICTURES]
     if not drawn:
         raise NothingToDrawError(f"There is no picture: {pictures[0]['why']}.")
-    rows = -(-len(drawn) // 3)
-    canvas = new_figure(0.7 + 2.6 * rows)
-    for i, content in enumerate(drawn):
-        axes: Any = canvas.add_subplot(rows, 3, i + 1, projection="3d")
-        _picture(axes, content["points"])
+    grid = wrapped(range(len(drawn)), 3, (0.7, 2.6), subplot_kw={"projection": "3d"})
+    for content, axes in zip(drawn, grid.panels.values(), strict=True):
+        three: Any = axes
+        _picture(three, content["points"])
         vectors = "" if content["vectors"] == "planted" else f", {content['vectors']}"
         title = (
             f"{content['embedding']}{vectors}\n{content['dataset']}, stress {content['stress']:.2f}"
         )
-        axes.set_title(title, fontsize=8, y=0.99)
-        axes.set_box_aspect((1, 1, 1), zoom=1.1)
-        axes.set(xticklabels=[], yticklabels=[], zticklabels=[])
-        axes.tick_params(length=0)
+        three.set_title(title, fontsize=8, y=0.99)
+        three.set_box_aspect((1, 1, 1), zoom=1.1)
+        three.set(xticklabels=[], yticklabels=[], zticklabels=[])
+        three.tick_params(length=0)
     marks = [handle(_WORDS[kind], linestyle="none", **mark) for kind, mark in MARKS.items()]
-    legend_below(canvas, marks, 4)
-    return canvas
+    return grid.legend({}, *marks, per_row=4)
 
 
 def _picture(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:

@@ -11,7 +11,8 @@ import pandas as pd
 from bindscope.report.chapter import number
 from bindscope.statistics.claims import Claim, Effect, Judgment, judge
 from bindscope.statistics.rank_correlation import FEWEST_GROUPS, rank_correlation
-from bindscope.studies.together.views import BITS, ENDS, LEAD, MEASURED
+from bindscope.studies.together.names import ENDS, MEASURED
+from bindscope.studies.together.views import BITS, LEAD
 
 CORRELATED: Final = "bits-follow-leads"
 READ: Final = "image-tokens-decoded"

@@ -11,16 +11,12 @@ from bindscope.config.base import DatasetName, Model, ModelName, Slug
 from bindscope.config.grid import ModelGroup, group_problems
 from bindscope.config.models import ToyVision
 from bindscope.config.references import unknown
+from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT, TOKENS
 
 if TYPE_CHECKING:
     from bindscope.config.root import Config
 
 Pairs = set[tuple[str, str]]
-BITS: Final = "binding_information"
-SAME_OBJECT: Final = "same_object"
-BINDING_ID: Final = "binding_id"
-# Token inputs of study one that are joined: column prefix -> how a reader sees it.
-TOKENS: Final = {"cls": "[CLS]", "patches": "patches"}
 
 
 class ReadAndUsed(Model):

@@ -18,8 +18,9 @@ from bindscope.studies.together.claims import (
     correlation_effect,
     use_effects,
 )
+from bindscope.studies.together.names import MEASURED
 from bindscope.studies.together.tables import PAIRING_USE_SCHEMA, SCHEMA
-from bindscope.studies.together.views import MEASURED, points
+from bindscope.studies.together.views import points
 
 Values = NDArray[np.float64]
 SEEDS: Final = 3  # models of a group

@@ -7,7 +7,8 @@ from typing import Any
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
-from bindscope.studies.together.config import BINDING_ID, BITS, SAME_OBJECT, Together, problems
+from bindscope.studies.together.config import Together, problems
+from bindscope.studies.together.names import BINDING_ID, BITS, SAME_OBJECT
 
 _HERE = "bindscope.studies.together"
 

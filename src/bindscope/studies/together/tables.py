@@ -27,8 +27,7 @@ from bindscope.studies.together.claims import (
     READABLE,
     use_effects,
 )
-from bindscope.studies.together.config import BINDING_ID, BITS, SAME_OBJECT, TOKENS
-from bindscope.studies.together.views import ENDS, MEASURED
+from bindscope.studies.together.names import BINDING_ID, BITS, ENDS, MEASURED, SAME_OBJECT, TOKENS
 from bindscope.tables.rules import is_ratio, layer_number
 from bindscope.tables.schema import (
     DATASET,

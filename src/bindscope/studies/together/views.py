@@ -8,10 +8,9 @@ from typing import Any, Final
 import pandas as pd
 
 from bindscope.statistics.means import mean_interval
+from bindscope.studies.together.names import ENDS, MEASURED
 from bindscope.tables.rules import layer_number
 
-MEASURED: Final = "ok"  # of a status: there is a number
-ENDS: Final = ("", "_low", "_high")  # of a number and its interval
 BITS: Final = "cls_pairing_bits"
 LEAD: Final = "position_lead"
 MEANS: Final = (BITS, "same_object_accuracy", LEAD)
