@@ -158,10 +158,10 @@ def concept_geometry(table: pd.DataFrame) -> Figure:
         values_along_x(axes)
     grid.left[0].set_yticks(range(len(names)), names)
     grid.left[0].set_ylim(len(names) - 0.5, -0.5)
-    shown = {_ESTIMATORS[name]: style for name, style in marks.items()}
+    entries = {_ESTIMATORS[name]: style for name, style in marks.items()}
     level_2 = {"marker": "o", "color": GREY, "markerfacecolor": "none", "linestyle": "none"}
     further = handle("objects as sums over values", **level_2), handle(_BAG, **_BAG_MARK)
-    return grid.legend(shown, *further, per_row=3)
+    return grid.legend(entries, *further, per_row=3)
 
 
 EDITS = {
