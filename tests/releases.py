@@ -26,6 +26,19 @@ def write_genome_photos(folder: Path) -> Path:
     return folder
 
 
+def write_genome_archives(folder: Path) -> list[Path]:
+    """Annotations and images as released: an archive of each part."""
+    photos = write_genome_photos(folder / "photos")
+    files = {f"{path.name}.zip": (path.parent, [path]) for path in sorted(GENOME.glob("*.json"))}
+    for name, part in (("images.zip", "VG_100K"), ("images2.zip", "VG_100K_2")):
+        files[name] = photos, sorted((photos / part).iterdir())
+    for name, (root, members) in files.items():
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            for path in members:
+                archive.write(path, path.relative_to(root))
+    return [folder / name for name in files]
+
+
 def clevr_object(rng: np.random.Generator) -> dict[str, Any]:
     """An object as in CLEVR's scene files, keys that we do not read included."""
     values = {group: str(rng.choice(known)) for group, known in VALUES.items()}

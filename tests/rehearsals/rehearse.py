@@ -42,8 +42,8 @@ PRESETS = ROOT / "config/presets"
 TABLE = ROOT / "resources/reference/rehearsals.csv"
 # Those without a small twin of their name.
 FURTHER = (
-    "binding_id", "calibration", "clevr", "clevr_rendered", "concepts_nightly", "objectives",
-    "other_sources",
+    "binding_id", "calibration", "clevr", "clevr_rendered", "concepts_nightly", "natural",
+    "objectives", "other_sources",
 )  # fmt: skip
 
 

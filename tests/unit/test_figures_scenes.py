@@ -81,7 +81,7 @@ def test_values_of_read_datasets_have_the_names_of_their_records(tmp_path: Path)
     write_records(records, "photos", {}, named, {})
     inputs = Inputs({"records": [to_input(records, {"dataset": "natural"})]}, {"groups": {}})
     assert figures.scenes.read(inputs)["groups"] == {"natural": list(named.items())}
-    graph = build(load_file(ROOT / "config" / "presets" / "natural_small.yaml"))
+    graph = build(load_file(ROOT / "config" / "presets" / "natural.yaml"))
     (figure,) = [p for p in graph.select("figure") if p.wildcards["figure"] == "scenes"]
     read = {p.wildcards["dataset"] for p in figure.inputs["records"]}
     assert read == {p.wildcards["dataset"] for p in graph.select("record_scenes")} != set()

@@ -47,7 +47,6 @@ _ALLOWED: tuple[tuple[str, set[str]], ...] = (
     ("download", set()),
     ("weights", {"huggingface_hub", "safetensors"}),
     ("index labels priors", {"numpy"}),
-    ("synthetic_release", {"numpy", "PIL"}),
     ("truth", {"numpy", "scipy"}),
     ("assignment_priors", {"numpy", "pyarrow", "scipy"}),
     ("records", {"numpy", "pyarrow", "PIL"}),  # decodes every image

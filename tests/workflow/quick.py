@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bindscope.config.codes import Dataset
-from bindscope.config.genome import GenomeSource
 from bindscope.config.models import AnyModel, Controlled
 from bindscope.config.root import Config
 from bindscope.core.files import canonical_json
@@ -15,7 +14,6 @@ from bindscope.core.splits import SPLITS
 from bindscope.studies.binding_id.config import TRAINED
 
 SCENES = {"train": 64, "val": 32, "test": 32}
-DRAWN_IMAGES = 1500  # of a stand-in for a release, so that its words stay common enough
 TRAINING_STEPS = 10
 BATCH = 16
 # Steps of each stage.
@@ -231,9 +229,4 @@ def _short_training(entry: Mapping[str, Any], model: object) -> dict[str, Any]:
 
 def _few_scenes(entry: Mapping[str, Any], dataset: Dataset) -> dict[str, Any]:
     few = {split: min(getattr(dataset.n_scenes, split), SCENES[split]) for split in SPLITS}
-    smaller = {**entry, "n_scenes": few, "shard_size": dict(few)}
-    if isinstance(dataset.source, GenomeSource) and (release := dataset.source.synthetic):
-        n_images = min(release.n_images, DRAWN_IMAGES)
-        drawing = {**entry["source"]["synthetic"], "n_images": n_images}
-        smaller["source"] = {**entry["source"], "synthetic": drawing}
-    return smaller
+    return {**entry, "n_scenes": few, "shard_size": dict(few)}

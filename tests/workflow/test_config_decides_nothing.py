@@ -193,7 +193,7 @@ NOT_READ = {
     "codes": {"dataset.render", "dataset.source"},
     "encoded": {"dataset.render", "dataset.source"},
     "scenes": {"dataset.source"},
-    "training": {"dataset.seed", "dataset.source", "model.extraction", "model.input_px"},
+    "training": {"dataset.source", "model.extraction", "model.input_px"},
     "pooled": {"model.extraction.keep_patches"},
     "patches": {"model.extraction.keep_patches"},
     **{
@@ -203,10 +203,9 @@ NOT_READ = {
             "text_embeddings", "same_object_effects",
         )
     },
-    # What is downloaded or drawn is in the spec of the download.
+    # What is downloaded is in the spec of the download.
     "records": {
         "dataset.render", "dataset.seed", "dataset.source.downloads", "dataset.source.folder",
-        "dataset.source.synthetic",
     },
 }  # fmt: skip
 

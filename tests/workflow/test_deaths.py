@@ -28,7 +28,7 @@ from bindscope.core import keys
 from bindscope.core.graph import Product, roots
 from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.build import build
-from releases import write_clevr, zipped
+from releases import write_clevr, write_genome_archives, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 DYING = Path(__file__).parent / "dying"
@@ -121,6 +121,11 @@ def read(sources: Sources) -> list[dict[str, object]]:
     ours = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
     archive = sources.folder / "CLEVR.zip"
+    genome = [
+        {"url": f"{sources.address}/genome/{path.name}",
+         "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in sorted((sources.folder / "genome").glob("*.zip"))
+    ]  # fmt: skip
     return [
         {"name": "own", "split": {"rule": "index", "sizes": half},
          "space": {**COUNTED, "groups": ours},
@@ -135,8 +140,7 @@ def read(sources: Sources) -> list[dict[str, object]]:
         {"name": "genome", "split": {"rule": "index", "sizes": few},
          "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
          "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
-                    "min_category_images": 1, "min_value_images": 1,
-                    "synthetic": {"n_images": 20, "size_px": 40, "n_categories": 3, "n_colors": 2}},
+                    "min_category_images": 1, "min_value_images": 1, "downloads": genome},
          "render": {"kind": "photos", "size_px": 16}},
     ]  # fmt: skip
 
@@ -150,6 +154,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
     )
     write_clevr(folder / "clevr")
     zipped(folder / "clevr", folder / "CLEVR.zip")
+    (folder / "genome").mkdir()
+    write_genome_archives(folder / "genome")
     snapshot = folder / f"hub/models--some--model/snapshots/{REVISION}"
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text("{}")

@@ -19,31 +19,6 @@ rule download:
         "../scripts/download.py"
 
 
-rule synthetic_release:
-    output:
-        manifest=output_of("synthetic_release", "manifest"),
-        objects=output_of("synthetic_release", "objects"),
-        attributes=output_of("synthetic_release", "attributes"),
-        image_data=output_of("synthetic_release", "image_data"),
-        object_alias=output_of("synthetic_release", "object_alias"),
-        attribute_alias=output_of("synthetic_release", "attribute_alias"),
-        images=output_of("synthetic_release", "images"),
-    log:
-        log_of("synthetic_release"),
-    benchmark:
-        benchmark_of("synthetic_release")
-    conda:
-        "../../envs/base.yaml"
-    resources:
-        mem_mb=memory_of("synthetic_release"),
-        runtime=minutes_of("synthetic_release"),
-    params:
-        spec=spec("synthetic_release"),
-        code=code("synthetic_release"),
-    script:
-        "../scripts/synthetic_release.py"
-
-
 rule records:
     input:
         unpack(made_from("records")),

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 def main(job: "Job") -> None:
     """Write a row per scene: split, image, place in the source, object codes, boxes."""
-    manifests = [*job.input.download, *job.input.get("synthetic", ())]
-    paths = [json.loads(Path(path).read_text())["path"] for path in manifests]
+    paths = [json.loads(Path(path).read_text())["path"] for path in job.input.download]
     images, splits, values, skipped = read_source(dataset_of(job), paths)
     write_records(job.output.rows, images, splits, values, job.keys, skipped)
 

@@ -10,7 +10,7 @@ from bindscope.core.digests import digests_path
 from bindscope.core.files import remove
 from bindscope.core.graph import Graph
 
-_KEYED = re.compile(r"(-|^)[0-9a-f]{8}\.[a-z0-9.]+$|^[0-9a-f]{8}$")  # files; folders of them
+_KEYED = re.compile(r"-[0-9a-f]{8}\.[a-z0-9.]+$")
 _CHECKPOINT = re.compile(r"(\.\d+)*\.checkpoint$")  # `fitting.checkpoint`
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]+$")
 
@@ -37,9 +37,7 @@ def unused(graphs: Sequence[Graph], root: Path = Path("results")) -> list[Path]:
         for product in graph.products.values()
         for output in product.step.outputs
     }
-    needed |= {digests_path(output) for output in needed} | {
-        path for output in needed for path in output.parents
-    }
+    needed |= {digests_path(output) for output in needed}
     folders = {
         path.split("/")[1]
         for graph in graphs

@@ -10,7 +10,6 @@ from bindscope.config.base import (
     Group,
     ImageSource,
     Model,
-    NonNegativeInt,
     PositiveInt,
     Probability,
 )
@@ -82,25 +81,6 @@ _RELEASE = {
 }
 
 
-class SyntheticRelease(Model):
-    """A synthetic release: drawn pictures and simulated annotations, in the release's files.
-
-    Free of any licence, and its distribution is known: see docs/natural_images.md.
-    """
-
-    n_images: PositiveInt = Field(description="Number of pictures, the COCO subset and others.")
-    size_px: int = Field(64, ge=40, description="Side of a picture.")
-    n_categories: int = Field(5, ge=2, le=8, description="Kinds of objects that are drawn.")
-    n_colors: int = Field(5, ge=2, le=7, description="Their colors; some objects have none.")
-    max_objects: int = Field(
-        4, ge=2, le=9, description="Largest number of objects in a picture; the smallest is 2."
-    )
-    unannotated: Probability = Field(
-        0.05, description="Share of the objects whose annotation has no attribute."
-    )
-    seed: NonNegativeInt = Field(0, description="Seed of everything that is drawn.")
-
-
 class GenomeSource(GenomeRules, ImageSource):
     """Visual Genome's official release 1.2 or 1.4, CC BY 4.0 (arXiv 1602.07332).
 
@@ -113,7 +93,7 @@ class GenomeSource(GenomeRules, ImageSource):
         None,
         description="Folder with objects.json, attributes.json and image_data.json, unpacked or as "
         ".json.zip, and object_alias.txt and attribute_alias.txt if they are to be used. A change "
-        "of its content is noticed. Left out: the release is downloaded (15 GB), or `synthetic`.",
+        "of its content is noticed. Left out: the release is downloaded (15 GB).",
     )
     images: str | None = Field(
         None,
@@ -129,28 +109,11 @@ class GenomeSource(GenomeRules, ImageSource):
         "results/downloads/visual_genome",
         description="Folder that the files are put into, with nothing else in it.",
     )
-    synthetic: SyntheticRelease | None = Field(
-        None, description="Draw a synthetic release instead of reading the release."
-    )
 
     @model_validator(mode="after")
     def _one_release(self) -> Self:
         if (self.path is None) != (self.images is None):
             raise ValueError("give `path` and `images`, or neither: then both are downloaded")
-        if self.synthetic is None:
-            return self
-        if self.path is not None:
-            raise ValueError("a release is read from `path` or `synthetic`, not both")
-        if self.n_categories > self.synthetic.n_categories:
-            raise ValueError(
-                f"n_categories is {self.n_categories}, and synthetic.n_categories "
-                f"{self.synthetic.n_categories}; make them agree"
-            )
-        if self.feature == "color" and self.n_values > self.synthetic.n_colors:
-            raise ValueError(
-                f"n_values is {self.n_values}, and synthetic.n_colors {self.synthetic.n_colors}; "
-                "make them agree"
-            )
         return self
 
 

@@ -243,11 +243,6 @@ def weights(product: Product) -> Work:
     return Work(libraries="hub", bytes_disk=4 * shape.weights, bytes_peak=1e8, elsewhere=True)
 
 
-def synthetic_release(product: Product) -> Work:
-    """Count a release that is drawn; it is small."""
-    return Work(bytes_disk=3e6, bytes_peak=1e8, python=5e7)
-
-
 def records(product: Product) -> Work:
     """Count the reading of a release's labels, whose number only some splits say."""
     sizes = product.content["dataset"]["split"].get("sizes") or {}

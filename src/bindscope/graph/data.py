@@ -135,15 +135,12 @@ def add_records(graph: Graph, dataset: Dataset) -> Product:
     )
 
 
-# Keys of a release that the specs of its files hold, where it is downloaded or synthetic at all.
-_OBTAINED = {"downloads", "folder", "synthetic"}
+# Keys of a release that the specs of its files hold, where it is downloaded at all.
+_OBTAINED = {"downloads", "folder"}
 
 
 def _obtained(graph: Graph, dataset: str, source: Source) -> dict[str, list[Product]]:
-    """What is downloaded or drawn for a source without a `path`, by role."""
-    if isinstance(source, GenomeSource) and source.synthetic:
-        content = {"release": source.synthetic.model_dump(mode="json")}
-        return {"download": [], "synthetic": [graph.add("synthetic_release", {}, content)]}
+    """What is downloaded for a source without a `path`, by role."""
     downloads = []
     if source.path is None and isinstance(source, ClevrSource):
         downloads = [source.model_dump(mode="json", include={"url", "sha256", "folder"})]

@@ -11,7 +11,6 @@ from bindscope.core.interfaces import Step
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
 _RECORDS = "results/records/{dataset}"
-_RELEASE = "results/synthetic_release/{key}"
 _TRAINING = "results/training/{model}-{key}"
 
 
@@ -28,19 +27,6 @@ _SHARED = (
     Step("scenes", store("results/scenes/{dataset}/{split}-{shard}-{key}")),
     Step("labels", {"labels": "results/labels/{dataset}-{key}.json"}),
     Step("download", {"manifest": "results/downloads/{dataset}-{key}.json"}, makes="downloads"),
-    Step(
-        "synthetic_release",
-        {
-            "manifest": f"{_RELEASE}.json",
-            "objects": f"{_RELEASE}/objects.json.zip",
-            "attributes": f"{_RELEASE}/attributes.json.zip",
-            "image_data": f"{_RELEASE}/image_data.json.zip",
-            "object_alias": f"{_RELEASE}/object_alias.txt",
-            "attribute_alias": f"{_RELEASE}/attribute_alias.txt",
-            "images": f"{_RELEASE}/images.zip",
-        },
-        makes="downloads",
-    ),
     Step("records", {"rows": f"{_RECORDS}/records-{{key}}.parquet"}),
     Step("record_codes", store(f"{_RECORDS}/codes/{{split}}-{{key}}"), makes="labels"),
     Step("record_scenes", store(f"{_RECORDS}/scenes/{{split}}-{{shard}}-{{key}}"), makes="scenes"),
