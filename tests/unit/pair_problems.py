@@ -11,8 +11,9 @@ from bindscope.core.splits import SPLITS
 from bindscope.fitting.rows import ArrayRows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData
+from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.geometry import GeometryInputs, measured_rows
+from bindscope.studies.same_object.geometry import measured_rows
 from bindscope.studies.same_object.known import Planted, planted_tokens
 
 GRID = (8, 8)
@@ -54,18 +55,14 @@ def planted_splits(planted=None, n=(200, 80, 120), **shape):
 def planted_geometry(layers, checkpoints=None):
     """Rows of the job that measures geometry, on identity codes with little noise in each layer."""
     splits = planted_splits(Planted(classes=0.0, noise=0.2, rotated=False), n=(30, 10, 12))
-    by_layer = {
-        name: dict.fromkeys(layers, split) for name, split in zip(SPLITS, splits, strict=True)
-    }
     probe = FittedScorer(
         torch.diag((torch.arange(48) < 16).float()), torch.zeros(48), -torch.full((1,), 8.0),
         Standardiser.identity(48),
     )  # fmt: skip
     nothing = np.zeros_like(splits[2].instances)
     more = {"copy_of": nothing, "purity": nothing.astype(np.float32)}
-    spec = {"intervals": {"bootstrap_samples": 20, "bootstrap_seed": 0}}
-    measured = GeometryInputs(by_layer, dict.fromkeys(layers, probe), more)
-    return measured_rows(measured, spec, checkpoints)
+    probes = dict.fromkeys(layers, probe)
+    return measured_rows(dict.fromkeys(layers, splits), probes, more, Bootstrap(20), checkpoints)
 
 
 def hash_of(name):

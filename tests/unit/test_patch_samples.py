@@ -171,11 +171,10 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
     arrays = scenes()
     store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
     assert set(store.names) == {
-        "patches", "instances", "classes", "stuff", "purity", "copy_of",
+        "patches", "instances", "classes", "purity", "copy_of",
     }  # fmt: skip
     assert not store.read("copy_of").any()  # these scenes do not say
     assert store.attributes["grid"] == [4, 4]
-    assert store.attributes["n_images"] == N
     assert store.attributes["skipped"] == []
     patches, instances = store.read("patches"), store.read("instances")
     assert patches.shape == (N, 16)  # the whole grid
@@ -183,7 +182,6 @@ def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
         mask = arrays["masks"][i, ::2, ::2].ravel()
         np.testing.assert_array_equal(patches[i][patches[i] >= 0], np.flatnonzero(mask))
         np.testing.assert_array_equal(instances[i][patches[i] >= 0], mask[mask > 0])
-        np.testing.assert_array_equal(store.read("stuff")[i] == 1, instances[i] == 3)
         np.testing.assert_array_equal(store.read("classes")[i], instances[i])
 
 

@@ -65,9 +65,8 @@ def measure_edits(checkpoints):
     planting = planted.Planting(planted.BOUND, 0)
     splits, plain = planting.edited("binding", planted.LAYER, checkpoints=checkpoints)
     edits = planted.strongest_edits(["remove"], planted.FEWER)
-    retrained = {"probes": [planted.READER.model_dump()]}
-    spec = {**planted.SPEC, "retrained": retrained}
-    rows = measured_edits(splits, plain, edits, "it has no loss", spec, checkpoints)
+    probes = [planted.READER]
+    rows = measured_edits(splits, plain, edits, "it has no loss", probes, planted.BY, checkpoints)
     return json.dumps(rows, sort_keys=True)
 
 

@@ -30,7 +30,7 @@ from bindscope.studies.same_object.effects.job import (
     loss_rows,
     pretraining_losses,
 )
-from bindscope.studies.same_object.effects.passes import Scenes
+from bindscope.studies.same_object.effects.passes import objects_of_patches
 from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
@@ -51,7 +51,7 @@ from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.metrics import couples_won
+from bindscope.studies.same_object.scores import couples_won
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.schema import table_of
 
@@ -278,9 +278,9 @@ def test_attention_by_the_subspace_becomes_uniform_without_it(exact: RowsByEdit)
 
 def test_an_edit_of_strength_0_changes_no_share_where_heads_differ() -> None:
     """One head goes by objects, one by nothing: the mean of shares is not the share of the mean."""
-    measuring, _ = on_toy(0.0)
+    measuring, plain = on_toy(0.0)
     nothing = [Intervention(edit, 0.0, "beyond") for edit in ("shuffle", "inject", "remove")]
-    readings = measuring.under(nothing)
+    readings = {None: plain.reading, **measuring.under(nothing)}
     rows = index_rows(ablation_rows(measuring.scenes.labels, readings, Bootstrap(50, 0)))
     shares = readings[None]["share"]
     assert np.abs(shares[0] - shares[1]).max() > 0.1
@@ -331,11 +331,10 @@ class _Masks:
 def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
     masks = np.random.default_rng(0).integers(0, 4, (90, 8, 8), dtype=np.uint8)
     stores: Any = [_Masks(masks[:50]), _Masks(masks[50:])]
-    sample = {name: np.ones((80, 3), np.int16) for name in ("patches", "instances", "classes")}
-    scenes = Scenes.from_stores(stores, sample, (2, 2))
+    instances = objects_of_patches(stores, (2, 2), 80)
     assert max(store.most for store in stores) <= 16
     whole = count_pixels(masks[:80], (2, 2)).argmax(-1)
-    np.testing.assert_array_equal(scenes.instances.numpy(), np.where(whole == 0, -1, whole))
+    np.testing.assert_array_equal(instances.numpy(), np.where(whole == 0, -1, whole))
 
 
 def test_rows_are_valid_under_the_schema() -> None:

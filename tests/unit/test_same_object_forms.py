@@ -22,9 +22,9 @@ from bindscope.studies.same_object.config import (
 )
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.known import Planted
-from bindscope.studies.same_object.scorers import ladder
+from bindscope.studies.same_object.scorers import convex
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.convex import PairObjective
+from bindscope.studies.same_object.scorers.convex import PairProblem, RidgeObjective
 from bindscope.studies.same_object.scorers.forms import (
     Counts,
     Covariance,
@@ -50,7 +50,7 @@ def easy():
 
 
 def form_of(kind):
-    return ladder.form_of(kind, Covariance(torch.eye(D, dtype=torch.float64)))
+    return convex.form_of(kind, Covariance(torch.eye(D, dtype=torch.float64)))
 
 
 def symmetrise(form, theta):
@@ -160,20 +160,6 @@ def test_pairs_are_those_of_valid_patches_once_each():
     assert torch.equal(block.packed(block.unpacked(values)), values)
 
 
-@pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
-def test_scores_do_not_depend_on_the_order_of_a_pair(kind):
-    x, instances, valid, draw = problem()
-    form = form_of(kind)
-    theta = torch.tensor(draw.standard_normal(form.size))
-    if kind == "quadratic":
-        symmetrise(form, theta)
-    block = block_of(torch.tensor(x), instances, valid)
-    back = block_of(torch.tensor(x[:, ::-1].copy()), instances[:, ::-1].copy(),
-                    valid[:, ::-1].copy())  # fmt: skip
-    scores, reversed_scores = (b.unpacked(form.logits(theta, b)) for b in (block, back))
-    torch.testing.assert_close(scores, reversed_scores.flip(1, 2).transpose(1, 2))
-
-
 def test_patches_without_an_object_are_in_no_pair():
     instances = torch.tensor([[0, 0, 1, 1, 2]])
     sample = {"patches": np.arange(5)[None], "instances": instances.numpy(),
@@ -202,9 +188,9 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
     for memory, block in ((2**30, 2**22), (0, 2**22), (2**30, 5000), (0, 5000)):
         pairs = Pairs(train, Task(train, train).scaling(), memory=memory, block=block)
         assert pairs.in_memory == (memory > 0)
-        form = ladder.form_of(kind, Covariance.measure(pairs))
+        form = convex.form_of(kind, Covariance.measure(pairs))
         theta = torch.linspace(-0.1, 0.1, form.size)
-        objective = PairObjective(form, pairs, theta, 0.1)
+        objective = RidgeObjective(PairProblem(form, (pairs, pairs)), theta, 0.1)
         zero = torch.zeros(form.size, 1)
         loss, slope = objective.begin(zero)
         objective.aim(zero, -slope)
@@ -220,17 +206,17 @@ def test_a_pass_over_blocks_is_a_pass_over_all(easy, kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["linear", "diagonal", "quadratic"])
 def test_the_optimum_is_scipys(easy, kind):
     """A fixed ridge around other weights: the minimum that an independent optimiser finds."""
-    this = ladder.Fit.begin(
+    this = convex.Fit.begin(
         LinearScorer(name="p", family="linear"), Task(*(split_of(s, 20, 6) for s in easy[:2]))
     )
-    form = ladder.form_of(kind, this.covariance)
+    form = convex.form_of(kind, this.covariance)
     centre = torch.zeros(form.size)
     centre[-1] = -0.5
-    objective = PairObjective(form, this.pairs[0], centre, 0.01)
+    objective = RidgeObjective(PairProblem(form, this.pairs), centre, 0.01)
 
     def value(delta):
         w = torch.tensor(delta, dtype=torch.float32)[:, None]
-        loss, slope = PairObjective(form, this.pairs[0], centre, 0.01).begin(w)
+        loss, slope = RidgeObjective(PairProblem(form, this.pairs), centre, 0.01).begin(w)
         pull = objective.ridge * w
         return float(loss + (pull * w).sum() / 2), (slope + pull).double().numpy()[:, 0]
 
@@ -251,7 +237,8 @@ def test_counted_couples_of_places_are_their_pairs(easy):
     form = counts.form()
     outcomes = []
     for split in (pairs, counts):
-        objective = PairObjective(form, split, torch.linspace(-0.5, 0.5, form.size), 0.1)
+        centre = torch.linspace(-0.5, 0.5, form.size)
+        objective = RidgeObjective(PairProblem(form, (split, split)), centre, 0.1)
         zero = torch.zeros(form.size, 1)
         loss, slope = objective.begin(zero)
         objective.aim(zero, -slope)
@@ -271,7 +258,7 @@ def split_of(data, n, dims):
 def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
     task = Task(*easy[:2])
     rows = [
-        ladder.fit_form(config(name="p", family=kind), task)[0].columns
+        convex.fit_form(config(name="p", family=kind), task)[0].columns
         for kind, config in FAMILIES.items()
     ]
     for poorer, richer in pairwise(rows):
@@ -286,10 +273,10 @@ def test_a_richer_form_never_loses_more_on_train_or_validation(easy):
 ], ids=["both", "places alone"])  # fmt: skip
 def test_tokens_and_positions_together_lose_no_more_than_either(planted):
     task = Task(*planted_splits(planted, n=(60, 40, 1))[:2])
-    [of_places] = ladder.fit_position(PositionScorer(name="p", family="position"), task)
-    [of_tokens] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), task)
+    [of_places] = convex.fit_position(PositionScorer(name="p", family="position"), task)
+    [of_tokens] = convex.fit_form(QuadraticScorer(name="p", family="quadratic"), task)
     family = "quadratic_position"
-    [both] = ladder.fit_quadratic_position(QuadraticPositionScorer(name="p", family=family), task)
+    [both] = convex.fit_quadratic_position(QuadraticPositionScorer(name="p", family=family), task)
     for loss in ("train_loss_bits", "val_loss_bits"):
         least = min(fitted.columns[loss] for fitted in (of_places, of_tokens))
         assert both.columns[loss] <= least + 1e-6
@@ -300,9 +287,9 @@ def test_tokens_and_positions_together_lose_no_more_than_either(planted):
 
 def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     config = QuadraticScorer(name="p", family="quadratic", ranks=(2, 8, 64))
-    *fitted, full = ladder.fit_form(config, Task(*easy[:2]))
+    *fitted, full = convex.fit_form(config, Task(*easy[:2]))
     assert [form.rank for form in (full, *fitted)] == [0, 2, 8, 32]  # tokens have no 64 dimensions
-    [alone] = ladder.fit_form(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
+    [alone] = convex.fit_form(QuadraticScorer(name="p", family="quadratic"), Task(*easy[:2]))
     assert all(np.array_equal(full.weights[name], alone.weights[name]) for name in full.weights)
     block = next(Task(*easy[:2]).pairs(full.scaling)[1].blocks())
     whole, *parts = (form.scorer.logits(block) for form in (full, *fitted))
@@ -312,19 +299,18 @@ def test_truncated_forms_keep_the_largest_eigenvalues_of_the_fitted_one(easy):
     for truncated in fitted:
         matrix = truncated.scorer.form.split(truncated.scorer.theta)["matrix"]
         assert torch.linalg.matrix_rank(matrix.double(), rtol=1e-5) == truncated.rank
-        assert truncated.columns["effective_rank"] <= truncated.rank
 
 
 def test_a_fit_that_is_cut_short_says_so(easy):
     config = QuadraticScorer(name="p", family="quadratic", steps=1, l2=(1e-3,))
-    [fitted] = ladder.fit_form(config, Task(*easy[:2]))
+    [fitted] = convex.fit_form(config, Task(*easy[:2]))
     assert fitted.columns["flags"] == ["not_converged"]
 
 
 def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
     config = QuadraticScorer(name="p", family="quadratic")
-    first, second = (ladder.fit_form(config, Task(*easy[:2]))[0] for _ in range(2))
+    first, second = (convex.fit_form(config, Task(*easy[:2]))[0] for _ in range(2))
     assert all(np.array_equal(first.weights[name], second.weights[name]) for name in first.weights)
-    [streamed] = ladder.fit_form(config, Task(*easy[:2], memory=0))
+    [streamed] = convex.fit_form(config, Task(*easy[:2], memory=0))
     for loss in ("train_loss_bits", "val_loss_bits"):
         assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)

@@ -15,7 +15,6 @@ from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import (
-    cross_scores,
     matched,
     positions_decoded,
     residuals,
@@ -40,37 +39,10 @@ def labels_of(instances, valid, positions, grid, classes=None):
     return PairData(no_tokens(valid.shape), instances, classes, valid, positions, grid)
 
 
-def inner_products(data, cut=0.5):
-    """The scorer that planted codes are made for: their product, over its size in one object."""
-    x = torch.from_numpy(data.tokens.read(0, data.n_images))
-    return (torch.bmm(x, x.transpose(1, 2)) / 16 - cut).numpy()
-
-
-def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
-    # Two copies (1, 2) of a class, another object of it (3), one of another class (4), nobody (0).
-    instances = np.array([[1, 1, 2, 2, 3, 4, 0]], np.int16)
-    classes = np.array([[5, 5, 5, 5, 5, 6, 0]], np.int16)
-    copy_of = np.array([[2, 2, 1, 1, 0, 0, 0]], np.int16)
-    valid = instances > 0
-    labels = labels_of(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7), classes)
-    draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
-    scores = (draw + draw.T)[None]
-    by_kind = values(cross_scores(scores, labels, copy_of, BY))
-    p = 1 / (1 + np.exp(-scores[0].astype(float)))
-    pairs = {
-        "object": [(0, 1), (2, 3)],
-        "copy": [(0, 2), (0, 3), (1, 2), (1, 3)],
-        "class": [(0, 4), (1, 4), (2, 4), (3, 4)],
-        "other": [(i, 5) for i in range(5)],
-    }
-    for kind, named in pairs.items():
-        assert by_kind["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
-
-
 def places_read(position):
     train, val, test = planted_splits(replace(CODES, position=position, noise=0.1))
     scaling = Standardiser.identity(train.dim)
-    return values(positions_decoded(train, val, test, scaling, BY))
+    return values(positions_decoded([train, val, test], scaling, BY))
 
 
 def test_planted_places_are_read_and_others_are_not():
@@ -83,7 +55,7 @@ def test_r2_is_that_of_all_patches_together():
     """A token that is the place with noise of its own variance has R^2 = 1 / 2."""
     train, val, test = (with_noisy_places(split, i) for i, split in enumerate(plain_splits()))
     scaling = Standardiser.identity(2)
-    decoded = values(positions_decoded(train, val, test, scaling, BY))
+    decoded = values(positions_decoded([train, val, test], scaling, BY))
     assert decoded["position_r2", ""] == pytest.approx(0.5, abs=0.03)
 
 

@@ -72,6 +72,13 @@ def test_a_rival_is_fitted_to_every_layer_where_a_claim_may_be_judged():
     assert layers("cosine") == ["1-0"]  # no claim compares it
 
 
+def test_what_every_job_takes_is_counted():
+    """Edits name their scenes by split; the forecast once did not find them."""
+    products = [p for p in graph_of().products.values() if "same_object" in p.step.work]
+    assert {"patch_samples", "sampled", "same_object_effects"} <= {p.rule for p in products}
+    assert all(product.work.memory_mb > 0 for product in products)
+
+
 def test_what_has_one_optimum_is_fitted_once_whatever_the_seeds():
     blocks = [[0], [1, 2]]
     fits = example()["studies"]["same_object"]["fits"]
@@ -114,9 +121,9 @@ def test_what_claims_about_edits_need_is_made_whatever_is_asked():
     graph = graph_of(fits=[WHOLE], maps=None, geometry=None, effects=edits)
     [job] = graph.select("same_object_effects")
     spec = json.loads(job.spec)
-    again = spec["retrained"]
-    assert [probe["name"] for probe in again["probes"]] == ["quadratic", "class"]
-    assert again["train"] <= json.loads(job.inputs["train_samples"][0].spec)["n_scenes"]
+    assert [probe["name"] for probe in spec["retrained"]] == ["quadratic", "class"]
+    sample = json.loads(job.inputs["train_samples"][0].spec)
+    assert spec["n_scenes"]["train"] <= sample["n_scenes"]
     assert spec["later"] == 1
     full = {(what.edit, what.strength) for what in interventions()}
     assert {("shuffle", 1.0), ("inject", 1.0), ("remove", 1.0)} <= full

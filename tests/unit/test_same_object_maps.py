@@ -15,7 +15,7 @@ from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.figures.geometry import same_object_maps
 from bindscope.studies.same_object.fitted_scorer import FittedScorer, probabilities, queries_of
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.ladder import fit_form
+from bindscope.studies.same_object.scorers.convex import fit_form
 
 
 def test_queries_are_of_the_largest_things_and_not_of_stuff():

@@ -1,31 +1,35 @@
-"""Metrics and strata against brute force on a few images of a few patches."""
+"""Scores and strata against brute force, and rows of fits, which are rows of the tables."""
 
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from pair_problems import GRID, planted_splits
-from pair_twins import couples
+from pair_twins import block_of, couples
+from pydantic import TypeAdapter
 from sklearn.linear_model import LogisticRegression
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.rows import ArrayRows
-from bindscope.studies.same_object import metrics as histogram
-from bindscope.studies.same_object.config import CosineScorer
+from bindscope.studies.same_object.config import FAMILIES, AnyScorer, CosineScorer
 from bindscope.studies.same_object.data import PairData, Pairs
+from bindscope.studies.same_object.estimates import add_leads
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.metrics import (
-    CELLS,
-    MEMBERS,
-    STRATA,
     UNCHANGED,
     Calibration,
-    Histogram,
+    Stratum,
     measure,
+    platt,
     tally,
 )
+from bindscope.studies.same_object.scorers.classes import ClassProbabilities
+from bindscope.studies.same_object.scorers.identity import IdentityProbabilities
+from bindscope.studies.same_object.tables import SAME_OBJECT_SCHEMA, STRATA_SCHEMA
+from bindscope.tables.schema import table_of
 
 NATS = np.log(2.0)
 
@@ -54,7 +58,7 @@ def scored(n=3, m=5, seed=0, rounded=False):
 
 
 def measured(data, scorer, calibration=UNCHANGED, **options):
-    return measure(tally(scorer, Pairs(data, **options)), 200, 0)
+    return measure(tally(scorer, Pairs(data, **options)), 200)
 
 
 def literal(rows, g):
@@ -148,17 +152,6 @@ def test_decisions_are_made_after_platts_map():
     assert np.array_equal(tallied.of_images(), expected.of_images())
 
 
-def test_cells_of_all_strata_make_a_partition_on_every_axis():
-    assert set(STRATA[0]) == {"all"}
-    assert MEMBERS[0].all()
-    for axis in range(2):
-        parts = [
-            inside for stratum, inside in zip(STRATA, MEMBERS, strict=True)
-            if stratum[axis] != "all" and stratum.count("all") == 1
-        ]  # fmt: skip
-        assert np.array_equal(np.sum(parts, axis=0), np.ones(len(CELLS)))
-
-
 def test_intervals_resample_images():
     """The accuracy's interval is that of a ratio of sums over drawn images."""
     data, scorer, rows, g = scored(n=40, m=6)
@@ -174,37 +167,23 @@ def test_intervals_resample_images():
     assert row["auc_within_low"] < row["auc_within"] < row["auc_within_high"]
 
 
-def test_bins_are_in_the_order_of_numbers_and_zero_has_no_sign():
-    numbers = np.array([-np.inf, -3e38, -1, -1e-30, -0.0, 0.0, 1e-30, 0.7, 1, 1.01, 3e38, np.inf],
-                       np.float32)  # fmt: skip
-    keys = histogram.ordered_keys(numbers)
-    assert np.all(np.diff(keys) >= 0)
-    assert keys[4] == keys[5]
-    assert keys[7] < keys[8] < keys[9]
-    assert keys.max() < histogram.BINS
-
-
 def test_platts_map_is_the_logistic_regression_of_the_logits():
     draw = np.random.default_rng(0)
     g = draw.normal(0, 3, 5000).astype(np.float32)
     same = draw.random(5000) < 1 / (1 + np.exp(-(0.4 * g - 1)))
-    counted = Histogram()
-    counted.add(g[:2000], same[:2000])
-    counted.add(g[2000:], same[2000:])
-    platt = counted.calibrated()
+    fitted = platt(g, same)
     model = LogisticRegression(C=1e8).fit(g[:, None], same)
-    assert platt.scale == pytest.approx(model.coef_[0, 0], rel=5e-3)
-    assert platt.offset == pytest.approx(model.intercept_[0], rel=5e-3)
+    assert fitted.scale == pytest.approx(model.coef_[0, 0], rel=5e-3)
+    assert fitted.offset == pytest.approx(model.intercept_[0], rel=5e-3)
 
 
 def test_platts_map_of_one_number_or_of_a_perfect_scorer_is_finite():
-    constant, perfect = Histogram(), Histogram()
-    constant.add(np.full(100, 2.5, np.float32), np.arange(100) < 30)
-    by = constant.calibrated()
+    by = platt(np.full(100, 2.5, np.float32), np.arange(100) < 30)
     assert by.scale * 2.5 + by.offset == pytest.approx(np.log(30 / 70), abs=0.05)
-    perfect.add(np.linspace(-1, 1, 100).astype(np.float32), np.arange(100) >= 50)
-    assert np.isfinite(perfect.calibrated()).all()
-    assert Histogram().calibrated() == Calibration(1.0, 0.0)
+    perfect = platt(np.linspace(-1, 1, 100).astype(np.float32), np.arange(100) >= 50)
+    assert np.isfinite(perfect).all()
+    nothing = np.zeros(0, np.float32)
+    assert platt(nothing, nothing > 0) == Calibration(1.0, 0.0)
 
 
 def test_a_few_pairs_of_unbounded_logits_do_not_pull_the_others_towards_zero() -> None:
@@ -212,17 +191,14 @@ def test_a_few_pairs_of_unbounded_logits_do_not_pull_the_others_towards_zero() -
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 2, 4000).astype(np.float32)
     same = rng.random(4000) < 1 / (1 + np.exp(-logits))
-    counted = Histogram()
-    counted.add(
-        np.concatenate([logits, np.full(100, 2e4, np.float32)]), np.append(same, [True] * 100)
-    )
-    assert counted.calibrated() == pytest.approx((1, 0), abs=0.1)
+    logits = np.concatenate([logits, np.full(100, 2e4, np.float32)])
+    assert platt(logits, np.append(same, [True] * 100)) == pytest.approx((1, 0), abs=0.1)
 
 
 def test_logits_that_are_not_finite_are_flagged_and_not_counted():
-    counted = Histogram()
-    counted.add(np.array([0.5, np.nan], np.float32), np.array([True, False]))
-    assert counted.counts.sum() == 1
+    g, same = np.array([0.5, -0.5, 0.7], np.float32), np.array([True, False, True])
+    with_nan = platt(np.append(g, np.float32(np.nan)), np.append(same, False))
+    assert with_nan == platt(g, same)
     data, scorer, *_ = scored()
     odd = SimpleNamespace(logits=lambda block: scorer.logits(block) * np.inf)
     assert tally(scorer, Pairs(data)).finite
@@ -251,3 +227,66 @@ def test_a_test_split_of_one_kind_has_rows_without_an_area():
     assert result.row["auc_within_low"] is None
     assert result.row["positives"] == 1.0
     assert torch.is_grad_enabled()
+
+
+# --- Rows of fits ---
+
+NAMES = {
+    "dataset": "blobs", "model": "planted", "layer": "0", "probe": "p",
+    "spec_key": "0" * 8, "code_key": "0" * 8,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return planted_splits(n=(20, 10, 10))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_of_every_family_obey_the_schemas(splits, family):
+    probe = TypeAdapter(AnyScorer).validate_python({"name": "p", "family": family})
+    results = fit_probe(probe, *splits, names=NAMES, bootstrap_samples=20)
+    rows = [result.row | {"n_layers": None} for result in results]
+    add_leads([(row, r.of_images) for row, r in zip(rows, results, strict=True)], 20, 0)
+    table = table_of(rows, SAME_OBJECT_SCHEMA)
+    assert len(table) == len(results)
+    strata = table_of([row for result in results for row in result.strata], STRATA_SCHEMA)
+    whole = strata[(strata[list(Stratum._fields)] == "all").all(axis=1)]
+    assert whole["accuracy"].tolist() == pytest.approx(table["accuracy"].tolist())
+    assert whole["n_pairs"].tolist() == table["n_pairs"].tolist()
+
+
+# Patches of two images, the last one not valid; tokens are the logits of three classes or queries.
+VALID = torch.tensor([[True] * 6, [True] * 5 + [False]])
+TRUTH = torch.tensor([[1, 1, 1, 2, 2, 3], [1, 2, 2, 2, 3, 3]])
+SAID = torch.tensor([[0, 0, 1, 1, 1, 2], [2, 2, 0, 0, 1, 1]])
+
+
+def predicted_and_true(truth, predicted):
+    """Sets of the patches of one image by label: those that are said, and those that are true."""
+    return ([set(np.flatnonzero(values == k)) for k in range(4)] for values in (predicted, truth))
+
+
+def test_classes_overlap_with_what_is_named_as_counted_by_hand():
+    tokens = torch.nn.functional.one_hot(SAID, 3).float()
+    scorer = ClassProbabilities(torch.eye(3), torch.zeros(3), classes=torch.tensor([1, 2, 3]))
+    both, either = scorer.graded(block_of(tokens, TRUTH, VALID))["class_miou"]
+    truth, predicted = TRUTH[VALID].numpy(), SAID[VALID].numpy() + 1
+    for place, k in enumerate((1, 2, 3)):
+        assert both[place] == np.sum((truth == k) & (predicted == k))
+        assert either[place] == np.sum((truth == k) | (predicted == k))
+
+
+def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
+    tokens = torch.nn.functional.one_hot(SAID, 3).float()
+    scorer = IdentityProbabilities(torch.eye(3), torch.zeros(3))
+    total, n = scorer.graded(block_of(tokens, TRUTH, VALID))["instance_miou"]
+    expected = 0.0
+    for truth, predicted, valid in zip(TRUTH.numpy(), SAID.numpy() + 1, VALID.numpy(), strict=True):
+        queries, objects = predicted_and_true(truth[valid], predicted[valid])
+        expected += max(
+            sum(len(o & q) / len(o | q) for o, q in zip(objects[1:], order, strict=True))
+            for order in permutations(queries[1:])
+        )
+    assert n == 6
+    assert total == pytest.approx(expected, abs=1e-5)

@@ -45,10 +45,6 @@ from bindscope.tables.write import write_table
 ROOT = Path(__file__).parents[2]
 KEYS = {"spec_key": "0" * 64, "code_key": "0" * 16}
 IMAGES = {"train": 60, "val": 30, "test": 40}
-SPEC = {
-    "seeds": [0],
-    "intervals": {"bootstrap_samples": 60, "bootstrap_seed": 0},
-}  # fmt: skip
 PROBES = {
     "quadratic": QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20),
     "position": PositionScorer(name="position", family="position", l2=(0.01,), steps=20),
@@ -90,10 +86,7 @@ def planted_study(tmp_path_factory):
             tokens[split] = [str(path)]
         products.append(fitted_product(folder, "quadratic", model, samples, tokens, [0]))
     products.append(fitted_product(folder, "position", "none", samples, {}, []))
-    content = {
-        "n_layers": {"planted-0": 0, "planted-1": 0},
-        "intervals": SPEC["intervals"],
-    }
+    content = {"n_layers": {"planted-0": 0, "planted-1": 0}}
     return SimpleNamespace(
         folder=folder, samples=samples, tokens=tokens, inputs=Inputs({"fits": products}, content)
     )
@@ -105,7 +98,7 @@ def fitted_product(folder, probe, model, samples, tokens, layers):
     outputs = ("rows", "strata", "images", "weights")
     files = {name: str(base.with_suffix(f".{name}.jsonl")) for name in outputs}
     names = {"dataset": "blobs", "model": model, "probe": probe}
-    spec = {**SPEC, "layers": layers}
+    spec = {"seeds": [0], "layers": layers}
     results = fit_layers(PROBES[probe], samples, tokens, spec, {**names, **KEYS})
     write_results(SimpleNamespace(**files), results)
     return ProductFiles({**names, **KEYS}, files)
@@ -342,6 +335,23 @@ def test_an_inner_layer_is_compared_with_the_last_from_what_is_right_of_each_ima
     assert judged.effect.value - judged.effect.low == pytest.approx(half, rel=0.2)
     behind = verdicts([r | ends("last_layer_lead", -0.05) for r in rows])[LAST_LAYER]
     assert behind.verdict == "does not hold"
+
+
+def test_of_two_quadratic_probes_the_same_one_is_compared_with_all():
+    """Leads took the one that was fitted first, claims the one whose name comes first."""
+    pairs, none = np.full(40, 100), np.zeros(40)
+    fits = [
+        (row("a", "2", family, 0.0, probe=name),
+         np.stack([np.full(40, right), pairs, none + 60, none, none], 1).astype(float))
+        for name, family, right in (("z", "quadratic", 95), ("b", "quadratic", 80),
+                                    ("diagonal", "diagonal", 85))
+    ]  # fmt: skip
+    add_leads(fits, 50, 0)
+    rows = {row_of_fit["probe"]: row_of_fit for row_of_fit, _ in fits}
+    assert rows["diagonal"]["quadratic_lead"] == pytest.approx(-0.05)
+    judged = verdicts(list(rows.values()))["diagonal"]
+    assert judged.effect.value == pytest.approx(-5.0)
+    assert rows["b"]["image_majority_lead"] == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

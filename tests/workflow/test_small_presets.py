@@ -119,7 +119,7 @@ def kinds(config: Config) -> dict[str, set[object]]:
     """Return what an experiment has, told apart by kind: not every seed, size and layer."""
     graph = build(config)
     products = graph.products.values()
-    fits = graph.select("fit", "same_object_fit", "same_object_baseline")
+    fits = graph.select("fit", "same_object_fit")
     covered: dict[str, set[object]] = {
         "rules": {product.rule for product in products},
         "tables": {product.wildcards["table"] for product in graph.select("table")},

@@ -95,28 +95,6 @@ rule same_object_fit:
         "../scripts/same_object_fit.py"
 
 
-use rule same_object_fit as same_object_baseline with:
-    input:
-        unpack(made_from("same_object_baseline")),
-    output:
-        rows=output_of("same_object_baseline", "rows"),
-        strata=output_of("same_object_baseline", "strata"),
-        images=output_of("same_object_baseline", "images"),
-        weights=output_of("same_object_baseline", "weights"),
-    log:
-        log_of("same_object_baseline"),
-    benchmark:
-        benchmark_of("same_object_baseline")
-    threads: threads_of("same_object_baseline")
-    resources:
-        mem_mb=memory_of("same_object_baseline"),
-        runtime=minutes_of("same_object_baseline"),
-        gpu=gpus_of("same_object_baseline"),
-    params:
-        spec=spec("same_object_baseline"),
-        code=code("same_object_baseline"),
-
-
 rule same_object_maps:
     input:
         unpack(made_from("same_object_maps")),

@@ -9,7 +9,6 @@ from bindscope.core.splits import SPLITS
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.same_object.config import AnyScorer
 from bindscope.studies.same_object.fit import fit_layers, write_results
-from bindscope.studies.same_object.quantities import NO_MODEL
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -24,7 +23,7 @@ def main(job: "Job") -> None:
     if spec["layers"]:
         tokens |= {split: job.input[split] for split in SPLITS}
     names = {
-        "dataset": wildcards["dataset"], "model": wildcards.get("model", NO_MODEL),
+        "dataset": wildcards["dataset"], "model": wildcards["model"],
         "probe": wildcards["probe"], **job.keys,
     }  # fmt: skip
     with hold_device(probe.device) as device, make_current(device):

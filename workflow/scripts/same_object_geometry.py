@@ -7,8 +7,13 @@ from safetensors.numpy import load_file
 import bindscope
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.splits import SPLITS
+from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints
-from bindscope.studies.same_object.geometry import GeometryInputs, measured_rows
+from bindscope.studies.same_object.estimates import Bootstrap
+from bindscope.studies.same_object.fit import read_layers
+from bindscope.studies.same_object.fitted_scorer import FittedScorer
+from bindscope.studies.same_object.geometry import measured_rows
+from bindscope.studies.same_object.quantities import weights_name
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
@@ -20,10 +25,13 @@ def main(job: "Job") -> None:
     """Write a row per layer and quantity."""
     names = {name: job.wildcards[name] for name in ("dataset", "model", "probe")}
     tokens: dict[str, list[str]] = {split: job.input[split] for split in SPLITS}
-    fit = load_file(job.input.fit_weights[0])
-    data = GeometryInputs.open(job.input.samples, tokens, fit, job.spec)
+    layers, fit = job.spec["layers"], load_file(job.input.fit_weights[0])
+    probes = {str(at): FittedScorer.read(fit, weights_name(str(at), 0, 0)) for at in layers}
+    test = open_store(job.input.samples[-1])
+    beside = {name: test.read(name) for name in ("copy_of", "purity")}
     checkpoints = Checkpoints(job.output.rows, " ".join(job.keys.values()))
-    rows = measured_rows(data, job.spec, checkpoints)
+    data = read_layers(job.input.samples, tokens, layers)
+    rows = measured_rows(data, probes, beside, Bootstrap(), checkpoints)
     lines = (canonical_json({**names, **row, **job.keys}) + "\n" for row in rows)
     write_atomic(job.output.rows, "".join(lines))
     checkpoints.remove()

@@ -29,7 +29,7 @@ def main(job: "Job") -> None:
     with hold_device(spec["device"]) as device:
         model = load_model(model_of(job), weights and Path(weights), device, images.shape[1])
         fit = load_file(job.input.fit_weights[0])
-        maps = score_maps(model, images, masks, stuff, fit, spec["layers"], spec["seed"])
+        maps = score_maps(model, images, masks, stuff, fit, spec["layers"])
     write_atomic(job.output.maps, save(maps))
 
 

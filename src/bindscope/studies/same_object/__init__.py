@@ -10,10 +10,10 @@ scorers        families of probes: forms and their optimum, classes, identities,
 fit            a probe fitted to layers and measured, for jobs and for `measure`
 metrics        calibration; scores on test pairs and on kinds of pairs
 estimates      rows of quantities with intervals; gains of one probe over another
-geometry       what scores and tokens are like; `fitted_scorer`: a fit read back, score maps
+geometry       what tokens are like; `fitted_scorer`: a fit read back, score maps
 effects        edits of what a probe reads: subspace, passes of the model, attention, job
 
-quantities     names of rows, kinds of pairs, quantities; each declared once
+scores         scores of pairs; `quantities`: names, geometry, edits; each declared once
 tables         columns of the tables
 views, claims, findings, figures, result_view    what is read off the tables and shown
 known, planted, effects.planted    planted tokens, and the cases of every claim

@@ -234,7 +234,8 @@ def _unended(family: str) -> str:
 
 def _with_position_flags(rows: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Add the flags of the probe of positions of the same pairs; empty where there is none."""
-    positions = table[table["family"] == "position"].drop_duplicates(["dataset", "grid"])
+    positions = table[table["family"] == "position"].sort_values("probe", kind="stable")
+    positions = positions.drop_duplicates(["dataset", "grid"])
     flags = positions[["dataset", "grid", "flags"]].rename(columns={"flags": "position_flags"})
     return rows.merge(flags, "left", ["dataset", "grid"]).fillna({"position_flags": ""})
 
@@ -256,8 +257,9 @@ def _inner_layer(rows: pd.DataFrame) -> Iterable[Effect]:
 
 
 def _first(rows: pd.DataFrame, family: str) -> pd.DataFrame:
-    """Return the row of each model's first probe of a family."""
-    return rows[rows["family"] == family].drop_duplicates("model")
+    """Return the row of each model's first probe of a family, by name."""
+    of_family = rows[rows["family"] == family].sort_values(["probe", "seed"], kind="stable")
+    return of_family.drop_duplicates("model")
 
 
 def _gains(rows: pd.DataFrame, column: str) -> Gains:

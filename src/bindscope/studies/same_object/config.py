@@ -142,15 +142,15 @@ AnyScorer = Annotated[
 _SCORERS = "bindscope.studies.same_object.scorers"
 
 FAMILIES = {
-    "linear": f"{_SCORERS}.ladder:fit_form",
-    "diagonal": f"{_SCORERS}.ladder:fit_form",
-    "quadratic": f"{_SCORERS}.ladder:fit_form",
-    "quadratic_position": f"{_SCORERS}.ladder:fit_quadratic_position",
+    "linear": f"{_SCORERS}.convex:fit_form",
+    "diagonal": f"{_SCORERS}.convex:fit_form",
+    "quadratic": f"{_SCORERS}.convex:fit_form",
+    "quadratic_position": f"{_SCORERS}.convex:fit_quadratic_position",
     "class_pointwise": f"{_SCORERS}.classes:fit_classes",
     "class_position": f"{_SCORERS}.classes:fit_class_position",
     "identity_pointwise": f"{_SCORERS}.identity:fit_identity",
-    "cosine": f"{_SCORERS}.ladder:fit_cosine",
-    "position": f"{_SCORERS}.ladder:fit_position",
+    "cosine": f"{_SCORERS}.convex:fit_cosine",
+    "position": f"{_SCORERS}.convex:fit_position",
 }
 
 
@@ -226,7 +226,7 @@ class Maps(OfFits):
 
 
 class Geometry(OfFits):
-    """Kinds of pairs, places, copies, and probes across layers."""
+    """Places, copies, and probes across layers."""
 
 
 class Retrained(Model):
@@ -263,13 +263,6 @@ class Effects(OfFits):
     )
 
 
-class Intervals(Model):
-    """Intervals of test scores."""
-
-    bootstrap_samples: PositiveInt = Field(1000, description="Resamples of the test images.")
-    bootstrap_seed: NonNegativeInt = Field(0, description="Seed of the resamples.")
-
-
 class PairSection(Model):
     """Which pairs of patches, which probes of them, on which models."""
 
@@ -281,12 +274,13 @@ class PairSection(Model):
     fits: tuple[PairFits, ...] = Field(min_length=1, description="What is fitted where.")
     maps: Maps | None = Field(None, description="Score maps; left out: none are drawn.")
     geometry: Geometry | None = Field(
-        None, description="What scores and tokens are like; left out: nothing of it is measured."
+        None,
+        description="What tokens are like, and probes across layers; left out: nothing of it is "
+        "measured.",
     )
     effects: Effects | None = Field(
         None, description="Edits of what a probe reads; left out: none are made."
     )
-    intervals: Intervals = Field(Intervals(), description="Intervals.")
     groups: tuple[ModelGroup, ...] = Field((), description="Models that are seeds of one.")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from bindscope.core.graph import Product
 from bindscope.core.work import METADATA, Work, stored
-from bindscope.graph.cost import extraction, image_px
+from bindscope.graph.cost import extraction, image_px, image_side
 from bindscope.graph.towers import tower_of
 
 Content = Mapping[str, Any]
@@ -30,10 +30,11 @@ _PASSES = {
 }
 # Numbers of a pair that a pass makes, and those of counting, sorting and resampling at the end.
 _OF_PAIR, _MEASURED = 6, 150
+_SORTED = 30  # bytes of a pair of validation while Platt's map is fitted
 _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all in small presets)
 _BOOSTED = 2e9  # numbers that boosted trees make of 100,000 pairs and 100 trees (default run)
 _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
-_ROW, _STRATA = 1400, 18 * 680  # bytes of a fit's row, and of its strata's (`same_object`)
+_ROW, _STRATA = 1400, 18 * 820  # bytes of a fit's row, and of its strata's (`same_object`)
 _BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default run)
 _BATCH, _ATTENDED, _MASKS = 64, 2**24, 16  # `effects.passes.BATCH`, `WEIGHTS` and `MASKS`
 _EDITS = 5  # subspaces that are edited
@@ -99,22 +100,11 @@ def sampled_temporary(product: Product) -> Work:
 
 def same_object_fit(product: Product) -> Work:
     """Count the fits of all layers and seeds of a job."""
-    content = product.content
-    layers = max(1, len(content["layers"]))
-    return pairs_work(
-        content["probe"],
-        _images(product),
-        _width(product.inputs["samples"][0]),
-        _dim(product),
-        fits=layers,
-        layers=layers,
-        seeds=content["seeds"],
-        name=product.wildcards["probe"],
-        resamples=content["intervals"]["bootstrap_samples"],
-    )
-
-
-same_object_baseline = same_object_fit
+    content, dim = product.content, _dim(product)
+    layers, width = max(1, len(content["layers"])), _width(product.inputs["samples"][0])
+    work = pairs_work(content["probe"], _images(product), width, dim, layers, content["seeds"])
+    name = product.wildcards["probe"]
+    return replace(work, key=f"studies.same_object.probes[{name}].memory_mb")
 
 
 def pairs_work(
@@ -122,17 +112,12 @@ def pairs_work(
     n: Mapping[str, int],
     width: int,
     dim: int,
-    *,
     fits: int,
-    layers: int,
-    seeds: Any,
-    name: str,
-    resamples: int = 1000,
+    seeds: Sequence[int] = (0,),
 ) -> Work:
     """Count fits of a probe to pairs of patches, and their measurement on test.
 
-    `n` are images by split, `width` patches of an image; `fits` are made one after the other,
-    results of `layers` are written together.
+    `n` are images by split, `width` patches of an image; `fits` are made one after the other.
     """
     family, n_fits = probe["family"], len(seeds) if probe["family"] == "identity_pointwise" else 1
     read = dim if family != "class_position" else 64
@@ -143,14 +128,15 @@ def pairs_work(
         image, python = 6.0 * width * dim * probe["queries"], 8000.0 * n_fits * probe["steps"]
     else:
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
-    elements = passes * n["train"] * pairs * _OF_PAIR + 300 * resamples * n["test"]
+    elements = passes * n["train"] * pairs * _OF_PAIR + 3e5 * n["test"]
     elements += n_fits * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
     elements += _BOOSTED * (family == "class_position")
     memory = 4.0 * (n["train"] + n["val"]) * width * dim
     memory += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
-    block = max(BLOCK, width * max(dim, 4 * width)) * 4.0
+    memory = min(memory, probe["memory_mb"] * 2.0**20)
+    memory += 10 * 4.0 * max(BLOCK, width * max(dim, 4 * width))
     weights = _weights(probe, width, dim)
-    written = layers * n_fits  # of lower ranks, the leading part of the same weights is read
+    written = fits * n_fits  # of lower ranks, the leading part of the same weights is read
     measured = written * (1 + len(probe.get("ranks", ())))
     return Work(
         "torch",
@@ -162,17 +148,15 @@ def pairs_work(
         + 4000,
         bytes_rows=1.0 * measured * _ROW,
         rows_of={"strata": 1.0 * measured * _STRATA},
-        bytes_peak=min(memory, probe["memory_mb"] * 2.0**20)
-        + 10 * block
+        bytes_peak=memory
+        + _SORTED * n["val"] * pairs / _VALID
         + 12e4 * n["test"] / 8
         + _BESIDE
         + (1.2e8 if family == "class_position" else 0)
         + 24.0 * weights,
         threads=probe["threads"],
         device=probe["device"],
-        bytes_device=(min(memory, probe["memory_mb"] * 2.0**20) + 10 * block)
-        * (probe["device"] == "cuda"),
-        key=f"studies.same_object.probes[{name}].memory_mb",
+        bytes_device=memory * (probe["device"] == "cuda"),
     )
 
 
@@ -209,17 +193,14 @@ def same_object_geometry(product: Product) -> Work:
     """Count what is measured of scores and tokens, layer by layer."""
     content = product.content
     n, dim, width = _images(product), _dim(product), _width(product.inputs["samples"][0])
-    layers, total = len(content["layers"]), sum(n.values())
-    tokens = total * width
+    layers, tokens = len(content["layers"]), sum(n.values()) * width
+    moved = layers * n["test"] * 4.0 * width * dim * (dim + width)
     return Work(
         "torch",
         threads=content["threads"],
         python=layers * 5e7,
-        flops=layers
-        * (60.0 * tokens * dim**2 + layers * n["test"] * 4.0 * width * dim * (dim + width)),
-        elements=layers
-        * n["test"]
-        * (width**2 * 200 + 4000.0 * content["intervals"]["bootstrap_samples"]),
+        flops=layers * (60.0 * tokens * dim**2 + moved),
+        elements=layers * n["test"] * (width**2 * 200 + 4e6),
         bytes_peak=8.0 * layers * n["test"] * width**2 + 12.0 * tokens * dim + 2e8,
         bytes_disk=layers * 3e5,
         key="studies.same_object.geometry.models",
@@ -228,38 +209,32 @@ def same_object_geometry(product: Product) -> Work:
 
 def same_object_effects(product: Product) -> Work:
     """Count passes under every edit, and the probes that are fitted again under some."""
-    content = product.content
-    again, side = content["retrained"], image_px(product)
-    shape = tower_of(content["model"], side)
-    (sample,) = product.inputs["samples"]
-    width, n = (
-        _width(sample),
-        {"test": int(content["n_scenes"]), **{s: again[s] for s in ("train", "val")}},
-    )
-    edits = 1 + _EDITS * (_STRENGTHS + 1)
-    refits = 1 + _EDITS * _REFITTED
+    content, n = product.content, product.content["n_scenes"]
+    side = image_side(product.inputs["test_scenes"][0])
+    shape, width = (
+        tower_of(content["model"], side), _width(product.inputs["test_samples"][0]),
+    )  # fmt: skip
+    edits, refits = 1 + _EDITS * (_STRENGTHS + 1), 1 + _EDITS * _REFITTED
     # Under an edit tokens are read up to the last layer with a probe, and attention in the next
     # block; models of the zoo have a loss of their own, at their end.
     read, looked = int(content["later"] or content["layer"]), int(content["layer"]) + 1
     losses = str(content["model"]["source"]).startswith(("zoo:", "controlled:"))
-    passes = n["test"] * edits * (2 + losses) + refits * (n["train"] + n["val"])
-    depths = n["test"] * edits * (read + looked + shape.n_layers * losses)
-    depths += refits * (n["train"] + n["val"]) * read
-    readers = 1 + (content["later"] is not None)
+    again, readers = n["train"] + n["val"], 1 + (content["later"] is not None)
+    depths = n["test"] * edits * (read + looked + shape.n_layers * losses) + refits * again * read
     counted = [
-        pairs_work(probe, n, width, shape.width, fits=refits * readers, layers=1, seeds=(0,),
-                   name=probe["name"])
-        for probe in again["probes"]
-    ]  # fmt: skip
+        pairs_work(probe, n, width, shape.width, refits * readers) for probe in content["retrained"]
+    ]
     batch = min(_BATCH, n["test"], max(1, _ATTENDED // shape.tokens**2))
     # Of the patches' rows, and of a head: scores, weights, and the sum over heads.
     attended = 4.0 * batch * (4 * width * shape.tokens + 3 * shape.tokens**2)
     # Of each pixel an object and where it counts; of each patch counts of 255 objects.
-    masks = 24.0 * side**2 + 8 * 255.0 * shape.patches
-    logit_bytes = 4.0 * edits * readers * n["test"] * width**2 / 2
+    masks = min(_MASKS, n["test"]) * (24.0 * side**2 + 8 * 255.0 * shape.patches)
+    stored_bytes = 4.0 * edits * readers * n["test"] * width**2 / 2
+    stored_bytes += n["test"] * (side**2 * 3 + 8.0 * shape.patches)
+    stored_bytes += 4.0 * sum(n.values()) * width * shape.width * readers
     return Work(
         "hub" if shape.network else "torch",
-        passes=passes,
+        passes=n["test"] * edits * (2 + losses) + refits * again,
         flops=depths / shape.n_layers * shape.flops() / _SMALL
         + sum(work.flops for work in counted),
         elements=depths * 8.0 * shape.tokens * shape.width
@@ -269,10 +244,8 @@ def same_object_effects(product: Product) -> Work:
         bytes_peak=4 * shape.weights
         + shape.batch_bytes(batch)
         + attended
-        + logit_bytes
-        + min(_MASKS, n["test"]) * masks
-        + n["test"] * (side**2 * 3 + 8.0 * shape.patches)
-        + 4.0 * sum(n.values()) * width * shape.width * readers
+        + stored_bytes
+        + masks
         + max(work.bytes_peak for work in counted),
         bytes_disk=edits * 3000.0 + refits * readers * 1500.0 * len(counted),
         threads=content["threads"],

@@ -122,20 +122,6 @@ class PairData:
             )
         return totals
 
-    @cached_property
-    def same_object(self) -> npt.NDArray[np.bool_]:
-        """Whether two patches are of the same object, bool (n, M, M)."""
-        same = self.instances[:, :, None] == self.instances[:, None, :]
-        known: npt.NDArray[np.bool_] = same & (self.instances != 0)[:, :, None]
-        return known
-
-    @cached_property
-    def pairs(self) -> npt.NDArray[np.bool_]:
-        """Which (i, j) are pairs, bool (n, M, M)."""
-        upper = np.triu(np.ones((self.valid.shape[1],) * 2, bool), 1)
-        both: npt.NDArray[np.bool_] = self.valid[:, :, None] & self.valid[:, None, :] & upper
-        return both
-
 
 @dataclass(frozen=True)
 class Block:

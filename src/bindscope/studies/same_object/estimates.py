@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 from bindscope.core.errors import StoreError
 from bindscope.core.interfaces import ProductFiles
 from bindscope.statistics.bootstrap import interval, resampled_means
-from bindscope.studies.same_object.quantities import QUANTITIES, weights_name
+from bindscope.studies.same_object.quantities import LEADING, QUANTITIES, weights_name
+from bindscope.studies.same_object.scores import LEADS, RESAMPLES, Floats
 from bindscope.tables.rows import Row, read_rows, rerun
 
-Floats = NDArray[np.float64]
 NO_IMAGE = "no test image has what is measured"
 
 
@@ -60,8 +60,8 @@ def estimate(
 class Bootstrap:
     """Resamples of the test images: their number, and a seed."""
 
-    samples: int
-    seed: int
+    samples: int = RESAMPLES
+    seed: int = 0
 
     def drawn(self, sums: Floats) -> Floats:
         """Return means (1 + B, k) of numbers of images (n, k): of all, and of resamples."""
@@ -90,19 +90,10 @@ def ratio(above: int, below: int) -> Callable[[Floats], Floats]:
     return lambda means: means[:, above] / means[:, below]
 
 
-RIGHT, PAIRS, MAJORITY = range(3)  # columns of what is counted of each image
-# Family -> the column that says by how much it is ahead; of positions: how far behind.
-RIVALS = {
-    "quadratic": "quadratic_lead",
-    "quadratic_position": "quadratic_position_lead",
-    "position": "position_lead",
-}
-LEADS = (*RIVALS.values(), "image_majority_lead", "last_layer_lead")
+RIGHT, N, MAJORITY = range(3)  # columns of what is counted of each image
 
 
-def rows_with_leads(
-    fits: Sequence[ProductFiles], depths: Mapping[str, int | None], n_samples: int, seed: int
-) -> list[Row]:
+def rows_with_leads(fits: Sequence[ProductFiles], depths: Mapping[str, int | None]) -> list[Row]:
     """Read the rows of fits and what is right of each test image; add the leads (`tables`).
 
     Each has a 95 % interval over test images that are drawn for both probes at once; none where
@@ -112,7 +103,7 @@ def rows_with_leads(
     for row, _ in measured:
         row["n_layers"] = depths.get(row["model"])
     for _, group in groupby(sorted(measured, key=_pairs_key), key=_pairs_key):
-        add_leads(list(group), n_samples, seed)
+        add_leads(list(group))
     return [row for row, _ in measured]
 
 
@@ -126,16 +117,15 @@ def _of_images(fit: ProductFiles, row: Row) -> NDArray[np.float64]:
 
 
 def add_leads(
-    measured: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int, seed: int
+    measured: Sequence[tuple[Row, NDArray[np.float64]]], n_samples: int = RESAMPLES, seed: int = 0
 ) -> None:
     """Add the leads of all rows about the same pairs, from the same resamples.
 
     `measured`: rows, with `n_layers`, and what was counted of each test image (`Tally.of_images`).
-    `n_samples`, `seed`: as in `rows_with_leads`.
     """
-    pairs, majority = measured[0][1][:, PAIRS], measured[0][1][:, MAJORITY]
+    pairs, majority = measured[0][1][:, N], measured[0][1][:, MAJORITY]
     for row, counts in measured:
-        if not np.array_equal(counts[:, [PAIRS, MAJORITY]], measured[0][1][:, [PAIRS, MAJORITY]]):
+        if not np.array_equal(counts[:, [N, MAJORITY]], measured[0][1][:, [N, MAJORITY]]):
             where = " ".join(str(row[name]) for name in ("dataset", "model", "layer", "probe"))
             raise StoreError(where, "was measured on other pairs than its rivals", rerun(where))
     right = np.column_stack([*(counts[:, RIGHT] for _, counts in measured), majority])
@@ -152,9 +142,11 @@ def add_leads(
         rows[i][column] = value
         rows[i][f"{column}_low"], rows[i][f"{column}_high"] = min(low, value), max(high, value)
 
-    first: dict[tuple[str, ...], int] = {}  # rows of each family that reads the same tokens
+    # By name the first row of each family that reads the same tokens, as claims have it.
+    first: dict[tuple[str, ...], int] = {}
     last: dict[tuple[Any, ...], int] = {}  # those of each probe after the model's last block
-    for j, row in enumerate(rows):
+    for j in sorted(range(len(rows)), key=lambda j: (rows[j]["probe"], rows[j]["seed"])):
+        row = rows[j]
         family = row["family"]
         tokens = () if family == "position" else (row["model"], row["layer"])
         if not row["rank"]:  # a truncated form is no rival
@@ -165,10 +157,10 @@ def add_leads(
         add(i, "image_majority_lead", i, len(rows))
         if (j := last.get(tuple(row[name] for name in _PROBE), i)) != i:
             add(i, "last_layer_lead", i, j)
-        for family, column in RIVALS.items():
+        for family in (*LEADING, "position"):
             tokens = () if family == "position" else (row["model"], row["layer"])
             if (j := first.get((family, *tokens), i)) != i:
-                add(i, column, *((i, j) if family == "position" else (j, i)))
+                add(i, f"{family}_lead", *((i, j) if family == "position" else (j, i)))
 
 
 _PROBE = ("model", "probe", "rank", "seed")

@@ -29,6 +29,7 @@ from bindscope.studies.same_object.claims import (
     claim_name,
     study_effects,
 )
+from bindscope.studies.same_object.scores import LEADS, PAIRS
 from bindscope.studies.same_object.views import (
     at_best_layers,
     best_layers,
@@ -41,26 +42,16 @@ from bindscope.tables.groups import with_groups
 _LABELS = ("dataset", "model", "layer", "probe")
 
 
-def _percent(heading: str, source: str, words: str, *, interval: bool = False) -> Column:
-    return Column(heading, source, "number", words, ".1%", interval)
-
-
 NUMBERS = (
-    _percent("accuracy", "accuracy", "share of test pairs that are classified correctly",
-             interval=True),
-    _percent("balanced", "balanced_accuracy", "mean over same and different pairs", interval=True),
-    Column("AUC within images", "auc_within", "number", "area under the ROC curve within images; "
-           "0.5 of what is constant in an image", ".3f", interval=True),
-    Column("loss", "loss_bits", "number", "cross-entropy, bits per pair", ".3f", interval=True),
-    _percent("quadratic ahead", "quadratic_lead", "accuracy of the quadratic probe minus this "
-             "one's, on the same pairs", interval=True),
-    _percent("with positions ahead", "quadratic_position_lead", "accuracy of the quadratic probe "
-             "with positions minus this one's, on the same pairs", interval=True),
-    _percent("majority", "majority_accuracy", "of the majority class"),
-    _percent("majority per image", "image_majority_accuracy", "majority class of each image"),
-    _percent("above it", "image_majority_lead", "accuracy minus that of the majority per image",
-             interval=True),
-    _percent("knowing the classes", "class_oracle_accuracy", "same class means same object"),
+    *(
+        Column(quantity.heading, name, "number", quantity.meaning, quantity.format,
+               quantity.of_probe)
+        for name, quantity in PAIRS.items() if quantity.heading
+    ),
+    *(
+        Column(heading, name, "number", meaning, ".1%", interval=True)
+        for name, (heading, meaning) in LEADS.items() if heading
+    ),
 )  # fmt: skip
 _INTRODUCTION = (
     "A probe receives two patch tokens of an image and predicts whether both patches are of the "
@@ -220,9 +211,7 @@ def _geometry(
         page_table("At the layer that validation prefers", columns, here),
         page_table("All numbers", columns, table, folded=True),
     )
-    return [
-        Section("geometry", "What scores and tokens are like", (), figures=figures, tables=listed)
-    ]
+    return [Section("geometry", "What tokens are like", (), figures=figures, tables=listed)]
 
 
 _ABOUT_EDITS = (

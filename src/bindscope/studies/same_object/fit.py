@@ -33,6 +33,7 @@ from bindscope.studies.same_object.data import PairData, Pairs, trimmed
 from bindscope.studies.same_object.metrics import calibrated, measure, tally
 from bindscope.studies.same_object.quantities import NO_MODEL, weights_name
 from bindscope.studies.same_object.scorers.base import Fitted, Task
+from bindscope.studies.same_object.scores import RESAMPLES
 
 log = logging.getLogger(__name__)
 ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
@@ -42,7 +43,7 @@ ABOUT_THE_JOB = {"name", "threads", "device", "memory_mb"}
 class ProbeResult:
     """One scorer that was fitted and measured."""
 
-    # Columns of the table `same_object`, JSON; names and keys by `fit_rows` only.
+    # Columns of the table `same_object`, JSON.
     row: dict[str, Any]
     strata: list[dict[str, Any]]  # rows of the table `same_object_strata`, likewise
     weights: Mapping[str, npt.NDArray[np.float32]]  # flat name -> float32 array
@@ -64,33 +65,6 @@ class ProbeResult:
         return cls(record["row"], record["strata"], weights, of_images)
 
 
-def fit_rows(
-    probe: AnyScorer,
-    splits: Mapping[str, PairData],
-    names: Mapping[str, Any],
-    n_skipped: int,
-    **options: Any,
-) -> list[ProbeResult]:
-    """Fit a probe to one layer; its rows are whole, but for gains over other probes.
-
-    `names`: columns that name the fit. `n_skipped`: test images without a pair of patches.
-    `options` are those of `fit_probe`.
-    """
-    grid = "x".join(map(str, splits["test"].grid))
-    here = {**names, "family": probe.family, "grid": grid}
-    about = {f"n_{name}_images": splits[name].n_images_with_pairs for name in ("train", "val")}
-    about["n_skipped"] = n_skipped
-    results = fit_probe(probe, splits["train"], splits["val"], splits["test"], **options)
-    return [
-        replace(
-            result,
-            row={**result.row, **about, **here},
-            strata=[{**row, **here} for row in result.strata],
-        )
-        for result in results
-    ]
-
-
 @flushed()
 @torch.no_grad()
 def fit_probe(
@@ -99,12 +73,13 @@ def fit_probe(
     val: PairData,
     test: PairData,
     *,
+    names: Mapping[str, Any] | None = None,
+    n_skipped: int = 0,
     seeds: Sequence[int] = (0,),
-    bootstrap_samples: int = 1000,
-    bootstrap_seed: int = 0,
+    bootstrap_samples: int = RESAMPLES,
     checkpoints: Checkpoints | None = None,
 ) -> list[ProbeResult]:
-    """Fit a probe to one layer and measure it.
+    """Fit a probe to one layer and measure it; rows are whole, but for gains over other probes.
 
     Parameters
     ----------
@@ -113,9 +88,11 @@ def fit_probe(
     train, val, test
         Patches of the three splits. Train decides the weights, validation what is chosen among
         them and the calibration, test nothing.
+    names, n_skipped
+        Columns that name the fit, and test images without a pair of patches.
     seeds
         Seeds of a family that has one; the others are fitted once, and their rows have seed 0.
-    bootstrap_samples, bootstrap_seed
+    bootstrap_samples
         Resamples of the test images.
     checkpoints
         Of the fit, and of each result.
@@ -133,13 +110,25 @@ def fit_probe(
         _refuse_without_pairs(name, split)
     task = Task(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
     fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
+    here = {
+        **(names or {}), "family": probe.family, "grid": "x".join(map(str, test.grid)),
+    }  # fmt: skip
+    about = {
+        "n_train_images": train.n_images_with_pairs,
+        "n_val_images": val.n_images_with_pairs,
+        "n_skipped": n_skipped,
+        "options": canonical_json(probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)),
+    }
 
-    def measured(scorer: Fitted) -> ProbeResult:
-        options = (task, test, bootstrap_samples, bootstrap_seed)
-        state = remember(checkpoints, lambda _: _measured(probe, scorer, *options).state())
-        return ProbeResult.from_state(state)
+    def measured(scorer: Fitted, _: Checkpoints | None) -> State:
+        result = _measured(scorer, task, test, bootstrap_samples)
+        strata = [{**row, **here} for row in result.strata]
+        return replace(result, row={**result.row, **about, **here}, strata=strata).state()
 
-    return [measured(scorer) for scorer in fitted]
+    return [
+        ProbeResult.from_state(remember(checkpoints, partial(measured, scorer)))
+        for scorer in fitted
+    ]
 
 
 def _refuse_without_pairs(name: str, data: PairData) -> None:
@@ -164,25 +153,14 @@ def _graded(fitted: Fitted, test: Pairs) -> dict[str, float]:
     return means
 
 
-def _measured(
-    probe: AnyScorer,
-    fitted: Fitted,
-    task: Task,
-    test: PairData,
-    bootstrap_samples: int,
-    bootstrap_seed: int,
-) -> ProbeResult:
+def _measured(fitted: Fitted, task: Task, test: PairData, bootstrap_samples: int) -> ProbeResult:
     val, last = (Pairs(split, fitted.scaling, device=task.device) for split in (task.val, test))
     tallied = tally(fitted.scorer, last, calibrated(fitted.scorer, val))
-    row, strata = measure(tallied, bootstrap_samples, bootstrap_seed)
+    row, strata = measure(tallied, bootstrap_samples)
     columns = dict(fitted.columns) | _graded(fitted, last)
     flags = {*columns.pop("flags", ()), *(() if tallied.finite else ("diverged",))}
     names = {"seed": fitted.seed, "rank": fitted.rank}
-    options = probe.model_dump(mode="json", exclude=ABOUT_THE_JOB)
-    row = {
-        **names, **row, **columns, "flags": ";".join(sorted(flags)),
-        "options": canonical_json(options),
-    }  # fmt: skip
+    row = {**names, **row, **columns, "flags": ";".join(sorted(flags))}
     log.info("%s: accuracy %.4f, majority %.4f", names, row["accuracy"], row["majority_accuracy"])
     return ProbeResult(row, [names | line for line in strata], fitted.weights, tallied.of_images())
 
@@ -208,6 +186,22 @@ def pair_data(sample: Store, tokens: Sequence[Store], layer: str) -> PairData:
     return PairData.from_arrays(arrays, reader, (rows, columns))
 
 
+def read_layers(
+    samples: Sequence[str], tokens: Mapping[str, Sequence[str]], layers: Sequence[int | str]
+) -> dict[str, list[PairData]]:
+    """Return the patches of train, val and test by layer; their tokens are read later.
+
+    `samples`: manifests of the patches of the splits. `tokens`: manifests of their tokens by split;
+    empty, as `layers`, for what reads labels and positions alone, whose layer is `none`.
+    """
+    opened = [
+        (open_store(path), [open_store(part) for part in tokens.get(split, ())])
+        for split, path in zip(SPLITS, samples, strict=True)
+    ]
+    names = [str(layer) for layer in layers] or [NO_MODEL]
+    return {name: [pair_data(*stores, name) for stores in opened] for name in names}
+
+
 def fit_layers(
     probe: AnyScorer,
     samples: Sequence[str],
@@ -218,25 +212,19 @@ def fit_layers(
 ) -> Iterator[ProbeResult]:
     """Fit a probe to each layer of a block, as `bindscope.same_object` does.
 
-    `samples`: manifests of the patches of train, val and test. `tokens`: manifests of their tokens
-    by split; empty for what reads labels and positions alone. `names`: columns that the job knows.
+    `samples`, `tokens`: as in `read_layers`. `names`: columns that the job knows.
     """
-    opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
-    stores = {split: [open_store(path) for path in tokens.get(split, ())] for split in SPLITS}
-    skipped = len(opened["test"].attributes["skipped"])
+    skipped = len(open_store(samples[-1]).attributes["skipped"])
 
-    def fit_layer(layer: str, parts: Checkpoints | None) -> State:
-        data: dict[str, PairData] = {
-            split: pair_data(opened[split], stores[split], layer) for split in SPLITS
-        }
-        results = fit_rows(
-            probe, data, {**names, "layer": layer}, skipped, seeds=spec["seeds"],
-            checkpoints=parts, **spec["intervals"],
+    def fit_layer(layer: str, data: list[PairData], parts: Checkpoints | None) -> State:
+        results = fit_probe(
+            probe, *data, names={**names, "layer": layer}, n_skipped=skipped, seeds=spec["seeds"],
+            checkpoints=parts,
         )  # fmt: skip
         return join_states([result.state() for result in results])
 
-    for layer in [str(layer) for layer in spec["layers"]] or [NO_MODEL]:
-        state = remember(checkpoints, partial(fit_layer, layer))
+    for layer, data in read_layers(samples, tokens, spec["layers"]).items():
+        state = remember(checkpoints, partial(fit_layer, layer, data))
         yield from map(ProbeResult.from_state, split_states(state))
 
 

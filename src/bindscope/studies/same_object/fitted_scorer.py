@@ -15,7 +15,7 @@ from bindscope.core.interfaces import Layer, Model
 from bindscope.fitting.standardise import Standardiser
 from bindscope.models.base import layer_shapes
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.data import Block
 from bindscope.studies.same_object.quantities import weights_name
 from bindscope.studies.same_object.scorers.base import Scorer
 
@@ -29,7 +29,7 @@ class FittedScorer(Scorer):
     linear: Tensor
     bias: Tensor
     scaling: Standardiser  # how tokens are read
-    eigenrows: Tensor | None = None  # of W, by falling eigenvalue (`scorers.ladder.eigen`), (d, d)
+    eigenrows: Tensor | None = None  # of W, by falling eigenvalue (`scorers.convex.eigen`), (d, d)
 
     @classmethod
     def read(cls, weights: Mapping[str, NDArray[Any]], name: str) -> FittedScorer:
@@ -67,11 +67,6 @@ class FittedScorer(Scorer):
     def logits(self, block: Block) -> Tensor:
         """Return logits (P,) of a block whose tokens are raw."""
         return block.packed(self.scores(self.scaled(block.x)))
-
-    def of_tokens(self, data: PairData) -> NDArray[np.float32]:
-        """Return logits (n, M, M) of all images."""
-        blocks = Pairs(data, self.scaling).blocks()
-        return np.concatenate([self.scores(block.x).numpy() for block in blocks])
 
 
 QUERIES = 2  # of a scene
@@ -137,7 +132,6 @@ def score_maps(
     stuff: NDArray[np.uint8] | None,
     weights: Arrays,
     layers: Sequence[Layer],
-    seed: int,
 ) -> dict[str, NDArray[Any]]:
     """Score query patches of a few scenes against all their patches, layer by layer.
 
@@ -151,7 +145,7 @@ def score_maps(
     queries = queries_of(masks, stuff, grid)
     scores = {}
     for layer in layers:
-        scorer = FittedScorer.read(weights, weights_name(str(layer), seed, 0))
+        scorer = FittedScorer.read(weights, weights_name(str(layer), 0, 0))
         scores[f"scores-{layer}"] = probabilities(scorer, tokens[str(layer)], queries)
     return {
         "images": images, "masks": masks.astype(np.uint8), "grid": np.array(grid, np.int32),

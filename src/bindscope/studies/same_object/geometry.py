@@ -1,21 +1,18 @@
-"""What a fitted probe's scores, and the tokens it reads, are like, layer by layer.
+"""What the tokens that a fitted probe reads are like, layer by layer.
 
-By kind of pair, and on tokens of other layers (arXiv 2510.24709, section 4.2 and
-Fig. 5: from some layer on, two identical objects, and then all of a class, are said to be one; the
-paper has pictures, these are the means by layer). Whether tokens are at their places: how well row
-and column are decoded from them.
+The probe on tokens of other layers. Whether tokens are at their places: how well row and column are
+decoded from them.
 
-Differences of the tokens of an object and its exact copy (Fig. 6): the paper's image holds four
-identical cars, and the differences of each to the first one make three clusters in the plane of the
-first components. Scenes of `clutter` hold one copy each, so clusters are of three scenes. That
-clusters are apart says that the difference is that of the two objects and not of their patches;
-places alone do that too, hence layer 0 and the shuffle of patches.
+Differences of the tokens of an object and its exact copy (arXiv 2510.24709, Fig. 6): the paper's
+image holds four identical cars, and the differences of each to the first one make three clusters in
+the plane of the first components. Scenes of `clutter` hold one copy each, so clusters are of three
+scenes. That clusters are apart says that the difference is that of the two objects and not of their
+patches; places alone do that too, hence layer 0 and the shuffle of patches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
 from typing import Any
@@ -23,50 +20,24 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from bindscope.core.splits import SPLITS
-from bindscope.core.store.reader import open_store
 from bindscope.fitting.checkpoint import Checkpoints, State, each
 from bindscope.fitting.denormals import flushed
 from bindscope.fitting.generators import rng
 from bindscope.fitting.standardise import Standardiser
 from bindscope.studies.same_object.data import PairData, Pairs
-from bindscope.studies.same_object.estimates import Bootstrap, Floats, ratio, row
-from bindscope.studies.same_object.fit import pair_data
+from bindscope.studies.same_object.estimates import Bootstrap, ratio, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.metrics import COUPLES, WON, tally
-from bindscope.studies.same_object.quantities import KINDS, weights_name
+from bindscope.studies.same_object.metrics import tally
+from bindscope.studies.same_object.scores import Floats
 from bindscope.tables.rows import Row
-
-
-def cross_scores(
-    scores: NDArray[np.float32],
-    labels: PairData,
-    copy_of: NDArray[Any],
-    by: Bootstrap,
-) -> list[Row]:
-    """Return the mean decoded probability of the pairs of each kind.
-
-    `scores` (n, M, M): logits. `copy_of` (n, M): the exact copy of a patch's object, 0 = none.
-    """
-    instances, copied, classes = labels.instances, copy_of != 0, labels.classes
-    copy = (copy_of[:, :, None] == instances[:, None, :]) & copied[:, :, None]
-    of_class = (classes[:, :, None] == classes[:, None, :]) & (classes != 0)[:, :, None]
-    kind = np.select([labels.same_object, copy | copy.swapaxes(1, 2), of_class], [0, 1, 2], 3)
-    p, n = expit(scores.astype(np.float64)), len(KINDS)
-    chosen = [labels.pairs & (kind == i) for i in range(n)]
-    counts = [mask.sum((1, 2)) for mask in chosen]
-    sums = [np.where(mask, p, 0.0).sum((1, 2)) for mask in chosen]
-    columns = np.stack([*counts, *sums], axis=1).astype(np.float64)
-    return by.rows(columns, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
 
 
 def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap) -> list[Row]:
     """Apply the probe of a layer to the tokens of all layers."""
     rows: list[Row] = []
     for layer, data in tests.items():
-        won = tally(probe, Pairs(data)).sums[:, 0, [WON, COUPLES]]
+        won = tally(probe, Pairs(data)).sums["auc_within"][:, 0]
         rows += by.rows(won[won[:, 1] > 0], {("transfer_auc", layer): ratio(0, 1)})
     return rows
 
@@ -75,14 +46,13 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the ridge, in mean variances of 
 
 
 def positions_decoded(
-    train: PairData,
-    val: PairData,
-    test: PairData,
-    scaling: Standardiser,
-    by: Bootstrap,
+    patches: Sequence[PairData], scaling: Standardiser, by: Bootstrap
 ) -> list[Row]:
-    """Read row and column from tokens by ridge regression, its strength chosen on validation."""
-    splits = [Pairs(split, scaling) for split in (train, val, test)]
+    """Read row and column from tokens by ridge regression, its strength chosen on validation.
+
+    `patches`: of train, val and test.
+    """
+    splits = [Pairs(split, scaling) for split in patches]
     read_outs = ridge(
         (block.x[block.valid], block.positions[block.valid]) for block in splits[0].blocks()
     )
@@ -248,60 +218,36 @@ def residuals(
     )
 
 
-@dataclass(frozen=True)
-class GeometryInputs:
-    """What a job reads."""
-
-    splits: Mapping[str, Mapping[str, PairData]]  # split -> layer -> patches
-    weights: Mapping[str, FittedScorer]  # the fitted probe of each layer
-    more: Mapping[str, NDArray[Any]]  # `copy_of` and `purity` of the patches of test, (n, M) each
-
-    @classmethod
-    def open(
-        cls,
-        samples: Sequence[str],
-        tokens: Mapping[str, Sequence[str]],
-        fit: Mapping[str, NDArray[Any]],
-        spec: Mapping[str, Any],
-    ) -> GeometryInputs:
-        """Open stores of samples (train, val, test) and of tokens by split, and take weights."""
-        opened = dict(zip(SPLITS, map(open_store, samples), strict=True))
-        stores = {split: [open_store(path) for path in tokens[split]] for split in SPLITS}
-        layers = [str(layer) for layer in spec["layers"]]
-        splits: dict[str, dict[str, PairData]] = {
-            split: {layer: pair_data(opened[split], stores[split], layer) for layer in layers}
-            for split in SPLITS
-        }
-        weights = {layer: FittedScorer.read(fit, weights_name(layer, 0, 0)) for layer in layers}
-        width = splits["test"][layers[0]].valid.shape[1]
-        more = {name: opened["test"].read(name)[:, :width] for name in ("copy_of", "purity")}
-        return cls(splits, weights, more)
-
-
 @flushed()
 @torch.no_grad()
 def measured_rows(
-    data: GeometryInputs, spec: Mapping[str, Any], checkpoints: Checkpoints | None = None
+    layers: Mapping[str, Sequence[PairData]],
+    probes: Mapping[str, FittedScorer],
+    beside: Mapping[str, NDArray[Any]],
+    by: Bootstrap,
+    checkpoints: Checkpoints | None = None,
 ) -> list[Row]:
-    """Return the rows of all layers, without names and keys."""
-    by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
-    tests, copy_of = data.splits["test"], data.more["copy_of"]
+    """Return the rows of all layers, without names and keys.
+
+    `layers`: patches of train, val and test by layer; `probes`: those that were fitted to them.
+    `beside`: `copy_of` and `purity` of the patches of test, (n, M) each, or more patches.
+    """
+    tests = {layer: splits[-1] for layer, splits in layers.items()}
+    width = next(iter(tests.values())).valid.shape[1]
+    copy_of, purity = (beside[name][:, :width] for name in ("copy_of", "purity"))
 
     def measure(part: tuple[str, str]) -> State:
         layer, what = part
-        probe, test = data.weights[layer], tests[layer]
-        if what == "scores":
-            rows = cross_scores(probe.of_tokens(test), test, copy_of, by)
-        elif what == "transfer":
+        probe, test = probes[layer], tests[layer]
+        if what == "transfer":
             rows = transfers(probe, tests, by)
         else:
-            train, val = data.splits["train"][layer], data.splits["val"][layer]
-            rows = positions_decoded(train, val, test, probe.scaling, by)
+            rows = positions_decoded(layers[layer], probe.scaling, by)
             raw = np.concatenate([block.x.numpy() for block in Pairs(test).blocks()])
-            rows += residuals(raw, test, copy_of, data.more["purity"], by)
+            rows += residuals(raw, test, copy_of, purity, by)
         return {}, {"rows": rows}
 
-    parts = [*product(tests, ("scores", "tokens", "transfer"))]
+    parts = [*product(tests, ("tokens", "transfer"))]
     states = each(checkpoints, parts, measure)
     return [
         {"layer": layer, **line}

@@ -84,9 +84,13 @@ def planted_tokens(
         tokens[..., where[1]] = planted.classes * parts
         tokens[..., where[1]] += planted.histogram * parts.mean(1, keepdims=True)
     if planted.position:
-        tokens[..., where[2]] = planted.position * _place_parts(positions, grid, planted)
-    if planted.image:
-        tokens[..., where[3]] = planted.image * _image_parts(instances, planted)[:, None]
+        places, generator = np.asarray(positions, np.float64) / grid, rng(planted.seed, PLACE)
+        parts = _cosines(places, generator, -2 * np.pi, planted.place_dims)
+        tokens[..., where[2]] = planted.position * parts
+    if planted.image:  # by the share of the image's pairs that are of one object
+        share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
+        parts = _cosines(share[:, None], rng(planted.seed, SHARE), 0, planted.image_dims)
+        tokens[..., where[3]] = planted.image * parts[:, None]
     if planted.rotated:
         draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
         tokens = tokens @ np.linalg.qr(draw)[0].T
@@ -108,26 +112,13 @@ def _class_parts(classes: Array, planted: Planted) -> npt.NDArray[np.float64]:
     return vectors
 
 
-def _place_parts(
-    positions: Array, grid: tuple[int, int], planted: Planted
+def _cosines(
+    values: npt.NDArray[np.float64], generator: np.random.Generator, low: float, dims: int
 ) -> npt.NDArray[np.float64]:
-    """Return cosines of the place with random phases and up to a wave per grid, (n, M, dims)."""
-    generator = rng(planted.seed, PLACE)
-    waves = generator.uniform(-2 * np.pi, 2 * np.pi, (2, planted.place_dims))
-    phases = generator.uniform(0, 2 * np.pi, planted.place_dims)
-    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(
-        np.asarray(positions, np.float64) / grid @ waves + phases
-    )
-    return parts
-
-
-def _image_parts(instances: Array, planted: Planted) -> npt.NDArray[np.float64]:
-    """Return cosines of each image's share of pairs of one object, (n, image_dims)."""
-    generator = rng(planted.seed, SHARE)
-    waves = generator.uniform(0, 4 * np.pi, planted.image_dims)
-    phases = generator.uniform(0, 2 * np.pi, planted.image_dims)
-    share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
-    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(share[:, None] * waves + phases)
+    """Return cosines of values (n, k) with random phases and up to 2 waves a unit, (n, dims)."""
+    waves = generator.uniform(low, low + 4 * np.pi, (values.shape[-1], dims))
+    phases = generator.uniform(0, 2 * np.pi, dims)
+    parts: npt.NDArray[np.float64] = np.sqrt(2) * np.cos(values @ waves + phases)
     return parts
 
 

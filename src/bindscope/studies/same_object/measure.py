@@ -1,7 +1,7 @@
 """Pairs of patches of one object in arrays, the study's public function.
 
 The same steps as the pipeline's: patches are drawn by `patch_samples.sample`, probes are fitted by
-`fit.fit_rows`, which the fit's job calls too, and compared by `leads.add_leads`.
+`fit.fit_probe`, which the fit's job calls too, and compared by `estimates.add_leads`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from bindscope.arrays.result import Result
 from bindscope.core.devices import hold_device, make_current
 from bindscope.core.errors import InputError
 from bindscope.core.progress import progress_bar
-from bindscope.core.splits import SPLITS
+from bindscope.core.splits import SPLITS, SplitName
 from bindscope.fitting.rows import Array, ArrayRows, whole
 from bindscope.scenes.patch_labels import Grid, PatchLabels, patch_labels
-from bindscope.studies.same_object.config import FAMILIES, AnyScorer, Intervals, PatchSampling
+from bindscope.studies.same_object.config import FAMILIES, AnyScorer, PatchSampling
 from bindscope.studies.same_object.data import PairData, trimmed
 from bindscope.studies.same_object.estimates import add_leads
-from bindscope.studies.same_object.fit import ProbeResult, fit_rows
+from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.patch_samples import sample
-from bindscope.studies.same_object.quantities import ARRAYS, NO_MODEL, WITHOUT_MODEL
+from bindscope.studies.same_object.quantities import ALL, ARRAYS, NO_MODEL, WITHOUT_MODEL
 
 FEWEST_SCENES: Final = 30
 USUAL: Final = ("quadratic", "class_position", "position")
@@ -65,8 +65,8 @@ def same_object(
         Ids of objects per patch, integers (N, T), or masks (N, H, W), of which a patch shows the
         object with most of its pixels; (N, rows, columns) for grids that are not square. 0: none.
     classes
-        A DataFrame with a row per object: `scene`, `segment` and `class`; or integers above 0: per
-        patch, (N, T), or per object, (N, objects), in the order of ids from 1 on.
+        A DataFrame with a row per object: `scene`, `segment` and `class`; or integers above 0 per
+        patch, (N, T).
     probes
         Families, or probes as in the configuration (``{"family": "quadratic", "ranks": [8]}``).
     groups, split
@@ -98,7 +98,10 @@ def same_object(
     chosen = [read_probe(entry, FAMILIES, AnyScorer, device, WHERE) for entry in probes]
     index = train_val_test(n, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels, grid = read_labels(segments, classes, n, n_patches)
-    samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
+    sampling = PatchSampling(seed=random_state)
+    samples: dict[str, SplitSample] = {
+        split: draw_sample(labels, grid, split, index[split], sampling) for split in SPLITS
+    }
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
     notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
@@ -121,33 +124,32 @@ def _read(patches: Any) -> tuple[dict[str, Representation], int, int]:
 def _measured(
     probes: Sequence[AnyScorer],
     layers: Mapping[str, Representation],
-    samples: ArraySamples,
+    samples: Mapping[str, SplitSample],
     random_state: int,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Fit every probe to every layer, those that read no token once; compare them."""
-    tasks = [(probe, layer) for layer in layers for probe in probes
-             if probe.family not in WITHOUT_MODEL]  # fmt: skip
-    tasks += [(probe, NO_MODEL) for probe in probes if probe.family in WITHOUT_MODEL]
+    blind = [probe for probe in probes if probe.family in WITHOUT_MODEL]
+    tasks = [(layer, probe) for layer in layers for probe in probes if probe not in blind]
+    tasks += [(NO_MODEL, probe) for probe in blind]
     if not tasks:
         raise InputError(WHERE, "there is no probe to fit", 'add "quadratic" to `probes`')
-    intervals = Intervals().model_dump()
-    n_skipped = samples.skipped["test"].total()
+    n_skipped = samples["test"].skipped.total()
     results: list[ProbeResult] = []
-    read: tuple[str, Mapping[str, PairData]] = NO_MODEL, samples.data
-    for probe, layer in progress_bar(tasks, "fits"):
-        if layer != read[0]:
-            read = layer, samples.data if layer == NO_MODEL else samples.with_tokens(layers[layer])
-        model = NO_MODEL if layer == NO_MODEL else ARRAYS
+    read, data = None, list[PairData]()
+    for layer, probe in progress_bar(tasks, "fits"):
+        if layer != read:
+            read, data = layer, [part.with_tokens(layers.get(layer)) for part in samples.values()]
         names = {
-            "dataset": ARRAYS, "model": model, "layer": layer, "probe": probe.name, "spec_key": "",
-            "code_key": "",
+            "dataset": ARRAYS, "model": NO_MODEL if layer == NO_MODEL else ARRAYS, "layer": layer,
+            "probe": probe.name, "spec_key": "", "code_key": "",
         }  # fmt: skip
         with on_threads(probe.threads), hold_device(probe.device) as device, make_current(device):
-            results += fit_rows(probe, read[1], names, n_skipped, seeds=[random_state], **intervals)
+            results += fit_probe(
+                probe, *data, names=names, n_skipped=n_skipped, seeds=[random_state]
+            )
     for result in results:
         result.row["n_layers"] = None
-    counted = [(result.row, result.of_images.astype(np.float64)) for result in results]
-    add_leads(counted, intervals["bootstrap_samples"], intervals["bootstrap_seed"])
+    add_leads([(result.row, result.of_images.astype(np.float64)) for result in results])
     strata = tuple(row for result in results for row in result.strata)
     return {"same_object": tuple(result.row for result in results), "same_object_strata": strata}
 
@@ -157,23 +159,24 @@ def _without_classes(
 ) -> dict[str, tuple[dict[str, Any], ...]]:
     """Leave out what is said of classes."""
     return {
-        "same_object": tuple({**row, "class_oracle_accuracy": None} for row in rows["same_object"]),
-        "same_object_strata": tuple(
-            row for row in rows["same_object_strata"] if row["same_class"] == "all"
-        ),
-    }
+        name: tuple(
+            {**row, "class_oracle_accuracy": None}
+            for row in of_table if row.get("same_class", ALL) == ALL
+        )
+        for name, of_table in rows.items()
+    }  # fmt: skip
 
 
 def _notes(
-    samples: ArraySamples, n_patches: int, unused: Sequence[str], groups: Any
+    samples: Mapping[str, SplitSample], n_patches: int, unused: Sequence[str], groups: Any
 ) -> tuple[str, ...]:
     """Say what was left out, and why."""
     notes = [f"{name} was not fitted: it needs `classes`." for name in unused]
-    skipped = sum(samples.skipped.values(), Counter[str]())
+    skipped = sum((part.skipped for part in samples.values()), Counter[str]())
     if skipped:
         reasons = ", ".join(f"{reason} ({n})" for reason, n in skipped.most_common())
         notes.append(f"{skipped.total()} scenes were left out: {reasons}.")
-    most = max(int((patches >= 0).sum(1).max()) for patches in samples.patches.values())
+    most = max(int((part.patches >= 0).sum(1).max()) for part in samples.values())
     if most < n_patches:
         notes.append(
             f"At most {most} of the {n_patches} patches of a scene are in pairs: drawn, and most "
@@ -195,30 +198,25 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySamples:
-    """Patches whose pairs count, of each split, without their tokens."""
+class SplitSample:
+    """Patches of a split whose pairs count, without their tokens."""
 
-    index: Mapping[str, Integers]  # images of each split, ascending
-    # Numbers of the patches (n, M) in the grid, -1 behind the last one.
-    patches: Mapping[str, npt.NDArray[np.int16]]
-    data: Mapping[str, PairData]  # the pairs
-    skipped: Mapping[str, Counter[str]]  # reason -> images without a pair, by split
+    images: Integers  # numbers of the images, ascending
+    patches: npt.NDArray[np.int16]  # numbers of the patches (n, M) in the grid, -1 behind the last
+    data: PairData  # the pairs
+    skipped: Counter[str]  # reason -> images without a pair
 
-    def with_tokens(self, tokens: Representation) -> dict[str, PairData]:
-        """Return the pairs with the tokens of a layer, float32, in memory."""
-        return {
-            name: replace(data, tokens=ArrayRows(self._tokens(tokens, name)))
-            for name, data in self.data.items()
-        }
-
-    def _tokens(self, tokens: Representation, split: str) -> Array:
-        index, patches = self.index[split], np.maximum(self.patches[split], 0).astype(np.intp)
+    def with_tokens(self, tokens: Representation | None) -> PairData:
+        """Return the pairs with the tokens of a layer, float32, in memory; None: without any."""
+        if tokens is None:
+            return self.data
+        patches = np.maximum(self.patches, 0).astype(np.intp)
         out = np.empty((*patches.shape, tokens.shape[2]), np.float32)
-        for first in range(0, len(index), _AT_ONCE):
+        for first in range(0, len(out), _AT_ONCE):
             rows = slice(first, first + _AT_ONCE)
-            block = whole(tokens.take(index[rows]))
+            block = whole(tokens.take(self.images[rows]))
             out[rows] = np.take_along_axis(block, patches[rows][..., None], axis=1)
-        return out
+        return replace(self.data, tokens=ArrayRows(out))
 
 
 def read_labels(segments: Any, classes: Any, n: int, n_patches: int) -> tuple[PatchLabels, Grid]:
@@ -303,20 +301,17 @@ def _read_classes(classes: Any, shape: Sequence[int], owners: Integers) -> Integ
 
     `shape` is that of the segments, `owners` (n, P): the ids of the patches' objects.
     """
-    n, n_patches = owners.shape
     if hasattr(classes, "columns"):
         return _classes_of_table(classes, owners)
     array = to_array(classes, WHERE, "classes")
-    if array.shape == owners.shape or (array.shape == tuple(shape) and array.size == owners.size):
+    if array.size == owners.size and array.shape in (owners.shape, tuple(shape)):
         return _numbered(array)[0].reshape(owners.shape)
-    if array.ndim != 2 or len(array) != n:
-        raise InputError(
-            WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
-            "give a DataFrame with `scene`, `segment` and `class`, or integers: per patch, "
-            f"({n}, {n_patches}), or ({n}, objects) in the order of their ids from 1 on",
-        )  # fmt: skip
-    codes = np.pad(_numbered(array)[0], ((0, 0), (1, 1)))  # of no object, and of unknown ones
-    return np.take_along_axis(codes, owners.clip(0, array.shape[1] + 1), 1)
+    n, n_patches = owners.shape
+    raise InputError(
+        WHERE, f"`classes` is {array.shape}, and there are {n} scenes of {n_patches} patches",
+        "give a DataFrame with `scene`, `segment` and `class`, or integers per patch, "
+        f"({n}, {n_patches})",
+    )  # fmt: skip
 
 
 def _classes_of_table(table: Any, owners: Integers) -> Integers:
@@ -362,27 +357,22 @@ def _classes_of_objects(
 # --- Samples ------------------------------------------------------------------------------------
 
 
-def draw_samples(
-    labels: PatchLabels, grid: Grid, index: Mapping[str, Integers], sampling: PatchSampling
-) -> ArraySamples:
-    """Draw patches of each image as the pipeline does, split by split."""
-    patches: dict[str, npt.NDArray[np.int16]] = {}
-    data: dict[str, PairData] = {}
-    skipped: dict[str, Counter[str]] = {}
-    for name in SPLITS:
-        rows = index[name]
-        of_split = PatchLabels(
-            labels.instances[rows], labels.classes[rows], labels.stuff[rows], labels.purity[rows]
-        )
-        drawn = sample(of_split, sampling, name, 0)
-        arrays = trimmed(drawn.arrays)
-        patches[name] = arrays["patches"]
-        data[name] = PairData.from_arrays(arrays, None, grid)
-        skipped[name] = Counter(reason for _, reason in drawn.skipped)
-        if len(drawn.skipped) == len(rows):
-            counts = ", ".join(f"{reason}: {n}" for reason, n in skipped[name].most_common())
-            raise InputError(
-                WHERE, f"no scene of {name} has two patches to compare ({counts})",
-                "give scenes of several objects, each with an id above 0",
-            )  # fmt: skip
-    return ArraySamples(index, patches, data, skipped)
+def draw_sample(
+    labels: PatchLabels, grid: Grid, split: SplitName, images: Integers, sampling: PatchSampling
+) -> SplitSample:
+    """Draw patches of each image of a split as the pipeline does."""
+    of_split = PatchLabels(
+        labels.instances[images], labels.classes[images], labels.stuff[images],
+        labels.purity[images],
+    )  # fmt: skip
+    drawn = sample(of_split, sampling, split, 0)
+    skipped = Counter(reason for _, reason in drawn.skipped)
+    if len(drawn.skipped) == len(images):
+        counts = ", ".join(f"{reason}: {n}" for reason, n in skipped.most_common())
+        raise InputError(
+            WHERE, f"no scene of {split} has two patches to compare ({counts})",
+            "give scenes of several objects, each with an id above 0",
+        )  # fmt: skip
+    arrays = trimmed(drawn.arrays)
+    data = PairData.from_arrays(arrays, None, grid)
+    return SplitSample(images, arrays["patches"], data, skipped)

@@ -36,7 +36,7 @@ class PatchSamples:
     """Sampled patches of successive images, padded with -1 and 0 behind the last one."""
 
     # `patches` int16 (n, M): number of the patch in its grid, ascending, -1 = none; `instances`,
-    # `classes` int16 (n, M); `stuff` uint8 and `purity` float32 (n, M). In a store also `copy_of`
+    # `classes` int16 (n, M); `purity` float32 (n, M). In a store also `copy_of`
     # int16 (n, M): the exact copy of that object (`scenes.clutter.render`); 0 where there is none.
     arrays: dict[str, NDArray[Any]]
     skipped: list[tuple[int, str]]  # (image, reason) of those without patches
@@ -99,7 +99,6 @@ def sample(
         "patches": patches,
         "instances": take(labels.instances, np.int16),
         "classes": take(labels.classes, np.int16),
-        "stuff": take(labels.stuff, np.uint8),
         "purity": take(labels.purity, np.float32),
     }
     skipped = [(start + i, reason) for i, reason in enumerate(reasons) if reason]
@@ -117,7 +116,7 @@ def write_samples(
 ) -> None:
     """Sample the patches of the first images of a split into a store that is being written.
 
-    Attributes: `split`, `grid`, `n_images`, `skipped` (a list of ``{"image": i, "reason": text}``).
+    Attributes: `split`, `grid`, `skipped` (a list of ``{"image": i, "reason": text}``).
 
     `shards`: manifests of the split's scenes, in order. `groups`: as `object_classes` takes them.
     """
@@ -136,12 +135,12 @@ def write_samples(
         progress.advance(len(copy_of))
     _check_use(shards, done, n_images, skipped)
     listed = [{"image": image, "reason": reason} for image, reason in skipped]
-    writer.attributes.update(split=split, grid=list(grid), n_images=n_images, skipped=listed)
+    writer.attributes.update(split=split, grid=list(grid), skipped=listed)
 
 
 _DTYPES = {
-    "patches": "int16", "instances": "int16", "classes": "int16", "stuff": "uint8",
-    "purity": "float32", "copy_of": "int16",
+    "patches": "int16", "instances": "int16", "classes": "int16", "purity": "float32",
+    "copy_of": "int16",
 }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -33,23 +32,18 @@ from bindscope.studies.same_object.config import (
     patch_grid,
     used_scenes,
 )
-from bindscope.studies.same_object.quantities import LEADING, RIVALS, WITHOUT_MODEL
+from bindscope.studies.same_object.quantities import (
+    LEADING,
+    NO_MODEL,
+    RIVALS,
+    WITHOUT_MODEL,
+)
 
 _ACTIVATIONS = "results/activations/{dataset}/{model}"
-_FIT = "results/same_object/{dataset}/{model}/layers-{layers}/{probe}-{seeds}-{key}"
-_BASELINE = "results/same_object/{dataset}/grid-{grid}/{probe}-{seeds}-{key}"
+_RESULTS = "results/same_object/{dataset}/{model}"
+_FIT = f"{_RESULTS}/layers-{{layers}}/{{probe}}-{{seeds}}-{{key}}"
 # The fit of any other probe has one optimum.
 SEEDED = ("identity_pointwise",)
-
-
-def _fit_outputs(base: str) -> dict[str, str]:
-    return {
-        "rows": f"{base}.jsonl",
-        "strata": f"{base}.strata.jsonl",
-        "images": f"{base}.images.safetensors",
-        "weights": f"{base}.safetensors",
-    }
-
 
 STEPS = (
     Step(
@@ -72,31 +66,35 @@ STEPS = (
         reads={"weights": ("weights",)},
         makes="activations",
     ),
-    Step("same_object_fit", _fit_outputs(_FIT), leaf=True, makes="fits of pairs"),
+    # Of a probe that reads labels and positions alone, model and layers are `none`.
     Step(
-        "same_object_baseline",
-        _fit_outputs(_BASELINE),
-        script="same_object_fit.py",
+        "same_object_fit",
+        {
+            "rows": f"{_FIT}.jsonl",
+            "strata": f"{_FIT}.strata.jsonl",
+            "images": f"{_FIT}.images.safetensors",
+            "weights": f"{_FIT}.safetensors",
+        },
         leaf=True,
         makes="fits of pairs",
     ),
     Step(
         "same_object_maps",
-        {"maps": "results/same_object/{dataset}/{model}/maps-{layers}/{probe}-{key}.safetensors"},
+        {"maps": f"{_RESULTS}/maps-{{layers}}/{{probe}}-{{key}}.safetensors"},
         reads={"fit": ("weights",), "weights": ("weights",)},
         leaf=True,
         makes="score maps",
     ),
     Step(
         "same_object_geometry",
-        {"rows": "results/same_object/{dataset}/{model}/geometry-{layers}/{probe}-{key}.jsonl"},
+        {"rows": f"{_RESULTS}/geometry-{{layers}}/{{probe}}-{{key}}.jsonl"},
         reads={"fit": ("weights",)},
         leaf=True,
         makes="geometry of scores",
     ),
     Step(
         "same_object_effects",
-        {"rows": "results/same_object/{dataset}/{model}/effects-{layer}/{probe}-{key}.jsonl"},
+        {"rows": f"{_RESULTS}/effects-{{layer}}/{{probe}}-{{key}}.jsonl"},
         reads={"fit": ("weights",), "weights": ("weights",)},
         leaf=True,
         makes="effects of edits",
@@ -108,9 +106,9 @@ def add_products(graph: Graph, shared: Shared, section: PairSection) -> None:
     """Add every fit of the section, and all it needs."""
     requested: set[tuple[object, ...]] = set()
     for block in section.fits:
-        for dataset in (shared.datasets[name] for name in block.datasets):
-            for model in (shared.models[name] for name in block.models):
-                _Fits(graph, shared, section, block, dataset, model).add(requested)
+        for names in product(block.datasets, block.models):
+            dataset, model = shared.datasets[names[0]], shared.models[names[1]]
+            _Fits(graph, shared, section, block, dataset, model).add(requested)
     if section.maps:
         _add_maps(graph, shared, section, section.maps)
     if section.geometry:
@@ -141,8 +139,7 @@ class _Fits:
         every, size = layers_of(self.model, self.block), self.block.layers_per_job
         for probe, seeds in (*self._probes(), *self._rivals()):
             if probe.family in WITHOUT_MODEL:  # all models of a grid share it
-                names = {"grid": joined(grid, "x")}
-                self._fit("same_object_baseline", names, probe, seeds, (), samples, {})
+                self._fit(NO_MODEL, probe, seeds, (), samples)
                 continue
             for i in range(0, len(every), size):  # what one forward pass reads
                 places = {
@@ -152,9 +149,7 @@ class _Fits:
                 layers = tuple(layer for layer, place in places.items() if place not in requested)
                 requested.update(places.values())
                 if layers:
-                    names = {"model": self.model.name, "layers": joined(layers)}
-                    tokens = self._tokens(layers, samples)
-                    self._fit("same_object_fit", names, probe, seeds, layers, samples, tokens)
+                    self._fit(self.model.name, probe, seeds, layers, samples)
 
     def _probes(self) -> Iterator[tuple[AnyScorer, tuple[int, ...]]]:
         known = {probe.name: probe for probe in self.section.probes}
@@ -179,61 +174,60 @@ class _Fits:
                         rivals[probe.name, seeds] = probe
         return [(probe, seeds) for (_, seeds), probe in rivals.items()]
 
+    def _fit(
+        self,
+        model: str,
+        probe: AnyScorer,
+        seeds: tuple[int, ...],
+        layers: tuple[int | str, ...],
+        samples: Mapping[str, Product],
+    ) -> None:
+        names = {
+            "dataset": self.dataset.name, "model": model, "probe": probe.name,
+            "layers": joined(layers) or NO_MODEL, "seeds": joined(seeds, "_"),
+        }  # fmt: skip
+        content = {
+            "probe": probe.model_dump(mode="json", exclude={"name"}),
+            "seeds": list(seeds),
+            "threads": probe.threads,
+            "device": probe.device,
+            "layers": list(layers),
+        }
+        inputs: dict[str, list[Product]] = {"samples": list(samples.values())}
+        if layers:
+            inputs |= self._tokens(layers, samples)
+        self.graph.add("same_object_fit", names, content, inputs, runs=[FAMILIES[probe.family]])
+
     def _tokens(
         self, layers: tuple[int | str, ...], samples: Mapping[str, Product]
     ) -> dict[str, list[Product]]:
         """Add the tokens of the sampled patches, by split."""
-        shards = {
-            split: used_shards(self.graph, self.section, self.dataset, split) for split in SPLITS
-        }
-        n_shards: dict[str, int] = {split: len(products) for split, products in shards.items()}
         used = used_scenes(self.section, self.dataset)
+        shards = {split: _shards(self.graph, self.dataset, split, n) for split, n in used.items()}
+        n_shards = {split: len(products) for split, products in shards.items()}
         parts = in_parts(n_shards, self.dataset.shard_size.model_dump(), used)
         names = {
             "dataset": self.dataset.name, "model": self.model.name, "layers": joined(layers),
         }  # fmt: skip
-        model = self.model
-        assert not isinstance(model, KnownAnswer)
-        content, weights = _run(self.graph, self.shared, model)
+        content, weights = _run(self.graph, self.shared, self.model)
         rule = "sampled"
-        if not model.extraction.keep_patches:
+        assert not isinstance(self.model, KnownAnswer)
+        if not self.model.extraction.keep_patches:
             rule, names["entry"] = "sampled_temporary", self.block.name
         by_split: dict[str, list[Product]] = {split: [] for split in SPLITS}
         for name, part in parts.items():
-            inputs: dict[str, Product | list[Product]] = {
+            inputs = {
                 "scenes": [shards[piece["split"]][piece["shard"]] for piece in part],
                 "samples": [samples[piece["split"]] for piece in part],
                 "weights": weights,
             }
             sampled_part = self.graph.add(
                 rule, {**names, "part": name}, {**content, "layers": list(layers), "part": part},
-                inputs, runs=model_code(model),
+                inputs, runs=model_code(self.model),
             )  # fmt: skip
             for piece in part:
                 by_split[piece["split"]].append(sampled_part)
         return by_split
-
-    def _fit(
-        self,
-        step: str,
-        names: Mapping[str, str],
-        probe: AnyScorer,
-        seeds: tuple[int, ...],
-        layers: tuple[int | str, ...],
-        samples: Mapping[str, Product],
-        tokens: Mapping[str, list[Product]],
-    ) -> None:
-        content = {
-            "probe": probe.model_dump(mode="json", exclude={"name"}),
-            "seeds": list(seeds),
-            "intervals": self.section.intervals.model_dump(mode="json"),
-            "threads": probe.threads,
-            "device": probe.device,
-            "layers": list(layers),
-        }
-        about = {"dataset": self.dataset.name, "probe": probe.name, "seeds": joined(seeds, "_")}
-        inputs = {"samples": list(samples.values()), **tokens}
-        self.graph.add(step, {**about, **names}, content, inputs, runs=[FAMILIES[probe.family]])
 
 
 def _run(graph: Graph, shared: Shared, model: AnyModel) -> tuple[dict[str, Any], list[Product]]:
@@ -253,11 +247,9 @@ def joined(parts: Sequence[int | str], by: str = "-") -> str:
     return by.join(map(str, parts))
 
 
-def used_shards(graph: Graph, section: PairSection, dataset: Dataset, split: str) -> list[Product]:
-    """Return the shards that hold the scenes that are used of a split."""
-    size = getattr(dataset.shard_size, split)
-    n_shards = -(-used_scenes(section, dataset)[split] // size)
-    return add_scenes(graph, dataset, split)[:n_shards]
+def _shards(graph: Graph, dataset: Dataset, split: str, n: int) -> list[Product]:
+    """Return the shards that hold the first scenes of a split."""
+    return add_scenes(graph, dataset, split)[: -(-n // getattr(dataset.shard_size, split))]
 
 
 @once
@@ -274,10 +266,10 @@ def add_patch_samples(
         split: graph.add(
             "patch_samples",
             {"dataset": dataset.name, "grid": joined(grid, "x"), "split": split},
-            {**content, "split": split, "n_scenes": used_scenes(section, dataset)[split]},
-            {"scenes": used_shards(graph, section, dataset, split)},
+            {**content, "split": split, "n_scenes": n},
+            {"scenes": _shards(graph, dataset, split, n)},
         )
-        for split in SPLITS
+        for split, n in used_scenes(section, dataset).items()
     }
 
 
@@ -299,13 +291,10 @@ def _add_maps(graph: Graph, shared: Shared, section: PairSection, maps: Maps) ->
     for _, names, fits in _fits_of(graph, section, maps):
         model = shared.models[names["model"]]
         run, weights = _run(graph, shared, model)
-        scenes = used_shards(graph, section, shared.datasets[names["dataset"]], "test")[:1]
+        scenes = _shards(graph, shared.datasets[names["dataset"]], "test", 1)
         for fit in fits:
-            layers = json.loads(fit.spec)["layers"]
-            content = {**run, "layers": layers, "seed": 0, "n_scenes": maps.scenes}
-            inputs: dict[str, Product | list[Product]] = {
-                "fit": fit, "scenes": scenes, "weights": weights,
-            }  # fmt: skip
+            content = {**run, "layers": fit.content["layers"], "n_scenes": maps.scenes}
+            inputs = {"fit": [fit], "scenes": scenes, "weights": weights}
             names = {**names, "layers": fit.wildcards["layers"]}
             graph.add("same_object_maps", names, content, inputs, runs=model_code(model))
 
@@ -314,9 +303,7 @@ def _add_geometry(graph: Graph, section: PairSection, geometry: Geometry) -> Non
     """Add what is measured of the scores of every fit of the probes that are named."""
     for probe, names, fits in _fits_of(graph, section, geometry):
         for fit in fits:
-            known = json.loads(fit.spec)
-            content = {key: known[key] for key in ("layers", "intervals")}
-            content["threads"] = probe.threads
+            content = {"layers": fit.content["layers"], "threads": probe.threads}
             names = {**names, "layers": fit.wildcards["layers"]}
             graph.add("same_object_geometry", names, content, {"fit": fit, **fit.inputs})
 
@@ -325,9 +312,8 @@ def _add_edits(graph: Graph, shared: Shared, section: PairSection, effects: Effe
     """Add a job per dataset, model, probe and layer."""
     for _, names, fits in _fits_of(graph, section, effects):
         of_layers = {
-            layer: fit for fit in fits for layer in json.loads(fit.spec)["layers"]
-            if layer != "final"
-        }  # fmt: skip
+            layer: fit for fit in fits for layer in fit.content["layers"] if layer != "final"
+        }
         for layer in effects.layers:
             _add_edits_of_layer(graph, shared, section, effects, names, layer, of_layers)
 
@@ -341,57 +327,34 @@ def _add_edits_of_layer(
     layer: int,
     fits: Mapping[int, Product],
 ) -> None:
+    """Edit one layer, read there and in the next one with a probe; fit probes again.
+
+    Claims are about the edited probe, so it is always among those that are fitted again.
+    """
     dataset, model = shared.datasets[names["dataset"]], shared.models[names["model"]]
     run, weights = _run(graph, shared, model)
     later = min((candidate for candidate in fits if candidate > layer), default=None)
     used = {fits[at].path(): fits[at] for at in (layer, later) if at is not None}
-    samples = fits[layer].inputs["samples"][SPLITS.index("test")]
-    n_scenes = effects.scenes or json.loads(samples.spec)["n_scenes"]
-    n_shards = -(-n_scenes // dataset.shard_size.test)
-    again, read = _retrained(graph, dataset, section, effects, fits[layer])
+    known = {probe.name: probe for probe in section.probes}
+    again = [known[name] for name in dict.fromkeys((names["probe"], *effects.retrained.probes))]
+    n_scenes = {"train": effects.retrained.train, "val": effects.retrained.val}
+    n_scenes["test"] = effects.scenes or used_scenes(section, dataset)["test"]
+    inputs: dict[str, list[Product]] = {"fit": list(used.values()), "weights": weights}
+    samples = dict(zip(SPLITS, fits[layer].inputs["samples"], strict=True))
+    for split, sample in samples.items():
+        n_scenes[split] = min(n_scenes[split], sample.content["n_scenes"])
+        inputs[f"{split}_scenes"] = _shards(graph, dataset, split, n_scenes[split])
+        inputs[f"{split}_samples"] = [sample]
     content = {
         **run,
         "layer": layer,
         "later": later,
         "directions": effects.directions,
         "n_scenes": n_scenes,
-        "intervals": section.intervals.model_dump(mode="json"),
-        "retrained": again,
+        "retrained": [probe.model_dump(mode="json") for probe in again],
     }
-    inputs: dict[str, Product | list[Product]] = {
-        "scenes": add_scenes(graph, dataset, "test")[:n_shards],
-        "samples": samples,
-        "fit": list(used.values()),
-        "weights": weights,
-        **read,
-    }
-    runs = [*model_code(model), *(FAMILIES[probe["family"]] for probe in again["probes"])]
+    runs = [*model_code(model), *(FAMILIES[probe.family] for probe in again)]
     if isinstance(model, Controlled | Zoo):
         inputs["codes"] = [add_codes(graph, dataset)[SPLITS.index("test")]]
         runs += [OBJECTIVES[model.objective]] if model.objective in OBJECTIVES else []
     graph.add("same_object_effects", {**names, "layer": layer}, content, inputs, runs=runs)
-
-
-def _retrained(
-    graph: Graph, dataset: Dataset, section: PairSection, effects: Effects, fit: Product
-) -> tuple[dict[str, Any], dict[str, list[Product]]]:
-    """Return what is said of probes that are fitted again, and scenes and samples of the splits.
-
-    Claims are about the edited probe, so it is always among them.
-    """
-    request, edited = effects.retrained, fit.wildcards["probe"]
-    known = {probe.name: probe for probe in section.probes}
-    names = dict.fromkeys((edited, *request.probes))
-    content: dict[str, Any] = {
-        "probes": [known[name].model_dump(mode="json") for name in names],
-    }
-    inputs: dict[str, list[Product]] = {}
-    samples = fit.inputs["samples"]
-    assert isinstance(samples, list)
-    for split in ("train", "val"):
-        sample = samples[SPLITS.index(split)]
-        content[split] = min(getattr(request, split), json.loads(sample.spec)["n_scenes"])
-        n_shards = -(-content[split] // getattr(dataset.shard_size, split))
-        inputs[f"{split}_scenes"] = add_scenes(graph, dataset, split)[:n_shards]
-        inputs[f"{split}_samples"] = [sample]
-    return content, inputs

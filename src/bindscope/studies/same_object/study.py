@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bindscope.core.graph import Graph, Product
+from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
@@ -15,27 +15,19 @@ from bindscope.studies.same_object.products import STEPS, add_products
 _HERE = "bindscope.studies.same_object"
 
 
-def _fits(graph: Graph) -> dict[str, list[Product]]:
-    return {"fits": graph.select("same_object_fit", "same_object_baseline")}
-
-
-def _strata(graph: Graph, shared: Shared, section: PairSection) -> Request:
-    return Request(_fits(graph), reads={"fits": ("strata",)})
-
-
 def _rows(graph: Graph, shared: Shared, section: PairSection) -> Request:
     """Ask for the rows of all fits, and what is known of the models that they name."""
     depths = {name: model.depth for name, model in shared.models.items()}
-    content = {"n_layers": depths, "intervals": section.intervals.model_dump(mode="json")}
-    return Request(_fits(graph), content, {"fits": ("images",)})
+    fits = {"fits": graph.select("same_object_fit")}
+    return Request(fits, {"n_layers": depths}, {"fits": ("images",)})
 
 
-def _made_by(step: str, role: str) -> Any:
-    """Return a request for all that a step makes; nothing without it."""
+def _made_by(step: str, role: str, *outputs: str) -> Any:
+    """Return a request for all that a step makes, and some of its files; nothing without it."""
 
     def request(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
         products = graph.select(step)
-        return Request({role: products}) if products else None
+        return Request({role: products}, reads={role: outputs}) if products else None
 
     return request
 
@@ -81,11 +73,15 @@ STUDY = Study(
     wildcards={
         "entry": NAME,
         "grid": r"[0-9]+x[0-9]+",
-        "layers": r"(?:[0-9]+|final)(?:-(?:[0-9]+|final))*",
+        "layers": r"(?:none|(?:[0-9]+|final)(?:-(?:[0-9]+|final))*)",
     },
     tables=(
         TableEntry("same_object", f"{_HERE}.tables:SAME_OBJECT", _rows),
-        TableEntry("same_object_strata", f"{_HERE}.tables:STRATA", _strata),
+        TableEntry(
+            "same_object_strata",
+            f"{_HERE}.tables:STRATA",
+            _made_by("same_object_fit", "fits", "strata"),
+        ),
         TableEntry(
             "same_object_geometry",
             f"{_HERE}.tables:GEOMETRY_TABLE",
@@ -145,9 +141,9 @@ STUDY = Study(
         ),
         _figure(
             "figures.geometry:same_object_geometry",
-            "Position, copies and same-object probability by layer",
-            "By layer: position decoded by ridge regression, residuals of exact copies classified "
-            "by a linear discriminant, and probability for identical objects. Bands: 95 % "
+            "Position and copies by layer",
+            "By layer: position decoded by ridge regression, and residuals of exact copies "
+            "classified by a linear discriminant. Bands: 95 % "
             "intervals over training seeds for groups, else over test images (copies: groups of "
             "scenes). Copies differ in position, so compare with layer 0 and with shuffled "
             "patches.",

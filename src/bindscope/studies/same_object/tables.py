@@ -21,6 +21,7 @@ from bindscope.studies.same_object.quantities import (
     Quantity,
     describe,
 )
+from bindscope.studies.same_object.scores import LEADS, PAIRS, VERSIONS, PairQuantity
 from bindscope.tables.rules import TOLERANCE, layer_number
 from bindscope.tables.schema import (
     DATASET,
@@ -28,8 +29,6 @@ from bindscope.tables.schema import (
     MODEL,
     SLUG,
     Column,
-    Null,
-    Reference,
     RowTable,
     TableSchema,
     count,
@@ -40,32 +39,13 @@ from bindscope.tables.schema import (
 )
 
 FLAGS = ("diverged", "not_converged")
-_METRICS = "`studies.same_object.metrics`"
+_METRICS = "`studies.same_object.scores`"
 _FIT = "`studies.same_object.scorers`"
 _SAMPLES = "`patch_samples`"
-_BOOTSTRAP = "bootstrap over test images for this fitted probe"
-_PAIRS = "share of pairs"
 
 
-def _bits(name: str, meaning: str, source: str, to: Reference = "") -> Column:
-    return Column(name, "float64", "bits per pair", meaning, source, "never", 0.0, reference=to)
-
-
-def _ends(name: str, unit: str, high: float | None = 1.0) -> Iterator[Column]:
-    for end, words in (("low", "Lower"), ("high", "Upper")):
-        meaning = f"{words} end of the 95 % interval of `{name}`."
-        yield Column(f"{name}_{end}", "float64", unit, meaning, _BOOTSTRAP, "allowed", 0.0, high)
-
-
-def _score(name: str, unit: str, meaning: str, null: Null = "allowed") -> list[Column]:
-    """Return a score of pairs and its interval."""
-    column = share(name, unit, meaning, _METRICS, null=null, reference="close")
-    return [column, *_ends(name, unit)]
-
-
-def _base(name: str, meaning: str, source: str = _METRICS) -> Column:
-    """Return what is known without a probe."""
-    return share(name, _PAIRS, meaning, source, null="never", reference="exact")
+def _bits(name: str, meaning: str) -> Column:
+    return Column(name, "float64", "bits per pair", meaning, _FIT, "never", 0.0)
 
 
 _PROBE = label("probe", "Name of the probe.", "config `probes[].name`", pattern=SLUG)
@@ -83,47 +63,31 @@ NAMES: tuple[Column, ...] = (
     count("seed", "", "Seed of the probe; 0 of those that need none.", "config `seed_blocks`"),
 )  # fmt: skip
 
-_SIZES: tuple[Column, ...] = (
+
+def _score(name: str, quantity: PairQuantity) -> Iterator[Column]:
+    """Yield the column of a score of pairs, and those of its interval."""
+    unit, high, exact = quantity.unit, quantity.high, not quantity.of_probe
+    yield Column(name, "float64", unit, quantity.meaning, _METRICS, quantity.null, 0.0, high,
+                 reference="exact" if exact else "close")  # fmt: skip
+    for end, words in () if exact else (("low", "Lower"), ("high", "Upper")):
+        meaning = f"{words} end of the 95 % interval of `{name}`."
+        source = "bootstrap over test images for this fitted probe"
+        yield Column(f"{name}_{end}", "float64", unit, meaning, source, "allowed", 0.0, high)
+
+
+_SCORES: tuple[Column, ...] = (
     count("n_images", "images", "Images with such a pair.", _SAMPLES, reference="same"),
     count("n_pairs", "pairs", "Pairs i < j of valid patches of an image.", _SAMPLES,
           reference="same"),
-    _base("positives", "Pairs of the same object.", _SAMPLES),
-)  # fmt: skip
-
-_ACCURACIES: tuple[Column, ...] = (
-    *_score("accuracy", _PAIRS,
-            "Pairs whose logit has the right sign after Platt's map of validation.", "never"),
-    *_score("balanced_accuracy", "share", "Mean of the shares that are right of pairs of the same "
-            "object and of others; empty where there is only one kind."),
-    *_score("auc_within", "probability", "Area under the ROC curve within images: of a pair of the "
-            "same object and a pair of different ones of one image, how often the first has the "
-            "greater logit; couples of all images count alike. What is constant in an image is "
-            "worth 0.5."),
-    _bits("loss_bits", "Cross-entropy of the logits.", _METRICS, to="close"),
-)  # fmt: skip
-
-_IMAGE_MAJORITY = _base(
-    "image_majority_accuracy",
-    "The more frequent answer of every test image for its pairs: the most that is right without "
-    "anything of the patches.",
-)
-_OF_ALL_PAIRS: tuple[Column, ...] = (
-    *_ends("loss_bits", "bits per pair", None),
-    _base("majority_accuracy", "The more frequent answer for all pairs."),
-    _IMAGE_MAJORITY,
-    _base("class_oracle_accuracy", '"The same object where the same class", of true classes.'),
+    *(column for name, quantity in PAIRS.items() for column in _score(name, quantity)),
 )  # fmt: skip
 
 _FITS: tuple[Column, ...] = (
-    _bits("train_loss_bits", "Cross-entropy of train's pairs.", _FIT),
-    _bits("val_loss_bits", "Cross-entropy of validation's pairs.", _FIT),
+    _bits("train_loss_bits", "Cross-entropy of train's pairs."),
+    _bits("val_loss_bits", "Cross-entropy of validation's pairs."),
     count("steps", "steps", "Iterations or optimiser steps of the fit.", _FIT),
     Column("l2", "float64", "nats", "Ridge strength that validation chose; empty where it chose "
            "the contained optimum.", _FIT, "allowed", 0.0),
-    Column("participation_ratio", "float64", "directions", "(sum |l|)^2 / sum l^2 of the "
-           "eigenvalues of S^1/2 W S^1/2, S the tokens' covariance.", _FIT, "allowed", 0.0),
-    count("effective_rank", "directions",
-          "Largest eigenvalues that hold 95 % of the sum of their squares.", _FIT, null="allowed"),
     share("class_miou", "share", "Mean over classes: of the sampled test patches that are of a "
           "class or are named so, those that are both. Semantic segmentation at the resolution of "
           "patches.", _FIT, null="allowed"),
@@ -142,15 +106,6 @@ _KINDS: tuple[Column, ...] = (
 )  # fmt: skip
 
 _PAIRED = "95 % bootstrap over test images, drawn for both probes at once."
-
-
-def _lead(name: str, meaning: str) -> list[Column]:
-    return [
-        share(f"{name}{end}", _PAIRS, words, "`leads`", low=-1, null="allowed")
-        for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
-    ]
-
-
 _ABOUT = (
     Column("n_layers", "int64", "blocks", "Blocks of the model; empty without one.", "config",
            null="allowed", low=0),
@@ -158,12 +113,11 @@ _ABOUT = (
     count("n_val_images", "images", "Validation images with pairs.", _SAMPLES),
     count("n_skipped", "images", "Test images without pairs; the attribute `skipped` of "
           "`patch_samples` lists them with the reason.", _SAMPLES),
-    *_lead("quadratic_lead", "Accuracy of the quadratic probe of the same tokens, minus this."),
-    *_lead("quadratic_position_lead", "Accuracy of the quadratic probe with positions, of the same "
-           "tokens, minus this."),
-    *_lead("position_lead", "This accuracy, minus that of the probe of positions alone."),
-    *_lead("image_majority_lead", "This accuracy, minus `image_majority_accuracy`."),
-    *_lead("last_layer_lead", "This accuracy, minus that of the same probe after the last block."),
+    *(
+        share(f"{name}{end}", "share of pairs", words, "`leads`", low=-1, null="allowed")
+        for name, (_, meaning) in LEADS.items()
+        for end, words in (("", meaning), ("_low", _PAIRED), ("_high", _PAIRED))
+    ),
 )  # fmt: skip
 ROW_KEY = ("dataset", "model", "layer", "probe", "rank", "seed")
 
@@ -180,15 +134,13 @@ def ends_ordered(frame: pd.DataFrame) -> pd.Series[bool]:
 
 SAME_OBJECT_SCHEMA = TableSchema(
     name="same_object",
-    version=4,
+    version=VERSIONS["same_object"],
     description="One row per dataset, model, layer, probe of pairs, rank and probe seed. "
     "Every number is measured on the frozen pairs of the test split, which all models of a patch "
     "grid share.",
     columns=(
         *NAMES,
-        *_SIZES,
-        *_ACCURACIES,
-        *_OF_ALL_PAIRS,
+        *_SCORES,
         *_FITS,
         *_ABOUT,
         *KEYS,
@@ -202,10 +154,10 @@ SAME_OBJECT_SCHEMA = TableSchema(
 )
 STRATA_SCHEMA = TableSchema(
     name="same_object_strata",
-    version=3,
+    version=VERSIONS["same_object_strata"],
     description="The scores of `same_object` for parts of the pairs: by class and distance of the "
     "patches.",
-    columns=(*NAMES, *_KINDS, *_SIZES, *_ACCURACIES, _IMAGE_MAJORITY, *KEYS),
+    columns=(*NAMES, *_KINDS, *_SCORES, *KEYS),
     key=(*ROW_KEY, *(column.name for column in _KINDS), "grid"),
     rules=(("intervals have two ends, low before high", ends_ordered),),
     order={"layer": layer_number},
@@ -240,7 +192,7 @@ def _plain(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def _long(
-    name: str, version: int, description: str, quantities: Mapping[str, Quantity], source: str,
+    name: str, description: str, quantities: Mapping[str, Quantity], source: str,
     added: tuple[Column, ...] = (), **more: Any,
 ) -> TableSchema:  # fmt: skip
     """Return the schema of a long table; `added` columns are of its key, too."""
@@ -257,7 +209,7 @@ def _long(
     )
     return TableSchema(
         name=name,
-        version=version,
+        version=VERSIONS[name],
         description=f"{description}\n\n{describe(quantities)}",
         columns=(
             *NAMES[:3],
@@ -282,14 +234,13 @@ def _long(
 
 
 GEOMETRY_SCHEMA = _long(
-    "same_object_geometry", 3,
-    "What a quadratic probe's scores and the tokens it reads are like on the test scenes, a number "
-    "a row.",
+    "same_object_geometry",
+    "What the tokens that a quadratic probe reads are like on the test scenes, a number a row.",
     GEOMETRY, "`studies.same_object.geometry`",
     order={"layer": layer_number},
 )  # fmt: skip
 EDITS_SCHEMA = _long(
-    "same_object_edits", 2,
+    "same_object_edits",
     "What edits of what a quadratic probe reads in a layer do, on the first test images, a number "
     "a row. The model runs on edited tokens. Of `none`, the tokens as they are: also where "
     "attention goes in the next block.",
@@ -322,10 +273,7 @@ class SameObjectTable:
 
     def build(self, inputs: Inputs) -> pd.DataFrame:
         """Build the table of the rows of the `fits`; as content come `n_layers`, by model."""
-        depths, intervals = inputs.content["n_layers"], inputs.content["intervals"]
-        rows = rows_with_leads(
-            inputs.get("fits"), depths, intervals["bootstrap_samples"], intervals["bootstrap_seed"]
-        )
+        rows = rows_with_leads(inputs.get("fits"), inputs.content["n_layers"])
         return table_of(rows, self.schema)
 
 

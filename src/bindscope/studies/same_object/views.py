@@ -11,11 +11,10 @@ import pandas as pd
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import half_width
 from bindscope.studies.same_object.quantities import CORRELATIONS, MEAN_HEAD, NO_MODEL, QUANTITIES
+from bindscope.studies.same_object.scores import PAIRS, SCORES
 from bindscope.tables.groups import group_names, with_groups
 from bindscope.tables.schema import TableSchema
 from bindscope.tables.write import read_table
-
-SCORES = ("accuracy", "balanced_accuracy", "auc_within", "loss_bits")
 
 
 def read_grouped(inputs: Inputs, schema: TableSchema, role: str = "table") -> dict[str, Any]:
@@ -69,13 +68,10 @@ def over_models(
         half = pd.Series(half_width(deviations[name], counts), means.index)
         for end, sign in (("low", -1), ("high", 1)):
             single = means.get(f"{name}_{end}", pd.Series(np.nan, means.index))
-            over = (means[name] + sign * half).clip(*_POSSIBLE.get(name, (0.0, 1.0)))
+            possible = (0.0, PAIRS[name].high) if name in PAIRS else (None, None)
+            over = (means[name] + sign * half).clip(*possible)
             means[f"{name}_{end}"] = single.mask(counts > 1, over)
     return means.reset_index()
-
-
-# The least and the greatest number of those that are no shares.
-_POSSIBLE = {"loss_bits": (0.0, np.inf), "value": (-np.inf, np.inf)}
 
 
 def best_layers(rows: pd.DataFrame, family: str = "quadratic") -> pd.DataFrame:

@@ -8,7 +8,7 @@ tokens no longer say it (arXiv 2510.24709, section 4.4 and Table 2: heads per co
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -48,17 +48,18 @@ from bindscope.studies.same_object.effects.subspace import (
     random_basis,
     variance_basis,
 )
-from bindscope.studies.same_object.estimates import Bootstrap, Floats, estimate, row
+from bindscope.studies.same_object.estimates import Bootstrap, estimate, row
 from bindscope.studies.same_object.fit import ProbeResult, fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.metrics import couples_won
 from bindscope.studies.same_object.quantities import (
     CONTROLS,
+    CORRELATIONS,
     EDITS,
     JUDGED,
     MEAN_HEAD,
     weights_name,
 )
+from bindscope.studies.same_object.scores import Floats, couples_won
 from bindscope.tables.rows import Row
 
 # (quantity, at) -> sums and numbers of each image, (n,) each: it is the ratio of their means.
@@ -74,21 +75,18 @@ def edit_names(what: Intervention | None) -> Row:
     return dict(PLAIN) if what is None else what._asdict()
 
 
-def attention_rows(unedited: Unedited, by: Bootstrap) -> list[Row]:
+def attention_rows(reading: Reading, by: Bootstrap) -> list[Row]:
     """Return what is measured of each head, and of their mean; correlations as Fisher's z."""
-    columns: Columns = {("uniform_share", ""): over_images(unedited.uniform)}
-    heads = [str(head + 1) for head in range(len(unedited.shares))]
+    columns: Columns = {("uniform_share", ""): over_images(reading["uniform"])}
+    heads = [str(head + 1) for head in range(len(reading["share"]))]
     for i, head in enumerate((*heads, MEAN_HEAD)):
-        columns |= {
-            (name, head): over_images(fisher(each[i]))
-            for name, each in unedited.correlations.items()
-        }
+        columns |= {(name, head): over_images(fisher(reading[name][i])) for name in CORRELATIONS}
         if head != MEAN_HEAD:  # that of all heads is measured under edits
-            columns["object_share", head] = over_images(unedited.shares[i])
+            columns["object_share", head] = over_images(reading["share"][i])
     rows = []
     for (name, at), drawn in _means([columns], by)[0].items():
         n = int(columns[name, at][1].sum())
-        drawn = np.tanh(drawn) if name in unedited.correlations else drawn
+        drawn = np.tanh(drawn) if name in CORRELATIONS else drawn
         rows.append(PLAIN | estimate(name, drawn, at=at, n=n))
     return rows
 
@@ -147,29 +145,25 @@ def compared(
     """
     rows = []
     for what, here in numbers.items():
+        controls = [
+            rival for rival in numbers
+            if what and rival and what.subspace == JUDGED and rival.subspace in CONTROLS
+            and rival[:2] == what[:2]
+        ]  # fmt: skip
         for (name, at), values in here.items():
             lines = [make_row(name, values, at=at)]
             if what is not None and f"{name}_change" in EDITS:
-                change = values - numbers[None][name, at]
-                lines.append(make_row(f"{name}_change", change, at=at))
+                plain = numbers[None][name, at]
+                lines.append(make_row(f"{name}_change", values - plain, at=at))
                 rivals: dict[str, Row] = {
                     rival.subspace: make_row(
                         f"{name}_beyond_controls", values - numbers[rival][name, at], at=at
                     )
-                    for rival in controls_of(what, numbers)
+                    for rival in controls
                 }
                 lines += beyond(rivals, falls=name != LOSS and what.edit != "inject")
             rows += [edit_names(what) | line for line in lines]
     return rows
-
-
-def controls_of(
-    what: Intervention, others: Iterable[Intervention | None]
-) -> Iterator[Intervention]:
-    """Yield the controls of an edit that claims are about."""
-    for rival in others if what.subspace == JUDGED else ():
-        if rival and rival.subspace in CONTROLS and rival[:2] == what[:2]:
-            yield rival
 
 
 def beyond(rivals: Mapping[str, Row], *, falls: bool) -> list[Row]:
@@ -222,7 +216,7 @@ def refitted_rows(
         results = [
             fit_probe(
                 probe, *(tokens[name][layer] for name in SPLITS),
-                bootstrap_samples=by.samples, bootstrap_seed=by.seed, checkpoints=parts,
+                bootstrap_samples=by.samples, checkpoints=parts,
             )[-1]
             for probe, (layer, _) in readers
         ]  # fmt: skip
@@ -281,19 +275,15 @@ def pretraining_losses(
     }
 
 
-# Shares of the patches of an image that exchange b; shares of its own b that a patch keeps.
-SHARES, ALPHAS = (0.5, 1.0), (0.5, 0.0)
-
-
 def interventions() -> list[Intervention]:
     """Return all edits of a layer."""
-    edits = []
-    for subspace in ("probe", JUDGED, *CONTROLS):
-        if subspace != "mean":
-            edits += [Intervention("shuffle", share, subspace) for share in SHARES]
-            edits += [Intervention("inject", 1 - alpha, subspace) for alpha in ALPHAS]
-        edits.append(Intervention("remove", 1.0, subspace))
-    return edits
+    edits = [
+        Intervention(edit, strength, subspace)
+        for subspace in ("probe", JUDGED, *CONTROLS) if subspace != "mean"
+        for edit in ("shuffle", "inject", "remove")
+        for strength in (0.5, 1.0) if edit != "remove" or strength == 1
+    ]  # fmt: skip
+    return [*edits, Intervention("remove", 1.0, "mean")]
 
 
 def editor_of(
@@ -323,23 +313,26 @@ def measured(
 ) -> list[Row]:
     """Measure one layer of a model.
 
-    `files`: paths `scenes`, `samples`, `fit` (rows), `fit_weights`, `weights`; for a model that may
-    have a loss of its own `codes`; scenes and samples of train and val (`train_scenes`, ...).
-    `spec`: the job's `layer`, `later`, `directions`, `retrained`, `n_scenes` and `intervals`.
+    `files`: paths `fit` (rows), `fit_weights`, `weights`, of each split `<split>_scenes` and
+    `<split>_samples`; for a model that may have a loss of its own `codes`. `spec`: the job's
+    `layer`, `later`, `directions`, `retrained` and `n_scenes`.
     """
-    test = _measuring(config, files, spec, device)
+    scenes = {
+        split: Scenes.open(
+            getattr(files, f"{split}_scenes"), getattr(files, f"{split}_samples")[0], n
+        )
+        for split, n in spec["n_scenes"].items()
+    }
+    test = _measuring(config, files, spec, scenes["test"], device)
     plain = test.unedited(checkpoints)
     editor = editor_of(test.scorers[spec["layer"]], plain, test.scenes, spec["directions"])
-    splits = {"test": test.edit(editor)}
-    for split in ("train", "val"):
-        stores, samples = (getattr(files, f"{split}_{role}") for role in ("scenes", "samples"))
-        scenes = Scenes.open(stores, samples[0], spec["retrained"][split])
-        splits[split] = test.edit(editor, scenes)
+    splits = {split: test.edit(editor, of_split) for split, of_split in scenes.items()}
     edits = interventions()
     losses = _losses(config, files, device, splits["test"], edits)
+    probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in spec["retrained"]]
     return [
         PLAIN | row("val_loss_bits", validation_loss(files, spec)),
-        *measured_edits(splits, plain, edits, losses, spec, checkpoints),
+        *measured_edits(splits, plain, edits, losses, probes, Bootstrap(), checkpoints),
     ]
 
 
@@ -348,24 +341,24 @@ def measured_edits(
     plain: Unedited,
     edits: Sequence[Intervention],
     losses: Losses | str,
-    spec: Mapping[str, Any],
+    probes: Sequence[AnyScorer],
+    by: Bootstrap,
     checkpoints: Checkpoints | None = None,
 ) -> list[Row]:
     """Return the rows about edits of one layer, without what the job knows from its files.
 
     `splits`: the model with its editor on the scenes of test; of train and val too where probes are
     fitted again. `plain`: what was measured of those of test as they are. `losses`: the model's
-    own, or why it has none.
+    own, or why it has none. `probes`: those that are fitted again.
     """
-    by = Bootstrap(spec["intervals"]["bootstrap_samples"], spec["intervals"]["bootstrap_seed"])
     test = splits["test"]
     assert test.editor is not None
-    rows = ablation_rows(test.scenes.labels, test.under(edits, checkpoints), by)
-    rows += attention_rows(plain, by) + loss_rows(losses)
+    readings = {None: plain.reading} | test.under(edits, checkpoints)
+    rows = ablation_rows(test.scenes.labels, readings, by)
+    rows += attention_rows(plain.reading, by) + loss_rows(losses)
     for what in edits:
         rows += [edit_names(what) | line for line in _overlaps(test.editor, plain, what)]
-    if retrained := spec["retrained"]:
-        probes = [TypeAdapter(AnyScorer).validate_python(probe) for probe in retrained["probes"]]
+    if probes:
         rows += refitted_rows(splits, edits, probes, by, checkpoints)
     return rows
 
@@ -393,15 +386,14 @@ def validation_loss(files: Any, spec: Mapping[str, Any]) -> float:
 
 
 def _measuring(
-    config: Any, files: Any, spec: Mapping[str, Any], device: torch.device | str
+    config: Any, files: Any, spec: Mapping[str, Any], scenes: Scenes, device: torch.device | str
 ) -> Measuring:
-    """Load the model, its fitted probes and the test scenes."""
-    scenes = Scenes.open(files.scenes, files.samples[0], spec["n_scenes"])
+    """Load the model and its fitted probes."""
     fits: dict[str, NDArray[Any]] = {}
     for path in files.fit_weights:
         fits |= load_file(path)
     weights = next(iter(files.weights), None)
-    size_px = scenes.stores[0].layout("images").shape[1]
+    size_px = scenes.images[:1].shape[1]
     layers = [layer for layer in (spec["layer"], spec["later"]) if layer is not None]
     measuring = Measuring(
         load_model(config, weights and Path(weights), device, size_px),
@@ -438,5 +430,6 @@ def _losses(
         evaluation = load(config, weights and Path(weights), device)
     except ModelError as error:
         return error.problem
-    objects = open_store(files.codes[0]).read("objects", slice(0, len(test.scenes)))
-    return pretraining_losses(evaluation, test.scenes.images(), objects, test, edits)
+    every = slice(0, len(test.scenes))
+    objects = open_store(files.codes[0]).read("objects", every)
+    return pretraining_losses(evaluation, test.scenes.images[every], objects, test, edits)

@@ -1,7 +1,7 @@
 """Passes of a model over images whose tokens are edited at a layer: probes and attention there.
 
 A model runs on edited tokens from the layer on, and what reads it is as it was fitted
-(`rows.refitted_rows` fits it again). Images are read in batches and each is run under all edits; of
+(`job.refitted_rows` fits it again). Images are read in batches and each is run under all edits; of
 an image, logits of its pairs and a few sums are kept.
 """
 
@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bindscope.activations.images import StoreImages
+from bindscope.activations.images import Images, JoinedImages, StoreImages
 from bindscope.core.interfaces import Edit
 from bindscope.core.progress import Progress
 from bindscope.core.store.reader import Store, open_store
@@ -26,7 +25,7 @@ from bindscope.fitting.rows import as_rows
 from bindscope.models.attention import attentive
 from bindscope.models.base import TokenMap, layer_shapes
 from bindscope.models.edits import editable
-from bindscope.scenes.patch_labels import count_pixels
+from bindscope.scenes.patch_labels import Grid, count_pixels
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.effects.attention import (
     beyond_rivals,
@@ -37,72 +36,53 @@ from bindscope.studies.same_object.effects.attention import (
 from bindscope.studies.same_object.effects.subspace import Editor, Intervention, LabelMeans
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.quantities import CORRELATIONS
+from bindscope.studies.same_object.scores import Floats
 
 MASKS = 16  # that are read at a time
 BATCH, WEIGHTS = 64, 2**24  # images of a batch, and attention weights of a head, at most
 LEAST = 5  # patches of an image whose correlations count: of fewer, those given others are +-1
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Scenes:
     """The first scenes of a split, and their sampled patches."""
 
-    stores: Sequence[Store]  # scenes, in order
+    images: Images
     labels: PairData  # their sampled patches, without tokens
     patches: Tensor  # int64 (n, M): those patches, -1 = none
     instances: Tensor  # int64 (n, P): object of every patch of the grid; -1 where none is
 
     @classmethod
     def open(cls, stores: Sequence[str], samples: str, n: int) -> Scenes:
-        """Open the stores of scenes and the store of samples; read masks of the first n scenes."""
-        sample = open_store(samples)
+        """Open the stores of the first n scenes and the store of samples; read masks."""
+        sample, opened = open_store(samples), [open_store(path) for path in stores]
         names = ("patches", "instances", "classes")
         arrays = {name: sample.read(name, slice(0, n)) for name in names}
         rows, columns = map(int, sample.attributes["grid"])
-        return cls.from_stores([open_store(path) for path in stores], arrays, (rows, columns))
-
-    @classmethod
-    def from_stores(
-        cls, stores: Sequence[Store], sample: Mapping[str, NDArray[Any]], grid: tuple[int, int]
-    ) -> Scenes:
-        """Read masks; `sample` holds `patches`, `instances` and `classes` of these scenes."""
-        # Counts of a whole shard would be gigabytes: one per image, patch and object.
-        parts = (
-            store.read("masks", slice(start, min(start + MASKS, rows)))
-            for store, rows in used_rows(stores, len(sample["patches"]))
-            for start in range(0, rows, MASKS)
-        )
-        numbers = [count_pixels(masks, grid).argmax(-1) for masks in parts]
-        instances = torch.from_numpy(np.concatenate(numbers).astype(np.int64))
-        instances[instances == 0] = -1
-        patches = torch.from_numpy(sample["patches"].astype(np.int64))
-        return cls(stores, PairData.from_arrays(sample, None, grid), patches, instances)
+        labels = PairData.from_arrays(arrays, None, (rows, columns))
+        patches = torch.from_numpy(arrays["patches"].astype(np.int64))
+        images = JoinedImages([StoreImages(store) for store in opened])
+        return cls(images, labels, patches, objects_of_patches(opened, labels.grid, n))
 
     def __len__(self) -> int:
         return len(self.patches)
 
-    def images(self) -> NDArray[np.uint8]:
-        """Return all images, uint8 (n, H, W, 3)."""
-        return np.concatenate([images for _, images in self.batches(len(self))])
 
-    def batches(self, size: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Give the number of a batch's first image, and its images."""
-        done = 0
-        for store, rows in used_rows(self.stores, len(self)):
-            images = StoreImages(store, rows)
-            for start in range(0, rows, size):
-                yield done + start, images[start : start + size]
-            done += rows
+def objects_of_patches(stores: Sequence[Store], grid: Grid, n: int) -> Tensor:
+    """Return the object of every patch of the first n scenes, int64 (n, P); -1 where none is.
 
-
-def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
-    """Give the stores that hold the first n scenes, and how many of each are among them."""
+    Masks are read a few at a time: counts of a whole shard would be gigabytes, one per image, patch
+    and object.
+    """
+    parts, remaining = [], n
     for store in stores:
-        rows = min(n, store.layout("masks").n_rows)
-        if rows > 0:
-            yield store, rows
-        n -= rows
+        rows = min(remaining, store.layout("masks").n_rows)
+        for start in range(0, rows, MASKS):
+            masks = store.read("masks", slice(start, min(start + MASKS, rows)))
+            parts.append(count_pixels(masks, grid).argmax(-1))
+        remaining -= rows
+    instances = torch.from_numpy(np.concatenate(parts).astype(np.int64))
+    return instances.masked_fill(instances == 0, -1)
 
 
 # What is kept of the images under one edit, or under none; images are in the last dimension.
@@ -112,28 +92,17 @@ def used_rows(stores: Sequence[Store], n: int) -> Iterator[tuple[Store, int]]:
 Reading = Mapping[str, Floats]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Unedited:
     """What is kept of the images as they are."""
 
-    # By measure, (heads + 1, n); the last row is of the mean over heads.
-    correlations: dict[str, Floats]
-    shares: Floats  # (heads, n): share of attention on the same object
-    uniform: Floats  # (n,): that of attention to all other patches alike
+    # Also by correlation (heads + 1, n), the last row of the mean over heads, and `uniform` (n,):
+    # the share on the same object of attention to all other patches alike.
+    reading: Reading
     covariance: Tensor  # float64 (d, d): of the sampled patches, about the mean of train
     # Orthonormal (d, r): subspaces in which sampled patches differ by class, and by position.
     classes: Tensor
     positions: Tensor
-
-
-@dataclass(frozen=True)
-class Pass:
-    """What a batch of images gives under one edit."""
-
-    tokens: Tensor  # of the edited layer, (B, T, d)
-    block: Block  # its sampled patches, as a block of pairs
-    logits: dict[int, Tensor]  # of these pairs, by layer
-    among: Tensor  # attention of the sampled patches on all patches in the next block, (H, B, M, P)
 
 
 @dataclass(frozen=True)
@@ -167,22 +136,35 @@ class Measuring:
         """Give the number of a batch's first image, and its pixels."""
         size = max(1, min(BATCH, WEIGHTS // self.tokens.n_tokens**2))
         progress = Progress(len(self.scenes), "images")
-        for start, images in self.scenes.batches(size):
+        for start in range(0, len(self.scenes), size):
+            images = self.scenes.images[start : min(start + size, len(self.scenes))]
             yield start, self.model.preprocess(images)
             progress.advance(len(images))
 
-    def _edits(self, start: int, what: Intervention | None) -> dict[int, Edit]:
-        """Return the edit, or none, of a batch from the image `start` on, by layer."""
-        if what is None:
-            return {}
+    def _edits(
+        self, start: int, what: Intervention | None, changes: list[Tensor] | None = None
+    ) -> dict[int, Edit]:
+        """Return the edit, or none, of a batch from the image `start` on, by layer.
+
+        It appends to `changes` the squared lengths of the change, and of the tokens less their
+        mean, (2, B).
+        """
 
         def edit(tokens: Tensor) -> Tensor:
-            assert self.editor is not None
-            scenes = torch.arange(start, start + len(tokens), device=tokens.device)
-            patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
-            numbers = torch.arange(self.tokens.n_patches, device=tokens.device)
-            patches[:, self.tokens.patches] = numbers
-            return self.editor.edited(tokens, what, scenes, patches)
+            edited = tokens
+            if what is not None:
+                assert self.editor is not None
+                scenes = torch.arange(start, start + len(tokens), device=tokens.device)
+                patches = torch.full((len(tokens), tokens.shape[1]), -1, device=tokens.device)
+                numbers = torch.arange(self.tokens.n_patches, device=tokens.device)
+                patches[:, self.tokens.patches] = numbers
+                edited = self.editor.edited(tokens, what, scenes, patches)
+            if changes is not None:
+                mean = self.scorers[self.layer].mean.to(tokens)
+                parts = (edited - tokens, tokens - mean)
+                lengths = [x[:, self.tokens.patches].double().square().sum((1, 2)) for x in parts]
+                changes.append(torch.stack(lengths).cpu())
+            return edited
 
         return {self.layer: edit}
 
@@ -198,24 +180,29 @@ class Measuring:
         patches = torch.take_along_dim(tokens[:, self.tokens.patches], places[..., None], 1)
         return patches.to(self.dtype).float().cpu()
 
-    def _block(self, start: int, tokens: Tensor) -> Block:
-        """Return the sampled patches of all tokens (B, T, d) as a block of pairs."""
-        rows = slice(start, start + len(tokens))
-        data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
-        return Pairs(data, device=str(self.device)).read(0, len(tokens))
+    def _run(
+        self, start: int, pixels: Tensor, what: Intervention | None = None
+    ) -> tuple[dict[str, Tensor], Block, Tensor]:
+        """Run over a batch.
 
-    def _run(self, start: int, pixels: Tensor, what: Intervention | None = None) -> Pass:
-        """Run over a batch."""
-        edits = self._edits(start, what)
-        streams = self._read(pixels, edits)
-        blocks = {layer: self._block(start, tokens) for layer, tokens in streams.items()}
-        logits = {layer: self.scorers[layer].logits(block).cpu() for layer, block in blocks.items()}
+        Returns what a `Reading` keeps of it, its sampled patches in the edited layer as a block of
+        pairs, and their attention on all patches in the next block, (heads, B, M, P).
+        """
+        changes: list[Tensor] = []
+        edits, rows = self._edits(start, what, changes), slice(start, start + len(pixels))
+        blocks, numbers = {}, {}
+        for layer, tokens in self._read(pixels, edits).items():
+            data = self.scenes.labels.take(rows, as_rows(self._sampled(start, tokens).numpy()))
+            blocks[layer] = Pairs(data, device=str(self.device)).read(0, len(pixels))
+            numbers[f"logits.{layer}"] = self.scorers[layer].logits(blocks[layer]).cpu()
         reading = attentive(self.model, self.where)
         ((_, attention),) = reading.attention(pixels, [self.layer + 1], edits)
-        places = self.scenes.patches[start : start + len(pixels)].clamp_min(0) + self.tokens.prefix
+        places = self.scenes.patches[rows].clamp_min(0) + self.tokens.prefix
         weights = head_weights(attention, places.to(attention.queries.device))
         among = weights[..., self.tokens.patches].double().cpu()
-        return Pass(streams[self.layer], blocks[self.layer], logits, among)
+        share, uniform = self._shares(start, among)
+        numbers |= {"share": share, "uniform": uniform, "change": changes[0]}
+        return numbers, blocks[self.layer], among
 
     def _shares(self, start: int, among: Tensor) -> tuple[Tensor, Tensor]:
         """Return shares on the same object (heads, B), and of uniform attention (B,)."""
@@ -234,13 +221,11 @@ class Measuring:
     def _look(self, batch: tuple[int, Tensor]) -> State:
         """Return what is kept of a batch as it is."""
         start, pixels = batch
-        outcome = self._run(start, pixels)
-        block, valid = outcome.block, outcome.block.valid.cpu()
-        share, alike = self._shares(start, outcome.among)
-        places = _places(block, self.tokens)
+        numbers, block, among = self._run(start, pixels)
+        valid, places = block.valid.cpu(), self.scenes.patches[start : start + len(pixels)]
+        correlated = _correlated(block, numbers[f"logits.{self.layer}"], among, places)
         return {
-            **_correlated(block, outcome.logits[self.layer], outcome.among, places),
-            "share": share, "uniform": alike, "tokens": block.x[block.valid].cpu(),
+            **numbers, **correlated, "tokens": block.x[block.valid].cpu(),
             "half": ((start + torch.arange(len(valid))) % 2)[:, None].expand_as(valid)[valid],
             "classes": block.classes.cpu()[valid], "places": places[valid],
         }, {}  # fmt: skip
@@ -252,52 +237,27 @@ class Measuring:
         total, n = torch.zeros(dim, dim, dtype=torch.float64), 0
         by_class = LabelMeans(int(labels.classes.max()) + 1, dim)
         by_place = LabelMeans(self.tokens.n_patches, dim)
-        names, looked = (*CORRELATIONS, "share", "uniform"), []
+        looked, names = [], ("tokens", "half", "classes", "places")
         for batch, _ in each(checkpoints, self.batches(), self._look):
-            looked.append({name: batch[name] for name in names})
-            tokens, half, classes = batch["tokens"].double(), batch["half"], batch["classes"]
+            looked.append({name: part for name, part in batch.items() if name not in names})
+            tokens, half, classes, places = (batch[name] for name in names)
+            tokens = tokens.double()
             total, n = total + (tokens - mean).t() @ (tokens - mean), n + len(tokens)
             by_class.add(tokens[classes > 0], classes[classes > 0], half[classes > 0])
-            by_place.add(tokens, batch["places"], half)
-        arrays = _joined(looked)
-        return Unedited(
-            {name: arrays[name] for name in CORRELATIONS}, arrays["share"], arrays["uniform"],
-            total / max(n, 1), by_class.subspace(), by_place.subspace(),
-        )  # fmt: skip
+            by_place.add(tokens, places, half)
+        covariance = total / max(n, 1)
+        return Unedited(_joined(looked), covariance, by_class.subspace(), by_place.subspace())
 
     def under(
         self, edits: Sequence[Intervention], checkpoints: Checkpoints | None = None
     ) -> dict[Intervention | None, Reading]:
-        """Run over the images without an edit (None) and under each."""
-        batches: dict[Intervention | None, list[dict[str, Tensor]]] = {
-            what: [] for what in (None, *edits)
-        }
-        passes = ((*batch, what) for batch in self.batches() for what in batches)
-        plains: dict[int, Pass] = {}  # that of the last batch
-
-        def run(which: tuple[int, Tensor, Intervention | None]) -> State:
-            start, pixels, what = which
-            if start not in plains:
-                plains.clear()
-                plains[start] = self._run(start, pixels)
-            edited = plains[start] if what is None else self._run(start, pixels, what)
-            return self._compare(start, edited, plains[start]), {}
-
-        states = each(checkpoints, passes, run)
-        for (batch, _), what in zip(states, cycle(batches), strict=False):
+        """Run over the images under each edit."""
+        batches: dict[Intervention, list[dict[str, Tensor]]] = {what: [] for what in edits}
+        passes = ((*batch, what) for batch in self.batches() for what in edits)
+        states = each(checkpoints, passes, lambda part: (self._run(*part)[0], {}))
+        for (batch, _), what in zip(states, cycle(edits), strict=False):
             batches[what].append(batch)
         return {what: _joined(parts) for what, parts in batches.items()}
-
-    def _compare(self, start: int, edited: Pass, plain: Pass) -> dict[str, Tensor]:
-        """Return what is compared of a batch under an edit."""
-        patches, mean = plain.tokens[:, self.tokens.patches], self.scorers[self.layer].mean
-        whole = (patches - mean.to(patches)).double().square().sum((1, 2))
-        moved = (edited.tokens[:, self.tokens.patches] - patches).double().square()
-        return {
-            **{f"logits.{layer}": logits for layer, logits in edited.logits.items()},
-            "share": self._shares(start, edited.among)[0],
-            "change": torch.stack([moved.sum((1, 2)), whole]).cpu(),
-        }
 
     def sampled_under(
         self, what: Intervention | None, checkpoints: Checkpoints | None = None
@@ -322,12 +282,6 @@ class Measuring:
 def _joined(batches: Sequence[Mapping[str, Tensor]]) -> dict[str, Floats]:
     """Put what is kept of successive batches together."""
     return {name: torch.cat([b[name] for b in batches], -1).numpy() for name in batches[0]}
-
-
-def _places(block: Block, tokens: TokenMap) -> Tensor:
-    """Return the number in the grid of each patch of a block, int64 (B, M)."""
-    places = block.positions.double().cpu()
-    return (places[..., 0] * tokens.grid[1] + places[..., 1]).long()
 
 
 def _correlated(block: Block, logits: Tensor, among: Tensor, places: Tensor) -> dict[str, Tensor]:

@@ -42,11 +42,12 @@ from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
 )
-from bindscope.studies.same_object.estimates import Floats, row
+from bindscope.studies.same_object.estimates import Bootstrap, row
 from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.known import Planted, planted_tokens
 from bindscope.studies.same_object.quantities import CONTROLS, JUDGED, weights_name
+from bindscope.studies.same_object.scores import Floats
 
 GRID, SAMPLED, OBJECTS, CLASSES = (5, 5), 16, 5, 2
 PATCHES = GRID[0] * GRID[1]
@@ -56,14 +57,10 @@ RANK, CLASS_DIMS, PLACE_DIMS, DIM = 6, 3, 4, 22
 PARTS = {
     "binding": slice(0, 6), "class": slice(6, 9), "position": slice(9, 13), "copy": slice(16, 22),
 }  # fmt: skip
-LAYER, BATCH, RESAMPLES = 1, 6, 200
+LAYER, BATCH, BY = 1, 6, Bootstrap(200)
 TOKENS = TokenMap(1, 0, GRID, 1, True)
 SHARPNESS = {"binding": 0.6, "class": 1.0, "position": 0.5, "distance": 0.5, "cosine": 5.0}
-SPEC: dict[str, Any] = {
-    "layer": LAYER,
-    "directions": RANK + CLASS_DIMS,
-    "intervals": {"bootstrap_samples": RESAMPLES, "bootstrap_seed": 0},
-}
+DIRECTIONS = RANK + CLASS_DIMS
 PROBE = QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20)
 READER = DiagonalScorer(name="diagonal", family="diagonal", l2=(0.1,), steps=10)
 Attends = Literal["binding", "class", "position", "distance", "cosine", "nothing"]
@@ -136,17 +133,7 @@ def _attended(tokens: Tensor, attends: Attends) -> tuple[Tensor, Tensor]:
     return queries.expand(len(tokens), -1, -1), keys.expand(len(tokens), -1, -1)
 
 
-@dataclass(frozen=True)
-class Drawn(Scenes):
-    """Scenes whose images are their numbers."""
-
-    def batches(self, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield the number of a batch's first image, and the numbers of its images."""
-        numbers = np.arange(len(self))
-        yield from ((i, numbers[i : i + size]) for i in range(0, len(numbers), size))
-
-
-def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]]:
+def draw_scenes(n: int, seed: int, split: str) -> tuple[Scenes, NDArray[np.int16]]:
     """Draw images in which each patch is of the nearest of a few centers; two objects of a class.
 
     Returns: the scenes, and the class of every patch (n, P).
@@ -165,11 +152,12 @@ def draw_scenes(n: int, seed: int, split: str) -> tuple[Drawn, NDArray[np.int16]
         "classes": np.take_along_axis(classes, patches, 1),
     }
     labels = PairData.from_arrays(sample, None, GRID)
-    return Drawn((), labels, torch.from_numpy(patches), torch.from_numpy(instances)), classes
+    images: Any = np.arange(n)  # they are their numbers
+    return Scenes(images, labels, torch.from_numpy(patches), torch.from_numpy(instances)), classes
 
 
 def draw_tokens(
-    scenes: Drawn, classes: NDArray[np.int16], content: Planted, seed: int, split: str
+    scenes: Scenes, classes: NDArray[np.int16], content: Planted, seed: int, split: str
 ) -> Tensor:
     """Return tokens (n, P + 1, d) of all patches; the first one is of no patch."""
     n = len(scenes)
@@ -193,7 +181,7 @@ class Planting:
     """
 
     def __init__(self, content: Planted, seed: int, copied: bool = False) -> None:
-        self.scenes: dict[str, Drawn] = {}
+        self.scenes: dict[str, Scenes] = {}
         self.tokens: dict[str, Tensor] = {}
         fitted: list[PairData] = []
         for split, n in N_IMAGES.items():
@@ -233,7 +221,7 @@ class Planting:
         measuring = self.measuring("test", attends, last)
         plain, scorer = measuring.unedited(checkpoints), measuring.scorers[LAYER]
         scorer = scorer if basis is None else replace(scorer, eigenrows=basis)
-        editor = editor_of(scorer, plain, measuring.scenes, SPEC["directions"])
+        editor = editor_of(scorer, plain, measuring.scenes, DIRECTIONS)
         splits = {"test": measuring.edit(editor)}
         for split in ("train", "val"):
             of_split = self.measuring(split, attends, last)
@@ -287,10 +275,10 @@ def effects_of(
         editor = replace(editor, bases=dict.fromkeys(editor.bases, none))
         splits["test"] = splits["test"].edit(editor)
     whats = strongest_edits(edits, FEWER if refitted else ALL)
-    spec = SPEC | {"retrained": {"probes": [READER.model_dump()]} if refitted else None}
     losses = _losses(setup.tokens["test"], loss, editor, whats) if loss else "it has no loss"
     rows = [PLAIN | row("val_loss_bits", 0.5)]
-    rows += measured_edits(splits, plain, whats, losses, spec)
+    probes = [READER] if refitted else []
+    rows += measured_edits(splits, plain, whats, losses, probes, BY)
     return edit_effects(pd.DataFrame([line | _NAMES for line in rows]))
 
 

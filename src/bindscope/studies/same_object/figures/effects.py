@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bindscope.figures.colors import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PINK
-from bindscope.figures.facets import Look, crossed, facets
+from bindscope.figures.facets import Look, crossed, facets, lines
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import handle, note_above, zero_line
 from bindscope.studies.same_object.quantities import MEAN_HEAD
-from bindscope.studies.same_object.tables import EDITS_SCHEMA
+from bindscope.studies.same_object.tables import EDIT_NAMES, EDITS_SCHEMA
 from bindscope.studies.same_object.views import (
     panels_of,
     read_grouped,
@@ -78,13 +79,14 @@ def same_object_attention(table: pd.DataFrame, models: Sequence[str] = ()) -> Fi
     return grid.legend({**looks, **_HEADS}, per_row=3)
 
 
-_SUBSPACES = {
-    "beyond": ("probe subspace, outside class and position", BLUE, "o"),
-    "probe": ("whole probe subspace", INK, "X"),
-    "random": ("random directions", GREY, "s"),
-    "matched": ("random ones of as much variance", GREEN, "v"),
-    "variance": ("directions of most variance, moved as far", AMBER, "^"),
-    "mean": ("toward the mean token, moved as far", PINK, "D"),
+# Subspace -> name in the legend, look.
+_SUBSPACES: Final[dict[str, tuple[str, Look]]] = {
+    "beyond": ("probe subspace, outside class and position", {"color": BLUE, "marker": "o"}),
+    "probe": ("whole probe subspace", {"color": INK, "marker": "X"}),
+    "random": ("random directions", {"color": GREY, "marker": "s"}),
+    "matched": ("random ones of as much variance", {"color": GREEN, "marker": "v"}),
+    "variance": ("directions of most variance, moved as far", {"color": AMBER, "marker": "^"}),
+    "mean": ("toward the mean token, moved as far", {"color": PINK, "marker": "D"}),
 }
 _LOSS = "pretraining_loss_change"  # of other units and sizes from one objective to the next
 _MEASURES = {
@@ -127,8 +129,8 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
             rotation=60, fontsize=7, ha="right", rotation_mode="anchor",
         )  # fmt: skip
     grid.label(y=[_MEASURES[name][0] for name in measures], fontsize=7.5)
-    used = [_SUBSPACES[name] for name in _SUBSPACES if (best["subspace"] == name).any()]
-    entries = {name: {"color": c, "marker": m, "linestyle": "none"} for name, c, m in used}
+    used = [entry for name, entry in _SUBSPACES.items() if (best["subspace"] == name).any()]
+    entries = {name: {**look, "linestyle": "none"} for name, look in used}
     if there & set(_AGAIN_OF.values()):
         entries["hollow: probe fitted again"] = {**_AGAIN, "linestyle": "none"}
     grid.legend(entries, handle("guess; without an edit", **_MAJORITY), per_row=3)
@@ -140,8 +142,8 @@ def same_object_edits(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure
 def _conditions(table: pd.DataFrame) -> list[Condition]:
     """Return edits with their strengths, in order."""
     pairs = table[["edit", "strength"]].drop_duplicates().itertuples(index=False)
-    order = ("none", "shuffle", "inject", "remove")
-    return sorted(((str(e), float(s)) for e, s in pairs), key=lambda c: (order.index(c[0]), c[1]))
+    order = EDIT_NAMES.index
+    return sorted(((str(e), float(s)) for e, s in pairs), key=lambda c: (order(c[0]), c[1]))
 
 
 def _words(edit: str, strength: float) -> str:
@@ -154,28 +156,19 @@ def _words(edit: str, strength: float) -> str:
 
 def _edited(axes: Axes, rows: pd.DataFrame, name: str, conditions: list[Condition]) -> None:
     """Draw a measure of one model under all edits."""
-    scale = _MEASURES[name][1]
-    plain = scale * rows.loc[(rows["edit"] == "none") & (rows["quantity"] == name), "value"]
-    plain = pd.Series([0.0]) if name == _LOSS else plain
-    for value in plain.dropna():
-        axes.axhline(value, **_MAJORITY)
+    scale, again = _MEASURES[name][1], _AGAIN_OF.get(name, "")
+    places = map(conditions.index, zip(rows["edit"], rows["strength"], strict=True))
+    rows = rows.assign(x=list(places)).rename(columns=_ENDS)
+    plain = rows[rows["edit"] == "none"].groupby("quantity")["value"].first() * scale
+    before = 0.0 if name == _LOSS else plain.get(name, np.nan)
+    axes.axhline(before, **_MAJORITY)
     if name.endswith("auc_within"):
         axes.axhline(scale / 2, **_MAJORITY)
-    axes.plot([0] * len(plain), plain, color=INK, marker="o", markersize=4)
-    for quantity in (name, _AGAIN_OF.get(name, "")):
-        of_quantity = rows[rows["quantity"] == quantity]
-        if quantity != name and len(of_quantity):
-            axes.plot(
-                0.25,
-                scale * of_quantity.loc[of_quantity["edit"] == "none", "value"].iloc[0],
-                **_AGAIN,
-            )
-        for i, (subspace, (_, color, marker)) in enumerate(_SUBSPACES.items()):
-            filled = color if quantity == name else "none"
-            for _, row in of_quantity[of_quantity["subspace"] == subspace].iterrows():
-                x = conditions.index((row["edit"], row["strength"])) + 0.14 * (i - 2.5)
-                value, low, high = (scale * float(row[end]) for end in ("value", "low", "high"))
-                axes.plot([x, x], [low, high], color=color, linewidth=1)
-                axes.plot(
-                    x, value, color=color, marker=marker, markerfacecolor=filled, markersize=3.5
-                )
+    axes.plot(0, before, color=INK, marker="o", markersize=4)
+    if again in plain:
+        axes.plot(0.25, plain[again], **_AGAIN)
+    looks = {subspace: look for subspace, (_, look) in _SUBSPACES.items()}
+    fillings: dict[str, dict[str, Any]] = {name: {}, again: {"markerfacecolor": "none"}}
+    for quantity, style in fillings.items():
+        lines(axes, rows[rows["quantity"] == quantity], looks, by="subspace", scale=scale,
+              apart=0.14, bars=1, linestyle="none", markersize=3.5, **style)  # fmt: skip

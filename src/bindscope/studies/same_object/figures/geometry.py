@@ -1,10 +1,10 @@
-"""What scores and tokens are like, by layer and across layers; score maps of scenes."""
+"""What tokens are like, by layer; probes across layers; score maps of scenes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,34 +26,22 @@ _read = partial(read_grouped, schema=GEOMETRY_SCHEMA)
 _SERIES = ("group", "dataset", "probe")
 
 
-class _Panel(NamedTuple):
-    """A panel; its lines are quantities and their `at`."""
-
-    label: str
-    lines: tuple[tuple[str, str], ...]
-    key: str = ""
-
-
+# Title of a panel -> label, lines (quantities and their `at`), and what the key says of them.
 _PANELS = {
-    "Place": _Panel("R² of row and column", (("position_r2", ""),)),
-    "Copies minus originals": _Panel(
+    "Place": ("R² of row and column", (("position_r2", ""),), ""),
+    "Copies minus originals": (
         "named right, share",
         (("residual_separability", ""), ("residual_separability_shuffled", ""),
          ("residual_chance", "")),
         "\n(dashed: shuffled; dotted: chance)",
     ),
-    "Identical objects": _Panel(
-        "decoded probability",
-        tuple(("cross_score", at) for at in ("object", "copy", "class", "other")),
-        "\n(dashed: copy; dotted: class;\n-.: others)",
-    ),
 }  # fmt: skip
-_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines after the first
+_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)))  # of the lines after the first
 
 
 @figure(_read)
 def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Position decodability, residuals of copies and scores of identical objects, by layer."""
+    """Position decodability and residuals of copies, by layer."""
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
     groups = panels_of(rows, models, _SERIES, ", ")
@@ -61,8 +49,8 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
     lines = pd.DataFrame(
         [
             (*line, title, i)
-            for title, panel in _PANELS.items()
-            for i, line in enumerate(panel.lines)
+            for title, (_, names, _) in _PANELS.items()
+            for i, line in enumerate(names)
         ],
         columns=["quantity", "at", "panel", "place"],
     )
@@ -75,7 +63,8 @@ def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
         facets(tidy[tidy["place"] == i], look, grid, "panel", linestyle=dashes, marker=None)
     ticks = rows.drop_duplicates("layer").sort_values("x")
     for title, axes in grid.panels.items():
-        axes.set(title=title, ylabel=_PANELS[title].label, xlabel=f"layer{_PANELS[title].key}")
+        label, _, key = _PANELS[title]
+        axes.set(title=title, ylabel=label, xlabel=f"layer{key}")
         axes.set_xticks(ticks["x"], ticks["layer"])
         if not axes.has_data():
             axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes)

@@ -29,35 +29,26 @@ from bindscope.studies.same_object.views import (
     with_layer_places,
 )
 
-# Family -> its name in legends, color and marker; in the order of legends.
-_FAMILIES: Final = {
-    "quadratic": ("quadratic", BLUE, "o"),
-    "diagonal": ("diagonal", ORANGE, "s"),
-    "linear": ("linear", GREY, "v"),
-    "class_pointwise": ("class", PINK, "D"),
-    "class_position": ("class + position", PINK, "^"),
-    "identity_pointwise": ("identity", GREEN, "P"),
-    "quadratic_position": ("quadratic + position", BLUE, "^"),
-    "cosine": ("cosine", AMBER, ">"),
+# Family -> its name in legends, and its look; in the order of legends.
+_FAMILIES: Final[dict[str, tuple[str, Look]]] = {
+    "quadratic": ("quadratic", {"color": BLUE, "marker": "o"}),
+    "diagonal": ("diagonal", {"color": ORANGE, "marker": "s"}),
+    "linear": ("linear", {"color": GREY, "marker": "v"}),
+    "class_pointwise": ("class", {"color": PINK, "marker": "D"}),
+    "class_position": ("class + position", {"color": PINK, "marker": "^"}),
+    "identity_pointwise": ("identity", {"color": GREEN, "marker": "P"}),
+    "quadratic_position": ("quadratic + position", {"color": BLUE, "marker": "^"}),
+    "cosine": ("cosine", {"color": AMBER, "marker": ">"}),
 }
-# Column, name in legends, how it is drawn.
-LINES: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (
-    ("class_oracle_accuracy", "true classes", {"linestyle": (0, (6, 2)), "color": PINK}),
-    (
-        "image_majority_accuracy",
-        "majority of each image",
-        {"linestyle": (0, (3, 1, 1, 1)), "color": GREY},
+# Column -> name in legends, how it is drawn.
+LINES: Final[dict[str, tuple[str, Look]]] = {
+    "class_oracle_accuracy": ("true classes", {"linestyle": (0, (6, 2)), "color": PINK}),
+    "image_majority_accuracy": (
+        "majority of each image", {"linestyle": (0, (3, 1, 1, 1)), "color": GREY},
     ),
-    ("majority_accuracy", "majority", {"linestyle": (0, (1, 1.5)), "color": GREY}),
-)
+    "majority_accuracy": ("majority", {"linestyle": (0, (1, 1.5)), "color": GREY}),
+}  # fmt: skip
 _POSITION: Final[dict[str, Any]] = {"linestyle": (0, (4, 1.5)), "color": INK, "linewidth": 1.0}
-
-
-def _look(family: str) -> dict[str, Any]:
-    _, color, marker = _FAMILIES[family]
-    return {"color": color, "marker": marker}
-
-
 _COLUMNS = 4
 _OF_PROBE = ["dataset", "group", "probe", "family"]
 _MEASURES = {
@@ -75,27 +66,27 @@ def _by_panel(rows: pd.DataFrame, models: Sequence[str]) -> pd.DataFrame:
 def _probes(rows: pd.DataFrame) -> dict[str, Look]:
     """Return the look of each probe, that of its family."""
     families = rows.drop_duplicates("probe").set_index("probe")["family"]
-    return {str(probe): _look(family) for probe, family in families.items()}
+    return {str(probe): _FAMILIES[family][1] for probe, family in families.items()}
 
 
-def _families(rows: pd.DataFrame) -> dict[str, Look]:
+def _families(rows: pd.DataFrame, **style: Any) -> dict[str, Look]:
     """Return the looks of the families that there are by the names in legends, in their order."""
     there = set(rows["family"])
     return {
-        name: {**_look(family), "markersize": 4}
-        for family, (name, *_) in _FAMILIES.items() if family in there
+        name: {**look, "markersize": 4, **style}
+        for family, (name, look) in _FAMILIES.items() if family in there
     }  # fmt: skip
 
 
 def _rivals(positions: pd.DataFrame) -> list[Any]:
     """Return legend entries of what reads no token."""
     alone = [handle("positions only", **_POSITION)] if len(positions) else []
-    return [*alone, *(handle(name, linewidth=1.0, **look) for _, name, look in LINES)]
+    return [*alone, *(handle(name, linewidth=1.0, **look) for name, look in LINES.values())]
 
 
 def _reference(line: Callable[..., Any], rows: pd.DataFrame) -> None:
     """Draw what is known without a probe, in percent."""
-    for column, _, look in LINES:
+    for column, (_, look) in LINES.items():
         if rows[column].notna().any():
             line(100 * rows[column].mean(), linewidth=1.0, **look)
 
@@ -143,15 +134,12 @@ def _layers(axes: Axes, rows: pd.DataFrame, positions: pd.DataFrame, measure: st
 
 
 _TICKS_APART = 0.12  # of the deepest layer
-_SHOWN = ("linear", "diagonal", "class_pointwise", "class_position", "identity_pointwise", "cosine",
-          "quadratic", "quadratic_position")  # fmt: skip
 
 
 @figure(partial(read_grouped, schema=SAME_OBJECT_SCHEMA))
 def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figure:
     """Accuracy of each model at its best layer."""
     rows, positions = at_best_layers(table), of_positions(table)
-    rows = rows[rows["family"].isin(_SHOWN)]
     quadratic = rows[rows["family"] == "quadratic"]
     some(quadratic, "No quadratic probe was fitted to tokens of a model.")
     datasets = list(dict.fromkeys(rows["dataset"]))
@@ -165,8 +153,7 @@ def same_object_models(table: pd.DataFrame, models: Sequence[str] = ()) -> Figur
             axes.axvline(100 * value, **_POSITION)
         axes.set_title(dataset, fontsize=8)
     grid.bottom[0].set_xlabel("accuracy at the layer with the lowest validation loss, %")
-    entries = {name: {**look, "linewidth": 1, "markersize": 4.5}
-               for name, look in _families(rows).items()}  # fmt: skip
+    entries = _families(rows, linewidth=1, markersize=4.5)
     return grid.legend(entries, *_rivals(positions), per_row=4)
 
 
@@ -174,7 +161,7 @@ def _models(axes: Axes, rows: pd.DataFrame, order: Sequence[str]) -> None:
     there = set(rows["family"])
     families = [family for family in _FAMILIES if family in there]
     for _, row in rows[rows["group"].isin(order)].iterrows():
-        look = _look(row["family"])
+        look = _FAMILIES[row["family"]][1]
         shift = 0.5 * (families.index(row["family"]) / max(1, len(families) - 1) - 0.5)
         at = order.index(row["group"]) + shift
         value, low, high = (100 * float(row[f"accuracy{end}"]) for end in ("", "_low", "_high"))

@@ -35,7 +35,6 @@ from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
 from bindscope.fitting.generators import rng
-from bindscope.fitting.lbfgs import Evaluated, Objective
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import (
     ClassPosition,
@@ -55,11 +54,11 @@ from bindscope.studies.same_object.scorers.base import (
 from bindscope.studies.same_object.scorers.convex import (
     Optimum,
     Problem,
+    fit_quadratic_position,
     follow,
     optimum_columns,
 )
 from bindscope.studies.same_object.scorers.forms import BOUND, Covariance, solved
-from bindscope.studies.same_object.scorers.ladder import fit_quadratic_position
 
 SURE = 1e-9  # the least distance of a probability from 0 and 1
 
@@ -136,45 +135,21 @@ def targets(block: Block, classes: Tensor) -> tuple[Tensor, Tensor]:
     return block.x[block.valid][known], place[known]
 
 
-class _Loss(Evaluated):
-    """Mean cross-entropy of tokens in nats at weights centre + delta, delta (p, 1)."""
-
-    def __init__(self, problem: Softmax, centre: Tensor, l2: float) -> None:
-        penalised = torch.ones_like(problem.matrix(centre))
-        penalised[-1] = 0.0
-        super().__init__(l2 * penalised.view(-1, 1))
-        self.problem, self.centre, self.l2 = problem, centre, l2
-
-    def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss (1,) and its gradient (p, 1)."""
-        theta = self.problem.matrix(self.centre + w[:, 0])
-        loss, slope, n = 0.0, torch.zeros_like(theta, dtype=torch.float64), 0
-        for x, place, values in self.problem.tokens(self.problem.pairs[0], theta):
-            loss += float(cross_entropy(values, place, reduction="sum"))
-            residuals = values.softmax(1)
-            residuals[torch.arange(len(x), device=x.device), place] -= 1
-            slope[:-1] += x.t() @ residuals
-            slope[-1] += residuals.sum(0)
-            n += len(x)
-        return slope.new_tensor([loss / n]), (slope / n).to(w.dtype).view(-1, 1)
-
-    def precondition(self, g: Tensor) -> Tensor:
-        """Take every class to be a regression of its own."""
-        matrix = self.problem.matrix(g[:, 0])
-        step = solved(self.problem.covariance.spectrum, BOUND, self.l2, matrix[:-1])
-        return torch.cat([step, matrix[-1:] / BOUND]).view(-1, 1)
-
-
 @dataclass(frozen=True)
 class Softmax(Problem):
-    """Classes of tokens; weights [(d, C); bias], flattened."""
+    """Cross-entropy of the classes of tokens; weights [(d, C); biases (C,)], flattened."""
 
     pairs: tuple[Pairs, Pairs]
     classes: Tensor
     covariance: Covariance
 
+    @property
+    def n_biases(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
     def matrix(self, theta: Tensor) -> Tensor:
-        """Return weights and bias (d + 1, C)."""
+        """Return weights and biases (d + 1, C)."""
         return theta.view(-1, len(self.classes))
 
     def tokens(self, pairs: Pairs, matrix: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -183,9 +158,24 @@ class Softmax(Problem):
             x, place = targets(block, self.classes)
             yield x, place, x @ matrix[:-1] + matrix[-1]
 
-    def objective(self, centre: Tensor, l2: float) -> Objective:
-        """Return the mean loss of train's tokens."""
-        return _Loss(self, centre, l2)
+    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of train's tokens in nats and its gradient (p,)."""
+        matrix = self.matrix(theta)
+        loss, slope, n = 0.0, torch.zeros_like(matrix, dtype=torch.float64), 0
+        for x, place, values in self.tokens(self.pairs[0], matrix):
+            loss += float(cross_entropy(values, place, reduction="sum"))
+            residuals = values.softmax(1)
+            residuals[torch.arange(len(x), device=x.device), place] -= 1
+            slope[:-1] += x.t() @ residuals
+            slope[-1] += residuals.sum(0)
+            n += len(x)
+        return slope.new_tensor(loss / n), (slope / n).view(-1)
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Take every class to be a regression of its own."""
+        matrix = self.matrix(gradient)
+        step = solved(self.covariance.spectrum, BOUND, l2, matrix[:-1])
+        return torch.cat([step, matrix[-1:] / BOUND]).view(-1)
 
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of tokens in bits."""
@@ -246,40 +236,6 @@ IMAGE_DIMS = 64  # principal components of the images' mean tokens, at most
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the rival reads of a block."""
-
-    probed: ClassProbabilities  # the softmax regression
-    basis: Tensor  # from mean tokens to the numbers of an image, (d, k)
-    # Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
-    shares: Tensor
-
-    def probabilities(self, block: Block) -> Tensor:
-        """Return the probabilities of the classes, (B, M, C)."""
-        return self.probed.values(block).softmax(-1)
-
-    def tokens(self, block: Block) -> Tensor:
-        """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
-        image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
-        parts = torch.cat([self.probabilities(block), image], dim=-1)
-        return parts * block.valid[..., None]
-
-    def of_pairs(self, block: Block) -> list[Tensor]:
-        """Return what is known of pairs besides g, (P,) each."""
-        p = self.probabilities(block).double()
-        a, b = block.both(block.positions)
-        distance = (a - b).norm(dim=-1)
-        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
-        alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
-        for i, shares in enumerate(self.shares.T):
-            scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
-            alike = torch.where(far == i, scores, alike)
-        apart = (a - b).abs()
-        named = block.equal(p.argmax(-1))
-        return [sure_logit(alike), named, distance, apart[:, 0], apart[:, 1]]
-
-
 def image_means(block: Block) -> Tensor:
     """Return the mean of the valid tokens of each image, (B, d)."""
     return block.x.sum(1) / block.valid.sum(1, keepdim=True).clamp_min(1)
@@ -287,36 +243,55 @@ def image_means(block: Block) -> Tensor:
 
 @dataclass(frozen=True)
 class ClassAndPlace(Scorer):
-    """The form on what is known, and what combines it with features of the pair."""
+    """What the rival reads of a block, the form on it, and what combines it with the pair."""
 
-    known: Known  # what is read
-    form: Fitted  # the fitted form, with the scaling of its tokens
+    probed: ClassProbabilities  # the softmax regression
+    basis: Tensor  # from mean tokens to the numbers of an image, (d, k)
+    # Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
+    shares: Tensor
+    form: Fitted | None = None  # the fitted form, with the scaling of its tokens
     # Features (P, 6) to logits (P,); None: the form alone.
     decide: Callable[[Floats], Floats] | None = None
 
+    def tokens(self, block: Block) -> Tensor:
+        """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
+        image = (image_means(block) @ self.basis)[:, None].expand(*block.valid.shape, -1)
+        parts = torch.cat([self.probed.values(block).softmax(-1), image], dim=-1)
+        return parts * block.valid[..., None]
+
     def logits(self, block: Block) -> Tensor:
         """Return logits (P,)."""
-        g = self.of_form(block)
         if self.decide is None:
-            return g
-        return torch.from_numpy(self.decide(self.features(block, g)).astype(np.float32)).to(g)
+            return self.of_form(block)
+        logits = torch.from_numpy(self.decide(self.features(block)).astype(np.float32))
+        return logits.to(block.x.device)
 
     def of_form(self, block: Block) -> Tensor:
         """Return the logits of the form, (P,)."""
-        z = self.known.tokens(block)
+        z = self.tokens(block)
+        assert self.form is not None
         if self.form.scaling is not None:
             z = self.form.scaling.scaled(z) * block.valid[..., None]
         return self.form.scorer.logits(replace(block, x=z))
 
-    def features(self, block: Block, g: Tensor) -> Floats:
-        """Return the features of a block's pairs, (P, 6)."""
-        columns = (g, *self.known.of_pairs(block))
+    def features(self, block: Block) -> Floats:
+        """Return the form's logits and what else is known of a block's pairs, (P, 6)."""
+        p = self.probed.values(block).softmax(-1).double()
+        a, b = block.both(block.positions)
+        distance = (a - b).norm(dim=-1)
+        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+        alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
+        for i, shares in enumerate(self.shares.T):
+            scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
+            alike = torch.where(far == i, scores, alike)
+        named = block.equal(p.argmax(-1))
+        columns = (self.of_form(block), sure_logit(alike), named, distance, *(a - b).abs().t())
         return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
 
 
-def _with_tokens(pairs: Pairs, known: Known) -> PairData:
+def _with_tokens(pairs: Pairs, rival: ClassAndPlace) -> PairData:
     """Return a split whose tokens are what is known of its patches."""
-    blocks = [known.tokens(block).cpu().numpy() for block in pairs.blocks()]
+    blocks = [rival.tokens(block).cpu().numpy() for block in pairs.blocks()]
     return replace(pairs.data, tokens=ArrayRows(np.concatenate(blocks)))
 
 
@@ -335,7 +310,7 @@ def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.
     features, labels = [], []
     for block in pairs.blocks():
         chosen = generator.random(len(block.index)) < share
-        features.append(scorer.features(block, scorer.of_form(block))[chosen])
+        features.append(scorer.features(block)[chosen])
         labels.append(block.same.cpu().numpy()[chosen])
     return np.concatenate(features), np.concatenate(labels)
 
@@ -372,22 +347,24 @@ def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
     pairs = task.pairs(scaling)
     problem, optimum = softmax_optimum(config, task, pairs)
     shares = same_shares(pairs[0], problem.classes, FARTHEST)
-    known = Known(problem.scorer(optimum.theta), _image_basis(pairs[0]), shares)
+    rival = ClassAndPlace(problem.scorer(optimum.theta), _image_basis(pairs[0]), shares)
     flags = [] if optimum.ended else ["not_converged"]
     of_form = QuadraticPositionScorer(
         name=config.name, family="quadratic_position", l2=config.l2, steps=config.steps
     )
-    forms = []
-    for read in (known, replace(known, basis=known.basis[:, :0])):  # with the image, and without
-        splits = [_with_tokens(split, read) for split in pairs]
+    candidates = []
+    for known in (rival, replace(rival, basis=rival.basis[:, :0])):  # with the image, and without
+        splits = [_with_tokens(split, known) for split in pairs]
         [form] = fit_quadratic_position(of_form, replace(task, train=splits[0], val=splits[1]))
-        forms.append(ClassAndPlace(read, form))
-    alone = min(forms, key=lambda candidate: float(candidate.form.columns["val_loss_bits"]))
+        flagged = sorted({*flags, *form.columns["flags"]})
+        candidates.append((replace(known, form=form), form.columns["val_loss_bits"], flagged))
+    alone, _, flags = min(candidates, key=lambda candidate: float(candidate[1]))
     train, val = (_drawn(split, alone, config.pairs) for split in pairs)
     decide, steps = _boosted(train, val, config.iterations)
-    candidates = []
-    for scorer, n_steps in ((alone, 0), (replace(alone, decide=decide), steps)):
-        columns = simple_columns(scorer, pairs) | {"steps": n_steps}
-        columns["flags"] = sorted({*flags, *alone.form.columns["flags"]})
-        candidates.append(Fitted(scorer, scaling, columns=columns))
-    return [min(candidates, key=lambda fit: float(fit.columns["val_loss_bits"]))]
+    fitted = [
+        Fitted(
+            scorer, scaling, columns=simple_columns(scorer, pairs) | {"steps": n, "flags": flags}
+        )
+        for scorer, n in ((alone, 0), (replace(alone, decide=decide), steps))
+    ]
+    return [min(fitted, key=lambda fit: float(fit.columns["val_loss_bits"]))]

@@ -1,10 +1,19 @@
-"""Fitting a form to the optimum of its convex loss, with a ridge that validation chooses.
+"""Convex forms fitted to their optimum, with a ridge that validation chooses.
 
 The ridge pulls the weights towards those of the *contained* optimum (that of the linear form for
 the diagonal one, that of the diagonal one for the quadratic), not towards 0: without end it is
 that optimum, and the weaker it is, the smaller the loss of train. So a form never has a greater
 loss of train than the one it contains, at whatever strengths validation chose, nor, as the
 contained optimum is on the path, a greater loss of validation.
+
+Linear, diagonal and quadratic are such a ladder: each starts from the one it contains. The
+quadratic form with the table of the family `position` is the fair opponent of `class_position`:
+what two tokens say of one object, given where they are. It is convex as both its parts are, and
+holds each of them. It starts from g = r g_quadratic + s g_position + b, the optima of both and the
+three numbers that lower the loss of train most, so that it has no greater loss of train than
+either; where one of them validates better than that, it starts from the better one of them instead.
+
+Also the truncation of the quadratic form.
 """
 
 from __future__ import annotations
@@ -20,16 +29,38 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from bindscope.fitting.checkpoint import Checkpoints, State, remember, take
-from bindscope.fitting.lbfgs import Evaluated, Objective, descend
+from bindscope.fitting.lbfgs import Evaluated, descend
 from bindscope.fitting.standardise import Standardiser
-from bindscope.studies.same_object.data import Block
+from bindscope.studies.same_object.config import (
+    ConvexScorer,
+    CosineScorer,
+    DiagonalScorer,
+    LinearScorer,
+    PositionScorer,
+    QuadraticPositionScorer,
+    QuadraticScorer,
+)
+from bindscope.studies.same_object.data import Block, Pairs
 from bindscope.studies.same_object.scorers.base import (
     Fitted,
     Scorer,
+    Task,
     mean_loss,
     scaling_arrays,
+    simple_columns,
 )
-from bindscope.studies.same_object.scorers.forms import Combination, Form, Split
+from bindscope.studies.same_object.scorers.forms import (
+    Combination,
+    Cosine,
+    Counts,
+    Covariance,
+    Diagonal,
+    Form,
+    Linear,
+    Part,
+    Quadratic,
+    Split,
+)
 
 FACTOR, WEAKEST = 10.0, 1e-7  # how far the grid of strengths is continued
 GAIN = 1e-4  # a strength gains nothing that lowers a loss by less than this share of it
@@ -39,53 +70,54 @@ TOLERANCE, UNENDED = 1e-6, 1e-5  # nats above the optimum: when a fit ends, and 
 
 
 class Problem(ABC):
-    """A convex loss of train and the same of validation."""
+    """A convex loss of train and the same of validation, of weights (p,) that end in biases."""
+
+    @property
+    def n_biases(self) -> int:
+        """Number of biases, which are under no ridge."""
+        return 1
 
     @abstractmethod
-    def objective(self, centre: Tensor, l2: float) -> Objective:
-        """Return the mean loss of train in nats at weights centre + delta, delta (p, 1)."""
+    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of train in nats and its gradient (p,), float64."""
+
+    @abstractmethod
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Return about the inverse of the Hessian of the loss and a ridge, times (p,)."""
 
     @abstractmethod
     def losses(self, theta: Tensor) -> tuple[float, float]:
-        """Return the mean losses of train and validation at weights (p,), in bits."""
+        """Return the mean losses of train and validation, in bits."""
 
     def evaluate(self, theta: Tensor) -> Optimum:
         """Return weights as an optimum that nothing was fitted for."""
         return Optimum(theta, *self.losses(theta))
 
 
-class PairObjective(Evaluated):
-    """The mean loss of pairs in nats at weights centre + delta; delta (p, 1) is what moves."""
+class RidgeObjective(Evaluated):
+    """The loss of train at weights centre + delta; delta (p, 1), under the ridge, is what moves."""
 
-    def __init__(self, form: Form | Combination, pairs: Split, centre: Tensor, l2: float) -> None:
+    def __init__(self, problem: Problem, centre: Tensor, l2: float) -> None:
         ridge = torch.full_like(centre, l2)
-        ridge[-1] = 0.0  # of the bias
+        ridge[-problem.n_biases :] = 0.0
         super().__init__(ridge[:, None])
-        self.form, self.pairs, self.centre, self.l2 = form, pairs, centre, l2
+        self.problem, self.centre, self.l2 = problem, centre, l2
 
     def begin(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss (1,) and its gradient (p, 1) at delta (p, 1)."""
-        theta = self.centre + w[:, 0]
-        loss = torch.zeros((), dtype=torch.float64, device=w.device)
-        total = torch.zeros(len(w), dtype=torch.float64, device=w.device)
-        for block in self.pairs.blocks():
-            margins = self.form.logits(theta, block).mul_(block.sign)
-            loss += block.counted(softplus(margins)).sum(dtype=torch.float64)
-            residuals = block.counted(margins.sigmoid().mul_(block.sign))
-            total += self.form.slope(residuals, block)
-        n = self.pairs.n_pairs
-        return (loss / n)[None], (total / n).to(w.dtype)[:, None]
+        loss, slope = self.problem.loss_and_slope(self.centre + w[:, 0])
+        return loss[None], slope.to(w.dtype)[:, None]
 
     def precondition(self, g: Tensor) -> Tensor:
         """Return about the inverse Hessian times (p, 1)."""
-        return self.form.precondition(g[:, 0], self.l2)[:, None]
+        return self.problem.precondition(g[:, 0], self.l2)[:, None]
 
 
 @dataclass(frozen=True)
 class FormScorer(Scorer):
     """A form with its weights theta (p,)."""
 
-    form: Form
+    form: Form | Combination
     theta: Tensor
 
     def logits(self, block: Block) -> Tensor:
@@ -97,12 +129,23 @@ class FormScorer(Scorer):
 class PairProblem(Problem):
     """A form on the pairs of train and validation."""
 
-    form: Form
+    form: Form | Combination
     pairs: tuple[Split, Split]
 
-    def objective(self, centre: Tensor, l2: float) -> Objective:
-        """Return the mean loss of train's pairs."""
-        return PairObjective(self.form, self.pairs[0], centre, l2)
+    def loss_and_slope(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of train's pairs in nats and its gradient (p,)."""
+        loss = torch.zeros((), dtype=torch.float64, device=theta.device)
+        slope = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        for block in self.pairs[0].blocks():
+            margins = self.form.logits(theta, block).mul_(block.sign)
+            loss += block.counted(softplus(margins)).sum(dtype=torch.float64)
+            slope += self.form.slope(block.counted(margins.sigmoid().mul_(block.sign)), block)
+        n = self.pairs[0].n_pairs
+        return loss / n, slope / n
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Return about the inverse of the Hessian of the loss and a ridge, times (p,)."""
+        return self.form.precondition(gradient, l2)
 
     def losses(self, theta: Tensor) -> tuple[float, float]:
         """Return the mean losses of pairs."""
@@ -148,10 +191,10 @@ def follow(
             break
 
         def fit(parts: Checkpoints | None, l2: float = l2, start: Tensor = delta) -> State:
+            objective = RidgeObjective(problem, centre, l2)
             solution = descend(
-                problem.objective(centre, l2), start, iterations=iterations, tolerance=TOLERANCE,
-                checkpoint=take(parts),
-            )  # fmt: skip
+                objective, start, iterations=iterations, tolerance=TOLERANCE, checkpoint=take(parts)
+            )
             losses = problem.losses(centre + solution.w[:, 0])
             ended = {"steps": solution.iterations, "short": float(solution.decrement)}
             return {"delta": solution.w}, ended | {"losses": losses}
@@ -196,14 +239,170 @@ def optimum_columns(optimum: Optimum) -> dict[str, Any]:
     }
 
 
-def fitted_form(
-    form: Form, optimum: Optimum, scaling: Standardiser | None = None, **more: Any
-) -> Fitted:
-    """Return a form at its optimum as what a fit returns; `more` are columns of its row."""
+def fitted_form(form: Form, optimum: Optimum, scaling: Standardiser | None = None) -> Fitted:
+    """Return a form at its optimum as what a fit returns."""
     weights = {name: part.cpu().numpy() for name, part in form.split(optimum.theta).items()}
     return Fitted(
         FormScorer(form, optimum.theta),
         scaling,
-        columns=optimum_columns(optimum) | more,
+        columns=optimum_columns(optimum),
         weights=weights | scaling_arrays(scaling),
     )
+
+
+# --- Families ---
+
+
+def fitted_places(
+    pairs: Sequence[Pairs],
+    l2: Sequence[float],
+    steps: int,
+    checkpoints: Checkpoints | None = None,
+) -> tuple[Form, Optimum]:
+    """Fit the form of places to train and val, from the constant of train's share of pairs."""
+    train, val = (Counts.count(split) for split in pairs)
+    form = train.form()
+    problem = PairProblem(form, (train, val))
+    constant = start(form.size, train)
+    return form, follow(problem, problem.evaluate(constant), constant, l2, steps, checkpoints)
+
+
+def fit_position(config: PositionScorer, task: Task) -> list[Fitted]:
+    """Fit the scorer of places."""
+    fit = fitted_places(task.pairs(None), config.l2, config.steps, task.checkpoints)
+    return [fitted_form(*fit)]
+
+
+LADDER = ("linear", "diagonal", "quadratic")
+# Ridge strengths of the table of positions beside tokens, with which its path begins.
+POSITION_L2 = (1e-2, 1e-3, 1e-4)
+MIXED = 1e-11  # nats above the optimum where a mixture ends
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The data of a convex fit, read for it."""
+
+    config: ConvexScorer
+    # Mean and deviation of train; train and val, scaled; the covariance of train.
+    scaling: Standardiser
+    pairs: tuple[Pairs, Pairs]
+    covariance: Covariance
+    checkpoints: Checkpoints | None = None  # one for each form that is fitted
+
+    @classmethod
+    def begin(cls, config: ConvexScorer, task: Task) -> Fit:
+        """Read train and val."""
+        scaling = task.scaling()
+        pairs = task.pairs(scaling)
+        return cls(config, scaling, pairs, Covariance.measure(pairs[0]), task.checkpoints)
+
+    def follow(self, form: Form, contained: Optimum, centre: Tensor) -> Optimum:
+        """Fit a form from the optimum that it contains."""
+        problem = PairProblem(form, self.pairs)
+        return follow(
+            problem, contained, centre, self.config.l2, self.config.steps, self.checkpoints
+        )
+
+    def climb(self, top: str) -> tuple[Form, Optimum]:
+        """Fit the forms of the ladder up to one, from the constant of train's share of pairs."""
+        form = form_of("linear", self.covariance)
+        optimum = PairProblem(form, self.pairs).evaluate(start(form.size, self.pairs[0]))
+        for name in LADDER[: LADDER.index(top) + 1]:
+            weights = form.split(optimum.theta)
+            form = form_of(name, self.covariance)
+            if name == "quadratic":
+                weights["matrix"] = torch.diag(weights["diagonal"])
+            optimum = self.follow(form, optimum, form.join(weights))
+        return form, optimum
+
+
+def form_of(name: str, covariance: Covariance) -> Form:
+    """Return a form of the ladder."""
+    products: dict[str, list[Part]] = {
+        "linear": [], "diagonal": [Diagonal(covariance)], "quadratic": [Quadratic(covariance)],
+    }  # fmt: skip
+    return Form([*products[name], Linear(covariance)])
+
+
+def fit_form(config: LinearScorer | DiagonalScorer | QuadraticScorer, task: Task) -> list[Fitted]:
+    """Fit a form of the ladder; of the quadratic one also its truncations, which come first."""
+    this = Fit.begin(config, task)
+    form, optimum = this.climb(config.family)
+    if not isinstance(config, QuadraticScorer):
+        return [fitted_form(form, optimum, this.scaling)]
+    weights = form.split(optimum.theta)
+    lambdas, rows = eigen(this.covariance, weights["matrix"])
+    full = fitted_form(form, optimum, this.scaling)
+    arrays = {"eigenvalues": lambdas.cpu().numpy(), "eigenrows": rows.cpu().numpy()}
+    full = replace(full, weights={**full.weights, **arrays})
+    cut = []
+    for rank in sorted({min(rank, this.covariance.dim) for rank in config.ranks}):
+        # Only the largest eigenvalues; nothing is fitted again.
+        truncated = (rows[:rank].t() * lambdas[:rank]) @ rows[:rank]
+        scorer = FormScorer(form, form.join({**weights, "matrix": truncated}))
+        columns = {**simple_columns(scorer, this.pairs), "flags": full.columns["flags"]}
+        cut.append(replace(full, scorer=scorer, rank=rank, weights={}, columns=columns))
+    return [*cut, full]
+
+
+def eigen(covariance: Covariance, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Decompose W (d, d) as tokens use it: S^1/2 W S^1/2, for the tokens' covariance S.
+
+    Scores of two tokens drawn alone have the variance tr(W S W S), the sum of the squared
+    eigenvalues, so the largest ones (by size) are the rank-k form that keeps most of it.
+
+    Returns: float32 (d,) and (k-th row is S^-1/2 u_k, so that W = sum_k value_k row_k' row_k) (d,
+    d); by falling size.
+    """
+    values, q = (part.double() for part in covariance.spectrum)
+    inner = q.t() @ matrix.double() @ q
+    root = values.sqrt()
+    lambdas, u = torch.linalg.eigh(root[:, None] * inner * root)
+    order = lambdas.abs().argsort(descending=True, stable=True)
+    rows = (u[:, order].t() / root) @ q.t()
+    return lambdas[order].float(), rows.float()
+
+
+def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
+    """Return the mixture of two weights (p,), or the better part if that validates better.
+
+    `parts`: the optima that it contains, as weights of it. The mixture is fitted to train.
+    """
+    optima = [problem.evaluate(theta) for theta in parts]
+    assert isinstance(problem.form, Form)
+    begin = torch.eye(3, dtype=torch.float64, device=parts[0].device)
+    begin = begin[int(optima[1].train_bits < optima[0].train_bits)]
+    mixing = PairProblem(Combination(problem.form, parts), problem.pairs)
+    objective = RidgeObjective(mixing, begin, 0.0)
+    solution = descend(objective, torch.zeros_like(begin)[:, None], tolerance=MIXED)
+    r, s, b = (begin + solution.w[:, 0]).float()
+    mixed = r * parts[0] + s * parts[1]
+    mixed[-1] += b
+    return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
+
+
+def fit_quadratic_position(config: QuadraticPositionScorer, task: Task) -> list[Fitted]:
+    """Fit the quadratic form, the table of positions, and then both at once."""
+    this = Fit.begin(config, task)
+    quadratic, of_tokens = this.climb("quadratic")
+    places, of_places = fitted_places(this.pairs, POSITION_L2, config.steps, task.checkpoints)
+    form = Form([quadratic.parts[0], places.parts[0], quadratic.parts[1]])
+    parts = [
+        form.join(contained.split(optimum.theta))
+        for contained, optimum in ((quadratic, of_tokens), (places, of_places))
+    ]
+    contained = mix(PairProblem(form, this.pairs), parts)
+    optimum = this.follow(form, contained, contained.theta)
+    return [fitted_form(form, optimum, this.scaling)]
+
+
+def fit_cosine(config: CosineScorer, task: Task) -> list[Fitted]:
+    """Fit scale and offset to the pairs of train."""
+    pairs, form = task.pairs(None), Form([Cosine()])
+    problem, constant = PairProblem(form, pairs), start(form.size, pairs[0])
+    objective = RidgeObjective(problem, constant, 0.0)
+    solution = descend(objective, torch.zeros_like(constant)[:, None])
+    optimum = problem.evaluate(constant + solution.w[:, 0])
+    ended = replace(optimum, short=float(solution.decrement), steps=solution.iterations)
+    return [fitted_form(form, ended)]

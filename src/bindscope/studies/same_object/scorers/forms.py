@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 
@@ -225,6 +226,27 @@ class Quadratic:
         return q @ inner @ q.t()
 
 
+@dataclass(frozen=True)
+class Cosine:
+    """s cos(x, y), weights s (1,)."""
+
+    name = "slope"
+    shape = (1,)
+
+    def logits(self, weights: Tensor, block: Block) -> Tensor:
+        """Return cosines (P,), scaled."""
+        x = normalize(block.x, dim=-1)
+        return block.packed(torch.bmm(x, x.transpose(1, 2))).mul_(weights)
+
+    def slope(self, residuals: Tensor, block: Block) -> Tensor:
+        """Return the sum of cosines times residuals."""
+        return (self.logits(residuals.new_ones(1), block) * residuals).sum()[None]
+
+    def precondition(self, gradient: Tensor, l2: float) -> Tensor:
+        """Take cosines to have a second moment of 1."""
+        return gradient / (BOUND + l2)
+
+
 # --- Positions ------------------------------------------------------------------------------------
 # All pairs at the same two places have the same logit, so they are counted once for all: a fit
 # reads no pair, however many images there are.
@@ -344,6 +366,6 @@ class Counts:
 
 # A part gives logits (P,) of weights of its `shape`, their gradient (`slope`) of residuals, and
 # about the inverse Hessian of the mean loss and a ridge times a gradient (`precondition`).
-Part: TypeAlias = Linear | Diagonal | Quadratic | Table
+Part: TypeAlias = Linear | Diagonal | Quadratic | Cosine | Table
 # Pairs of a split, in blocks: one by one, or those that are alike together.
 Split: TypeAlias = Pairs | Counts
