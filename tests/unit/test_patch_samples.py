@@ -198,10 +198,10 @@ def test_neither_shards_nor_the_number_of_scenes_move_a_draw(tmp_path: Path) -> 
 def test_scenes_without_classes_or_stuff_take_theirs_from_the_code(tmp_path: Path) -> None:
     arrays = scenes(classes=True, stuff=True)
     arrays["cells"][:, 2] = 3
-    store = run(tmp_path, write_shards(tmp_path, arrays, 12))
+    store = run(tmp_path, write_shards(tmp_path, arrays, 12), stuff="drop")
     by_id = np.array([0, 1, 6, 4])
     np.testing.assert_array_equal(store.read("classes"), by_id[store.read("instances")])
-    assert not store.read("stuff").any()
+    assert (store.read("instances") == 3).any()  # nothing is stuff that could be dropped
 
 
 def test_skipped_images_are_listed_and_the_rest_stays(tmp_path: Path) -> None:
