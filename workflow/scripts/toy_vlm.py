@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bindscope
-from bindscope.core.devices import hold_device
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.toys.model import write
@@ -21,8 +20,7 @@ def main(job: "Job") -> None:
     config = Toy.model_validate({**job.spec["toy"], "name": job.wildcards["toy"]})
     # Not an output, which Snakemake would delete with the others of a job that failed.
     checkpoint = Checkpoint(Path(f"{job.output.weights}.checkpoint"), " ".join(job.keys.values()))
-    with hold_device(config.training.device) as device:
-        trained = train(config, device, checkpoint)
+    trained = train(config, checkpoint)
     write(
         trained, config, job.output.weights, job.output.manifest,
         spec=job.spec_text, code=job.code,

@@ -31,8 +31,6 @@ class ToyTraining(Model):
         description="Whether a toy that misses a gate fails. false: for trials of the code; it is "
         "then evaluated on fewer scenes, too.",
     )
-    threads: PositiveInt = Field(1, description="CPU threads of the training job; part of the key.")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="Kind of device.")
 
 
 class Toy(Model):

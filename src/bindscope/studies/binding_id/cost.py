@@ -296,7 +296,5 @@ def toy_vlm(product: Product) -> Work:
         bytes_peak=16 * weights
         + 4.0 * training["batch_size"] * times * 140 * WIDTH * LAYERS * 40
         + 1e8,
-        threads=content["threads"],
-        device=content["device"],
         key=f"studies.binding_id.toys[{product.wildcards['toy']}].training.batch_size",
     )

@@ -136,9 +136,6 @@ class Condition:
 CONTROL = Condition("none")
 
 
-Ability = Literal["rotate", "knockout", "propagate", "views"]
-
-
 @runtime_checkable
 class State(Protocol):
     """The frozen contexts of a batch of scenes; the rest of it is the engine's own affair."""
@@ -169,8 +166,8 @@ class Engine(Protocol):
         ...
 
     @property
-    def abilities(self) -> frozenset[Ability]:
-        """What it can do besides replacing and adding; `propagate` computes contexts anew."""
+    def views(self) -> int:
+        """How often the model sees an image."""
         ...
 
     @property

@@ -169,12 +169,11 @@ def _check_idle(batch: _Batch, control: Floats) -> None:
                 Add(group, role, vectors), Add(group, role, vectors, -1.0),
             ],
             "a vector times 0": [Add(group, role, vectors, 0.0)],
-        }  # fmt: skip
-        if "rotate" in batch.engine.abilities:
-            edits["keys turned and turned back"] = [Rotate(group, role, 9), Rotate(group, role, -9)]
-            edits["a vector times 0, turned by 0"] = [
+            "keys turned and turned back": [Rotate(group, role, 9), Rotate(group, role, -9)],
+            "a vector times 0, turned by 0": [
                 Add(group, role, vectors, 0.0), Rotate(group, role, 0),
-            ]  # fmt: skip
+            ],
+        }  # fmt: skip
         answers = batch.answers(*edits.values())
         for i, name in enumerate(edits):
             _assert_same(answers[:, i], control, f"{group} {role}: {name} changes answers")

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bindscope.arrays.example import ModelExample
 from bindscope.arrays.result import Result
 from bindscope.config.wording import instead
-from bindscope.core.errors import InputError, ModelError
+from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.config import (
     BindingIdSection,
     ShapesTask,
@@ -107,7 +107,7 @@ def _measure_drawn(
     rule = Rule.from_task(spec["task"])
     engine = _engine(model, processor, rule, batch_size, device)
     with _evaluating(model):
-        results = run(engine, Images(rule.layout), spec, check=_refuse_nonsense)
+        results = run(engine, Images(rule.layout), spec)
     rows = {"binding_id": tuple(results.rows)}
     if results.vectors:
         rows["binding_id_vectors"] = tuple(results.vectors)
@@ -237,14 +237,6 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = True
         for weight in learning:
             weight.requires_grad = True
-
-
-def _refuse_nonsense(logs: Any) -> None:
-    if not np.isfinite(logs).all():
-        raise ModelError(
-            WHERE, "the model's answers are not finite numbers",
-            "check its weights; load it in bfloat16 or float32, as float16 overflows",
-        )  # fmt: skip
 
 
 def _notes(engine: Any) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import (
     ALL_TOKENS,
-    Ability,
     Add,
     Condition,
     Intervention,
@@ -123,7 +122,6 @@ class Oracle:
         Which of two views of the image is read; None: there is one view.
     """
 
-    abilities: frozenset[Ability] = frozenset({"rotate", "knockout", "propagate"})
     layers = LAYERS
     heads = 1
     width = WIDTH
@@ -136,8 +134,6 @@ class Oracle:
         self.mechanism, self.noise, self.seed = mechanism, noise, seed
         self._least = MATCH if exact else -np.inf
         self.views, self._only_view = (1 if only_view is None else 2), only_view
-        if only_view is not None:
-            self.abilities = self.abilities | {"views"}
         self._mixing = mixing(seed)
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None = None) -> OracleState:

@@ -196,7 +196,5 @@ def add_toy(graph: Graph, toy: Toy) -> tuple[dict[str, Any], list[Product]]:
         return {**spec, "source": toy.source, "weights_sha256": manifest["sha256"]}, []
     content: dict[str, Any] = {
         "toy": toy.model_dump(mode="json", exclude={"name", "source"}),
-        "threads": toy.training.threads,
-        "device": toy.training.device,
     }
     return spec, [graph.add("toy_vlm", {"toy": toy.name}, content)]

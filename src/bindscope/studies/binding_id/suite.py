@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from bindscope.core.devices import hold_device
+from bindscope.core.errors import ModelError
 from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.progress import progress_bar
@@ -75,13 +76,10 @@ class Results:
     vectors: list[Row] = field(default_factory=list)
 
 
-def run(
-    engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
-    check: Callable[[Doubles], None] = lambda _: None,
-) -> Results:  # fmt: skip
+def run(engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any]) -> Results:
     """Run all experiments of a suite on one model, whose weights stay as they are.
 
-    `spec` are the suite's options and `task`; `check` may refuse the log-probabilities of a batch.
+    `spec` are the suite's options and `task`.
     """
     results, estimates = Results(), None
     if ADDING & set(spec["experiments"]):
@@ -90,7 +88,7 @@ def run(
     for name in spec["experiments"]:
         options = [spec[key] for key in OPTIONS.get(name, ())]
         experiment_spec = {**spec, "experiment": name, "options": options}
-        results.rows.extend(ask(engine, pictures, experiment_spec, estimates, check=check).rows)
+        results.rows.extend(ask(engine, pictures, experiment_spec, estimates).rows)
     return results
 
 
@@ -120,12 +118,13 @@ def estimated(
 def ask(
     engine: Engine, pictures: Pictures | None, spec: Mapping[str, Any],
     estimates: Estimates | None = None, checkpoints: Checkpoints | None = None,
-    check: Callable[[Doubles], None] = lambda _: None,
 ) -> Asked:  # fmt: skip
     """Run one experiment on one model.
 
     `spec` is that of a job: `experiment` with its options, and `task`. `checkpoints` keep answers
-    of batches, and of parts of them; `check` may refuse those of a batch.
+    of batches, and of parts of them.
+
+    ModelError if answers are not finite.
     """
     name, task, rule = spec["experiment"], spec["task"], Rule.from_task(spec["task"])
     pairs = draw_pairs(rule, "test", task["rows"], task["seed"])
@@ -140,7 +139,7 @@ def ask(
             nonlocal plan
             plan = plan_of(spec)(batch)
             logs = plan.answered(engine, batch.base, _each(parts))
-            check(logs)
+            _refuse_nonsense(engine, logs)
             added = [trial.lengths(len(batch.pairs.base)) for trial in plan.trials]
             return {"logs": logs, "lengths": np.stack(added, axis=1)}
 
@@ -150,6 +149,15 @@ def ask(
         np.concatenate([part[kind] for part in answered]) for kind in ("logs", "lengths")
     )
     return Asked(list(_rows(spec, plan, logs, lengths)), logs.astype(np.float32))
+
+
+def _refuse_nonsense(engine: Any, logs: Doubles) -> None:
+    if not np.isfinite(logs).all():
+        raise ModelError(
+            engine.adapter.where if hasattr(engine, "adapter") else "the model",
+            "its answers are not finite numbers",
+            "check its weights; load it in bfloat16 or float32, as float16 overflows",
+        )  # fmt: skip
 
 
 def _remembered(

@@ -124,15 +124,14 @@ def pairing(batch: Batch, window: int = 1) -> Plan:
 def _sweep(
     batch: Batch, name: str, group: Group, expected: dict[str, str], window: int
 ) -> list[Trial]:
-    """Replace a group at some layers, with the context frozen and, where possible, anew."""
+    """Replace a group at some layers, with the context frozen and anew."""
     layers: list[tuple[str, Layers]] = [("all", None), *steps(batch.engine.layers, window)]
-    modes = (True, False)[: 1 + ("propagate" in batch.engine.abilities)]
     return [
         trial(
             name if frozen else f"{name} anew", replaced(group, range(batch.things), span),
             expected, layers=words, frozen=frozen,
         )
-        for (words, span), frozen in product(layers, modes)
+        for (words, span), frozen in product(layers, (True, False))
         if frozen or not words.startswith("to")
     ]  # fmt: skip
 
@@ -140,7 +139,7 @@ def _sweep(
 def supports(batch: Batch) -> Plan:
     """Replace more and fewer image tokens than those of a thing."""
     roles, engine = range(batch.things), batch.engine
-    expected, views = batch.replaced("object", roles), "views" in engine.abilities
+    expected, views = batch.replaced("object", roles), engine.views > 1
     groups = {"the thing": Tokens()}
     if views:
         groups |= {f"padded by {pad}": Tokens(pad=pad) for pad in (1, 2, 3)}
@@ -167,14 +166,13 @@ def knockout(batch: Batch) -> Plan:
     expected, trials = batch.shifted(0), [batch.control()]
     for group in GROUPS:
         trials.append(trial(f"question without {SHORT[group]}", hidden(batch, group), expected))
-    if "propagate" in batch.engine.abilities:
-        edges: list[tuple[Group, Group]] = [
-            ("color", "object"), ("item", "object"), ("item", "color"),
-        ]  # fmt: skip
-        for seen_by, group in edges:
-            edits = [Knockout(group, role, seen_by=seen_by) for role in range(batch.things)]
-            name = f"{SHORT[seen_by]} without {SHORT[group]}"
-            trials.append(trial(name, edits, expected, frozen=False))
+    edges: list[tuple[Group, Group]] = [
+        ("color", "object"), ("item", "object"), ("item", "color"),
+    ]  # fmt: skip
+    for seen_by, group in edges:
+        edits = [Knockout(group, role, seen_by=seen_by) for role in range(batch.things)]
+        name = f"{SHORT[seen_by]} without {SHORT[group]}"
+        trials.append(trial(name, edits, expected, frozen=False))
     return Plan([(None, trials)], batch.queries(), batch.answers())
 
 
@@ -215,7 +213,7 @@ def rotations(batch: Batch) -> Plan:
     views = [Tokens(views=(0,)), Tokens(views=(1,))]
     for group, share in product(GROUPS, SHARES):
         edits: list[Intervention] = []
-        two = group == "object" and "views" in batch.engine.abilities
+        two = group == "object" and batch.engine.views > 1
         for tokens in views if two else [Tokens()]:
             delta = np.rint(share * distance(batch, group, tokens)).astype(np.int64)
             edits += [Rotate(group, 0, delta, tokens=tokens),

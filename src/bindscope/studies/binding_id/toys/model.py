@@ -159,16 +159,12 @@ def write(
     content = save(tensors)
     write_atomic(weights, content)
     losses = [entry["loss_bits"] for entry in trained.history if entry["split"] == "val"]
-    made_by = {
-        "model": config.model_dump(mode="json", exclude={"source"}),
-        "threads": config.training.threads, "device": config.training.device,
-    }  # fmt: skip
     write_json(
         manifest,
         {
             "weights": Path(weights).name, "sha256": sha256(content),
             "kind": TOY, "objective": config.objective, "seed": config.seed, "input_px": SIZE_PX,
-            "recipe": made_by,
+            "recipe": {"model": config.model_dump(mode="json", exclude={"source"})},
             "tokens": list(trained.toy.vocabulary.tokens), "code": code, "spec": spec,
             "val_loss_bits": losses[-1] if losses else None,
             "accuracies": trained.accuracies, "history": trained.history,

@@ -164,9 +164,7 @@ class Trained:
 
 
 @denormals.flushed()
-def train(
-    config: Toy, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None
-) -> Trained:
+def train(config: Toy, checkpoint: Checkpoint | None = None) -> Trained:
     """Train a toy; `checkpoint` is written at each evaluation, and read from at the start.
 
     ModelError if training diverges, or the toy misses a gate: after two thirds of the steps, if it
@@ -175,7 +173,7 @@ def train(
     """
     toy = build(config.seed, Vocabulary.of_splits())
     probes = SlotProbes(WIDTH, torch.Generator().manual_seed(config.seed + 1))
-    trained = nn.ModuleDict({"network": toy.network, "probes": probes}).to(device)
+    trained = nn.ModuleDict({"network": toy.network, "probes": probes})
     task = _Task(toy, probes, config)
     run = Run(f"toy {config.name}", trained, keeps_best=False)
     Descent([run], task, _plan(config), checkpoint).fit()

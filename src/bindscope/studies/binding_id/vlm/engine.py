@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bindscope.core.errors import InputError
-from bindscope.studies.binding_id.engine import Ability, Condition, Knockout, Rotate, Tokens
+from bindscope.studies.binding_id.engine import Condition, Knockout, Rotate, Tokens
 from bindscope.studies.binding_id.tasks.scenes import Group, Question, Scenes
 from bindscope.studies.binding_id.vlm.adapters import (
     Decoder,
@@ -215,8 +215,7 @@ class VisionLanguageEngine:
         settings = adapter.language.config
         self.layers, self.width = len(adapter.layers), int(settings.hidden_size)
         self.heads = int(settings.num_attention_heads)  # those that share keys counted singly
-        abilities: set[Ability] = {"rotate", "knockout", "propagate"}
-        self.abilities = frozenset(abilities | {"views"} if adapter.n_views > 1 else abilities)
+        self.views = adapter.n_views
 
     def contexts(self, scenes: Scenes, images: NDArray[np.uint8] | None) -> Frozen:
         """Read the contexts of a batch; InputError if images are missing or lengths differ."""
