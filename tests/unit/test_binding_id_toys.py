@@ -17,7 +17,7 @@ from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.config import Toy, ToyTraining
 from bindscope.studies.binding_id.engine import CONTROL
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
-from bindscope.studies.binding_id.tasks.scenes import Pairs, Rule, Scenes, question, withheld
+from bindscope.studies.binding_id.tasks.scenes import Rule, Scenes, question
 from bindscope.studies.binding_id.toys import adapter, training
 from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import engine_of
@@ -190,15 +190,6 @@ def test_interchange_reaches_tower_text_and_probes(plain: ToyModel) -> None:
         assert probe.weight.grad is not None
         assert probe.weight.grad.abs().sum() > 0
     plain.network.zero_grad()
-
-
-def test_training_withholds_pairs_of_some_slots() -> None:
-    drawn, out = draw("test", rng(1), 200, 3), draw("test", rng(1), 50, 3, "held_out")
-    assert not withheld(drawn).any()
-    assert withheld(out).any(axis=1).all()
-    pairs: Pairs = draw_pairs("test", rng(1), 50)
-    assert not withheld(pairs.base).any()
-    assert not withheld(pairs.source).any()
 
 
 @pytest.fixture

@@ -180,7 +180,8 @@ class Sums:
             if np.linalg.matrix_rank(design) < len(design) - 1:
                 raise InputError(
                     "mean differences", "in so few scenes the things of some slots are never "
-                    "exchanged with those of the others", "give more `estimation_rows`",
+                    "exchanged with those of the others",
+                    "give more `estimation_rows`, or a greater `n`",
                 )  # fmt: skip
             effects[group, kind] = Effects(kind, _fitted(design, products))
         first, second = (
