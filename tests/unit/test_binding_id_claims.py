@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from bindscope.statistics.claims import judge, judge_case
-from bindscope.studies.binding_id.answers.metrics import Answers, normalized_effect, sign_test
+from bindscope.studies.binding_id.answers.rows import Answers, normalized_effect, sign_test
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.oracle import MATCH, Oracle, word_vector
@@ -99,7 +99,7 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     from bindscope.studies.binding_id.engine import Add
     from bindscope.studies.binding_id.experiments.estimates import Sums
     from bindscope.studies.binding_id.experiments.means import mean_interventions
-    from bindscope.studies.binding_id.experiments.trials import Batch
+    from bindscope.studies.binding_id.experiments.plans import Batch
 
     oracle = Oracle("slot")
     rule = Rule()

@@ -29,7 +29,7 @@ from bindscope.studies.binding_id.config import VisionLanguageModel
 from bindscope.studies.binding_id.engine import Add
 from bindscope.studies.binding_id.experiments.estimates import Sums, read
 from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
-from bindscope.studies.binding_id.experiments.trials import Batch, Plan
+from bindscope.studies.binding_id.experiments.plans import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question

@@ -16,7 +16,6 @@ from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.statistics.mixture_shares import TOLERANCE
-from bindscope.studies.binding_id.answers.metrics import Answers, chosen
 from bindscope.studies.binding_id.answers.mixture_fit import (
     agreeing,
     fit,
@@ -25,8 +24,8 @@ from bindscope.studies.binding_id.answers.mixture_fit import (
     parts_of,
     saturated,
 )
-from bindscope.studies.binding_id.experiments.plans import mixture, predictions, shifts
-from bindscope.studies.binding_id.experiments.trials import Batch
+from bindscope.studies.binding_id.answers.rows import Answers, chosen
+from bindscope.studies.binding_id.experiments.plans import Batch, mixture, predictions, shifts
 from bindscope.studies.binding_id.figures import binding_id_mixture
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.names import MIXED

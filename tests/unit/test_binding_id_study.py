@@ -26,7 +26,7 @@ from bindscope.studies.binding_id import schemas as tables
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.experiments.estimates import Sums, batches
 from bindscope.studies.binding_id.experiments.means import mean_interventions
-from bindscope.studies.binding_id.experiments.trials import Batch
+from bindscope.studies.binding_id.experiments.plans import Batch
 from bindscope.studies.binding_id.figures import (
     binding_id,
     binding_id_mean,

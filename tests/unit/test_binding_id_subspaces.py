@@ -20,7 +20,7 @@ from bindscope.studies.binding_id.experiments.means import (
     random_directions,
     subspaces,
 )
-from bindscope.studies.binding_id.experiments.trials import Batch
+from bindscope.studies.binding_id.experiments.plans import Batch
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
 from bindscope.studies.binding_id.suite import plan_of, run

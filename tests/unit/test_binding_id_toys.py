@@ -22,7 +22,8 @@ from bindscope.studies.binding_id.toys import adapter, training
 from bindscope.studies.binding_id.toys import model as stored
 from bindscope.studies.binding_id.toys.adapter import engine_of
 from bindscope.studies.binding_id.toys.model import LOOK_BACK, ToyModel, build
-from bindscope.studies.binding_id.toys.objectives import (
+from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
+from bindscope.studies.binding_id.toys.training import (
     Answers,
     SlotProbes,
     answered,
@@ -30,7 +31,6 @@ from bindscope.studies.binding_id.toys.objectives import (
     interchanged,
     naming_loss,
 )
-from bindscope.studies.binding_id.toys.tasks import KINDS, Vocabulary, draw, draw_pairs, images
 from bindscope.studies.binding_id.vlm.edits import Edits, Frozen
 from bindscope.studies.binding_id.vlm.engine import edited
 

@@ -19,9 +19,9 @@ from bindscope.tables.schema import (
 )
 
 _ENTRY = "config `suites[]`"
-_TRIALS = "`studies.binding_id.experiments.trials`"
+_TRIALS = "`studies.binding_id.experiments.plans`"
 _MIXTURE = "`studies.binding_id.answers.mixture_fit`"
-_METRICS = "`studies.binding_id.answers.metrics`"
+_METRICS = "`studies.binding_id.answers.rows`"
 _VECTORS = "`studies.binding_id.experiments.estimates`"
 _ANSWERS = "share of rows"
 

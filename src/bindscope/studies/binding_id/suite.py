@@ -26,9 +26,9 @@ from bindscope.core.files import canonical_json, write_atomic
 from bindscope.core.job import Job
 from bindscope.core.progress import progress_bar
 from bindscope.core.registries import resolve
-from bindscope.studies.binding_id.answers.metrics import Answers
 from bindscope.studies.binding_id.answers.rows import (
     DECIDING,
+    Answers,
     Predictions,
     account_predictions,
     rivals_of,
@@ -36,7 +36,7 @@ from bindscope.studies.binding_id.answers.rows import (
 )
 from bindscope.studies.binding_id.engine import Engine
 from bindscope.studies.binding_id.experiments.estimates import Estimates, Sums, batches
-from bindscope.studies.binding_id.experiments.trials import Batch, Each, Plan
+from bindscope.studies.binding_id.experiments.plans import Batch, Each, Plan
 from bindscope.studies.binding_id.registry import (
     ACCOUNTED,
     ADDING,

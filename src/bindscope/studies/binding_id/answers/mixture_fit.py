@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
 from bindscope.statistics.mixture_shares import TOLERANCE, MixtureShares, mixture_shares
 from bindscope.statistics.proportions import wilson_interval
-from bindscope.studies.binding_id.answers.metrics import Answers, chosen, ends
+from bindscope.studies.binding_id.answers.rows import Answers, chosen, ends
 from bindscope.studies.binding_id.experiments.plans import predictions
 from bindscope.studies.binding_id.names import ALL, MIXED, PARTS
 

@@ -25,8 +25,14 @@ from numpy.typing import NDArray
 from bindscope.fitting.generators import rng
 from bindscope.studies.binding_id.engine import Add, Replace
 from bindscope.studies.binding_id.experiments.estimates import LEVELS, Levels, Vectors
-from bindscope.studies.binding_id.experiments.plans import EXCHANGED, SHORT
-from bindscope.studies.binding_id.experiments.trials import Batch, Plan, Trial, trial
+from bindscope.studies.binding_id.experiments.plans import (
+    EXCHANGED,
+    SHORT,
+    Batch,
+    Plan,
+    Trial,
+    trial,
+)
 from bindscope.studies.binding_id.names import NULLS
 from bindscope.studies.binding_id.tasks.scenes import Group, exchanged_contents, exchanged_items
 

@@ -21,7 +21,7 @@ from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.progress import progress_bar
 from bindscope.fitting.generators import rng
 from bindscope.statistics.bootstrap import Interval, interval, resampled_means
-from bindscope.studies.binding_id.answers.metrics import comparisons, ends, lead, right, share
+from bindscope.studies.binding_id.answers.rows import comparisons, ends, lead, right, share
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout, Tokens
 from bindscope.studies.binding_id.names import AGAINST, ALL
 from bindscope.studies.binding_id.suite import Asked
