@@ -163,7 +163,6 @@ REFUSED = {
     "boxes outside": (
         lambda: SCENES.with_(boxes=SCENES.boxes + 20), "reaches beyond the image of 32 x 32"
     ),
-    "no boxes": (lambda: dataclasses.replace(SCENES, boxes=None), "they have no boxes"),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from bindscope.studies.binding_id.tasks.prompts import (
     with_image,
 )
 from bindscope.studies.binding_id.tasks.scenes import (
+    LAYOUTS,
     Prompt,
     Rule,
     Scenes,
@@ -27,7 +28,8 @@ WORDS = words_of("test", "pair")
 def scene(**changes: list[int]) -> Scenes:
     """A green sphere with J on the left, a red cube with Q on the right."""
     values = {"shape": [3, 1], "color": [2, 4], "item": [9, 16], "slot": [0, 1]} | changes
-    return Scenes(WORDS, **{name: np.array([value]) for name, value in values.items()})
+    arrays = {name: np.array([value]) for name, value in values.items()}
+    return Scenes(WORDS, **arrays, boxes=LAYOUTS["pair"].boxes(arrays["slot"]))
 
 
 def build_prompt(scenes: Scenes, form: Form) -> Prompt:

@@ -70,7 +70,6 @@ def test_things_of_a_scene_differ_and_stand_in_their_regions(rule: Rule) -> None
     scenes = draw_scenes(rule, words_of("test", rule.layout), 20, np.random.default_rng(2))
     for name in ARRAYS:
         assert all(len(set(row)) == rule.things for row in getattr(scenes, name).tolist())
-    assert scenes.boxes is not None
     np.testing.assert_array_equal(scenes.boxes, LAYOUTS[rule.layout].boxes(scenes.slot))
 
 

@@ -77,7 +77,7 @@ def test_a_runs_rows_are_those_of_the_function(
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     result = binding_ids(model, processor, n=3, batch_size=2)
     assert {name: written(rows) for name, rows in result.rows.items()} == expected_rows
-    assert len(result.table) == sum(map(len, expected_rows.values())) > 300
+    assert len(result.table) == len(expected_rows["binding_id"]) > 200
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     assert result.notes == ()
     assert len(str(result).splitlines()) <= MOST_LINES

@@ -96,10 +96,7 @@ class _Batch:
 
     @classmethod
     def read(cls, engine: Engine, scenes: Scenes, images: NDArray[np.uint8] | None) -> _Batch:
-        changed = {"slot": scenes.slot}
-        if scenes.boxes is not None:
-            changed["boxes"] = scenes.boxes
-        others = scenes[::-1].with_(**changed)
+        others = scenes[::-1].with_(slot=scenes.slot, boxes=scenes.boxes)
         source = engine.contexts(others, None if images is None else images[::-1])
         questions = [question(scenes, role) for role in range(scenes.things)]
         return cls(engine, engine.contexts(scenes, images), source, questions, scenes.item)

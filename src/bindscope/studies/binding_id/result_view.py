@@ -16,9 +16,9 @@ from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.names import AGAINST
-from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA, VECTORS_SCHEMA
+from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.views import in_order, rows_with, summaries
-from bindscope.tables.schema import count, frame_of, label
+from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill, in which models differ.
 _OF_A_RUN: Final = ("suite", "task", "model", "origin", "spec_key", "code_key")
@@ -46,25 +46,9 @@ _MOST_IN_PANEL: Final = 40  # conditions of an experiment
 
 
 def result_table(rows: Mapping[str, Sequence[Row]]) -> pd.DataFrame:
-    """Return the rows of all experiments; columns that one of them does not have are empty.
-
-    What mean differences are like are rows of an experiment `vectors`.
-    """
-    vectors = [{"experiment": "vectors", **row} for row in rows.get(VECTORS_SCHEMA.name, ())]
-    named_vectors = (label("experiment", "", ""), *VECTORS_SCHEMA.columns)
-    frames = [
-        frame_of(of_table, replace(schema, columns=tuple(
-            # Numbers of other experiments that are missing leave counts whole.
-            count(column.name, "", "", "", null="allowed") if column.kind == "int64" else column
-            for column in schema.columns if column.name not in _OF_A_RUN
-        )))
-        for of_table, schema in (
-            (rows.get(BINDING_ID_SCHEMA.name, ()), BINDING_ID_SCHEMA),
-            (vectors, replace(VECTORS_SCHEMA, columns=named_vectors)),
-        )
-        if of_table
-    ]  # fmt: skip
-    return pd.concat(frames, ignore_index=True)
+    """Return the rows of all experiments; columns that one of them does not have are empty."""
+    columns = tuple(c for c in BINDING_ID_SCHEMA.columns if c.name not in _OF_A_RUN)
+    return frame_of(rows[BINDING_ID_SCHEMA.name], replace(BINDING_ID_SCHEMA, columns=columns))
 
 
 def quotable(table: pd.DataFrame) -> pd.DataFrame:

@@ -50,9 +50,9 @@ class Scenes:
     """n scenes of k things; axis 1 of every array is the role, the order of mention.
 
     Arrays are int64 (n, k): `slot` is the number of the slot where the thing stands, the others are
-    places in `words`. `boxes`, int64 (n, k, 4), are
-    left, top, right and bottom (both exclusive) in pixels of the slot's region, not the thing's own
-    tight box, so that every thing has equally many tokens; None where there is no image.
+    places in `words`. `boxes`, int64 (n, k, 4), are left, top, right and bottom (both exclusive) in
+    pixels of the slot's region, not the thing's own tight box, so that every thing has equally many
+    tokens.
 
     InputError if arrays differ in shape.
     """
@@ -62,11 +62,11 @@ class Scenes:
     color: Integers
     item: Integers
     slot: Integers
-    boxes: Integers | None = None
+    boxes: Integers
 
     def __post_init__(self) -> None:
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "words"}
-        shapes = {name: array.shape for name, array in arrays.items() if array is not None}
+        shapes = {name: array.shape for name, array in arrays.items()}
         expected = {name: (*self.shape.shape[:2], *[4] * (name == "boxes")) for name in shapes}
         if shapes != expected or self.shape.ndim != 2:
             raise InputError(
@@ -102,9 +102,7 @@ class Scenes:
 
     def _each(self, change: Callable[[Integers], Integers]) -> Scenes:
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "words"}
-        changed: dict[str, Any] = {
-            name: None if values is None else change(values) for name, values in arrays.items()
-        }
+        changed: dict[str, Any] = {name: change(values) for name, values in arrays.items()}
         return replace(self, **changed)
 
 
@@ -114,7 +112,6 @@ class Pairs:
 
     base: Scenes
     source: Scenes
-    split: str
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Pairs:
         """Return some of the pairs."""
@@ -270,7 +267,7 @@ def draw_pairs(rule: Rule, split: SplitName, n: int, seed: int) -> Pairs:
     """
     draw = rng(seed, PURPOSE[split])
     base, source = _accepted(rule, rule.words(split), n, draw, paired=True)
-    return Pairs(base, source, split)
+    return Pairs(base, source)
 
 
 def withheld(scenes: Scenes) -> NDArray[np.bool_]:

@@ -160,7 +160,6 @@ def naming_loss(
     what a tower that was trained on captions brings with it.
     """
     inputs, visual = engine.adapter.read([IMAGE] * len(scenes), images), toy.see(images)
-    assert scenes.boxes is not None  # drawn scenes have them
     select, rows = inputs.image.select, torch.arange(len(scenes), device=visual.device)[:, None]
     indices = [
         torch.from_numpy(np.stack([select(b, role, ALL_TOKENS, "inside") for b in scenes.boxes]))

@@ -107,11 +107,6 @@ class Frozen:
         return words if tokens.cells is None else words[:, list(tokens.cells)]
 
     def _image_tokens(self, where: str, group: Group, role: int, tokens: Tokens) -> Tensor:
-        if self.scenes.boxes is None:
-            raise InputError(
-                "the scenes", "they have no boxes, which say where a thing's image tokens are",
-                "give `boxes`, a region in pixels for each thing",
-            )  # fmt: skip
         tokens = replace(tokens, pad=self.pad if tokens.pad is None else tokens.pad)
         regions, rows = np.unique(self.scenes.boxes, axis=0, return_inverse=True)
         select = self.inputs.image.select
@@ -127,8 +122,7 @@ class Frozen:
     def tokens_to_store(self) -> Tensor:
         """Return the tokens of all groups and roles, int64 (n, K), some of them more than once."""
         indices = [index for _, index in sorted(self.text.items())]
-        if self.scenes.boxes is not None:
-            indices += [self.tokens("object", role) for role in range(self.scenes.things)]
+        indices += [self.tokens("object", role) for role in range(self.scenes.things)]
         return torch.cat(indices, 1)
 
 

@@ -327,8 +327,6 @@ def _images(scenes: Scenes, images: NDArray[np.uint8] | None) -> NDArray[np.uint
             + ("no images" if images is None else f"images of shape {images.shape}"),
             "give uint8 (scenes, height, width, 3)",
         )  # fmt: skip
-    if scenes.boxes is None:
-        return images
     height, width = images.shape[1:3]
     left, top, right, bottom = np.moveaxis(scenes.boxes, -1, 0)
     good = (left >= 0) & (top >= 0) & (left < right) & (top < bottom)
