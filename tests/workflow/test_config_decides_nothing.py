@@ -55,6 +55,7 @@ HARMLESS = {
     (f"{_CONCEPTS}/inputs.py", "DUAL_RUNS"),
     (f"{_CONCEPTS}/measure.py", "ANALYSES"),
     (f"{_BINDING_IDS}/suite.py", "EXPERIMENTS"),
+    (f"{_BINDING_IDS}/suite.py", "ACCOUNTED"),
     (f"{_BINDING_IDS}/suite.py", "MIXTURE_ROWS"),
     # Of the function that runs several experiments in one go, which no job calls.
     *((f"{_BINDING_IDS}/suite.py", name) for name in ("ADDING", "OPTIONS")),
