@@ -348,17 +348,6 @@ def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
     assert happened == ["resolved", "answered"] * len(plan.trials)
 
 
-def test_slots_that_follow_from_roles_are_added_once(hub: dict[str, Path], tmp_path: Path) -> None:
-    names = {}
-    for task in ("as-published", "nine-slots"):
-        graph = graph_of(hub["qwen2_vl"], tasks=[task], experiments=["mean"])
-        rows = run_all(graph, tmp_path / task)["mean"]
-        names[task] = {row["condition"] for row in rows}
-    assert not any("by slot" in name for name in names["as-published"])
-    assert {"O by slot", "I by slot", "O", "I"} <= names["nine-slots"]
-    assert names["as-published"] == {name for name in names["nine-slots"] if "slot" not in name}
-
-
 def test_the_device_is_named_once_and_decides_the_arithmetic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,18 @@ def test_a_null_is_no_id_and_no_matter_of_the_batch() -> None:
     assert len(places) == 9
 
 
+def test_slots_that_follow_from_roles_are_added_once() -> None:
+    names = {}
+    for rule in (Rule(), Rule("sprites", 2, "independent")):
+        estimates = fitted(Oracle("slot"), rule, 60).solved()
+        pairs = draw_pairs(rule, "test", 2, 0)
+        trials = mean_interventions(Batch(Oracle("slot"), None, pairs, rule, estimates)).trials
+        names[rule.order] = {trial.condition.name for trial in trials}
+    assert not any("by slot" in name for name in names["left_first"])
+    assert {"O by slot", "I by slot", "O", "I"} <= names["independent"]
+    assert names["left_first"] == {n for n in names["independent"] if "by slot" not in n}
+
+
 def test_halves_are_of_rows_and_not_of_batches() -> None:
     rule, oracle = Rule(), Oracle("slot", noise=0.0)
     scenes = draw_pairs(rule, "estimation", 60, 0).base

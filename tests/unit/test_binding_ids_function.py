@@ -27,13 +27,11 @@ from bindscope.studies.build import build
 
 ROOT = Path(__file__).parents[2]
 OF_A_RUN = {"suite", "task", "model", "origin", "spec_key", "code_key"}
-FAMILIES: tuple[hub_vlms.Family, ...] = ("qwen2_vl", "llava_onevision")
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("hub")
-    return {family: hub_vlms.save(family, folder / family) for family in FAMILIES}
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hub_vlms.save("qwen2_vl", tmp_path_factory.mktemp("hub"))
 
 
 def opened(folder: Path) -> tuple[Any, Any]:
@@ -62,18 +60,15 @@ def written(rows: Any) -> Any:
     return json.loads(canonical_json(rows))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_runs_rows_are_those_of_the_function(
-    family: str, hub: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_runs_rows_are_those_of_the_function(hub: Path, tmp_path: Path) -> None:
     experiments = ["factorizability", "positions", "mean"]
     expected_rows = rows_of_jobs(tmp_path, {
         "tasks": [{"name": "as-published", "rows": 3, "estimation_rows": 6}],
-        "models": [{"name": "m", "source": f"hf:path:{hub[family]}", "batch_size": 2}],
+        "models": [{"name": "m", "source": f"hf:path:{hub}", "batch_size": 2}],
         "suites": [{"name": "s", "tasks": ["as-published"], "models": ["m"], "batch_size": 2,
                     "experiments": experiments, "device": "cpu"}],
     })  # fmt: skip
-    model, processor = opened(hub[family])
+    model, processor = opened(hub)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     result = binding_ids(model, processor, n=3, batch_size=2)
     assert {name: written(rows) for name, rows in result.rows.items()} == expected_rows
@@ -141,9 +136,9 @@ def hooks(model: torch.nn.Module) -> int:
 
 
 def test_a_model_is_as_it_was_after_an_interruption(
-    hub: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    hub: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, processor = opened(hub["qwen2_vl"])
+    model, processor = opened(hub)
     model.train()
     training = {name: module.training for name, module in model.named_modules()}
     answered, calls = Plan.answered, []
@@ -198,11 +193,11 @@ def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:
     assert result.claims["claim"].str.contains("by slot").any()
 
 
-def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
+def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
     """Calls that are refused: arguments, options, and words of the message."""
     oracle = example("two-things").model
     tiny = tiny_vlms.llava()
-    whole = opened(hub["qwen2_vl"])
+    whole = opened(hub)
     text_model = transformers.Qwen2ForCausalLM(
         transformers.Qwen2Config(
             vocab_size=8,
@@ -214,7 +209,7 @@ def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
         )
     )
     split = opened(hub_vlms.save("qwen2_vl", folder, {"frustum": (" fr", "us", "tum")}))
-    broken = opened(hub["qwen2_vl"])
+    broken = opened(hub)
     broken[0].lm_head.weight.data[:] = float("nan")
     records = photos(folder)
     boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
@@ -239,7 +234,7 @@ def bad_calls(hub: dict[str, Path], folder: Path) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def test_bad_input_is_one_line_with_a_remedy(hub: dict[str, Path], tmp_path: Path) -> None:
+def test_bad_input_is_one_line_with_a_remedy(hub: Path, tmp_path: Path) -> None:
     for name, (arguments, options, words) in bad_calls(hub, tmp_path).items():
         with pytest.raises(BindscopeError, match=re.escape(words)) as caught:
             binding_ids(*arguments, **options)
