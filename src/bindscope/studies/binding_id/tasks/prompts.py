@@ -1,8 +1,8 @@
 """The texts: contexts with the characters of every group, and the questions that follow them.
 
 Source: the prompt of arXiv 2505.22200's released code (no system turn, ends without a space), and a
-template of few words for the toys. What stands around a user's
-words is a model's own chat template, or that of the released code.
+template of few words for the toys. What stands around a user's words is a model's own chat
+template, or that of the released code.
 """
 
 from __future__ import annotations
