@@ -20,7 +20,6 @@ from towers import HF, NARROW
 from bindscope.config.models import Pretrained
 from bindscope.models.loading import load_model
 from bindscope.studies.binding_id.config import VisionLanguageModel
-from bindscope.studies.binding_id.tasks.prompts import Form
 from bindscope.studies.binding_id.vlm.loading import load_engine
 
 # Of a repository: blocks, tokens before the patches, rows of patches at its own input.
@@ -54,7 +53,7 @@ def test_words_of_a_language_model_split_unequally(repo: str, tmp_path: Path) ->
     folder = Hub(tmp_path).snapshot(repo, None)
     LANGUAGES[repo](folder)
     config = VisionLanguageModel(name="model", source=f"hf:path:{folder}")
-    engine = load_engine(config, Form())
+    engine = load_engine(config)
     words = [f" {word}" for word in ("prism", "red", "A", *SPLIT)]
     lengths = [len(numbers) for numbers, _ in engine.adapter.tokenize(words)]
     assert lengths[:3] == [1, 1, 1]
