@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from bindscope.figures import FEWEST_POINTS
 from bindscope.figures.style import styled
 from bindscope.tables.write import read_table
 
@@ -54,10 +55,6 @@ def table_of(schema: TableSchema, *further: str) -> Read:
         return {"table": table, **{name: inputs.content[name] for name in further}}
 
     return read
-
-
-FEWEST_POINTS: Final = 3
-"""Of a curve: two points are a difference, which a table says better."""
 
 
 def curves_of(rows: pd.DataFrame, curve: Sequence[str], x: str, otherwise: str) -> pd.DataFrame:

@@ -13,6 +13,7 @@ from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_information.config import Section, problems
@@ -123,7 +124,7 @@ def _layers(graph: Graph, shared: Shared, section: Section) -> Request | None:
     layers: dict[str, set[str]] = {}
     for fit in graph.select("fit"):
         layers.setdefault(fit.wildcards["model"], set()).add(fit.wildcards["layer"])
-    several = any(len(names) > 1 for names in layers.values())
+    several = any(len(names) >= FEWEST_POINTS for names in layers.values())
     return _about_table(graph, shared, section) if several else None
 
 

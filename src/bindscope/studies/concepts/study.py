@@ -7,6 +7,7 @@ from typing import Any
 
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.concepts.config import ConceptSection, problems
@@ -36,9 +37,16 @@ _DUAL = _measured_by("binding_complexity", vectors="dual")
 
 
 def _edits(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
-    edited = any(entry.strengths for entry in section.analyses)
+    several = any(len(entry.strengths) >= FEWEST_POINTS for entry in section.analyses)
     request: Request | None = _measured_by("concept_geometry")(graph, shared, section)
-    return request if edited else None
+    return request if several else None
+
+
+def _coverages(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
+    approximated = [entry.complexity for entry in section.analyses if entry.complexity]
+    several = any(len(entry.coverages) >= FEWEST_POINTS for entry in approximated)
+    request: Request | None = _measured_by("binding_complexity")(graph, shared, section)
+    return request if several else None
 
 
 def _pictures(graph: Graph, shared: Shared, section: ConceptSection) -> Request | None:
@@ -114,7 +122,7 @@ STUDY = Study(
             "Bands: 95 % intervals over objects. Dotted: counting values only. A line above the "
             "dotted one generalizes the pairing to new objects; a low one says only that this "
             "regressor does not.",
-            _measured_by("binding_complexity"),
+            _coverages,
         ),
         _figure(
             "figures:concept_picture",

@@ -7,6 +7,7 @@ from typing import Any
 
 from bindscope.core.graph import Graph
 from bindscope.core.interfaces import FigureEntry, Request, Study, TableEntry
+from bindscope.figures import FEWEST_POINTS
 from bindscope.graph.shared import Shared
 from bindscope.graph.steps import NAME
 from bindscope.studies.same_object.config import PairSection, problems
@@ -53,6 +54,16 @@ def _about(table: str, step: str, scores: str = "") -> Any:
 _measured = _about("same_object", "same_object_fit")
 _geometry = _about("same_object_geometry", "same_object_geometry")
 _edits = _about("same_object_edits", "same_object_effects")
+
+
+def _layers(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
+    """Ask for the table where probes read enough layers of a model for a curve."""
+    layers: dict[tuple[str, str], set[str]] = {}
+    for fit in graph.select("same_object_fit"):
+        of_model = layers.setdefault((fit.wildcards["dataset"], fit.wildcards["model"]), set())
+        of_model.update(fit.wildcards["layers"].split("-"))
+    several = any(len(names) >= FEWEST_POINTS for names in layers.values())
+    return _measured(graph, shared, section) if several else None
 
 
 def _ranked(graph: Graph, shared: Shared, section: PairSection) -> Request | None:
@@ -102,7 +113,7 @@ STUDY = Study(
             "for groups, else over test images. Horizontal lines use no token: majority class, "
             "majority of each image, positions, true classes. A probe above all of them decodes "
             "more than these.",
-            _measured,
+            _layers,
         ),
         _figure(
             "figures.probes:same_object_models",
