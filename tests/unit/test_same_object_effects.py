@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,18 +10,15 @@ import numpy.typing as npt
 import pytest
 import torch
 from edited_toy import OBJECTS, RowsByEdit, index_rows, measured, on_toy
-from pair_problems import planted_splits
 from small_models import EASY, configured, trained
 
 from bindscope.core.files import canonical_json
-from bindscope.fitting.rows import as_rows
 from bindscope.fitting.standardise import Standardiser
 from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
 from bindscope.scenes.patch_labels import count_pixels
-from bindscope.studies.same_object.config import ClassScorer, QuadraticScorer
 from bindscope.studies.same_object.effects.job import (
     ablation_rows,
     beyond,
@@ -48,9 +44,7 @@ from bindscope.studies.same_object.effects.subspace import (
     variance_basis,
 )
 from bindscope.studies.same_object.estimates import Bootstrap
-from bindscope.studies.same_object.fit import fit_probe
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.known import Planted
 from bindscope.studies.same_object.scores import couples_won
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.schema import table_of
@@ -107,40 +101,6 @@ def test_what_is_outside_keeps_directions_that_are_mostly_so() -> None:
     assert overlap(basis, axes[:, 3:4]) < 1e-12
     assert overlap(axes[:, [0, 4]], basis) == pytest.approx(1)
     assert outside(axes[:, :2], (axes[:, :3],)).shape == (6, 0)
-
-
-def test_a_probes_top_directions_hold_the_class_and_those_beyond_it_do_not() -> None:
-    """Binding of rank 8 is orthogonal to the class, and yet the class goes with what is read."""
-    planted = Planted(dim=32, rank=8, class_dims=6, place_dims=4, noise=0.3, nuisance=0.5)
-    splits = planted_splits(planted, n=(100, 40, 60))
-    quadratic = QuadraticScorer(name="quadratic", family="quadratic")
-    weights = fit_probe(quadratic, *splits, bootstrap_samples=2)[-1].weights
-    scorer = FittedScorer.read({f"1/0/0.{name}": w for name, w in weights.items()}, "1/0/0")
-    test = splits[2]
-    tokens, valid = torch.from_numpy(test.tokens.read(0, test.n_images)), test.valid
-    halves = np.broadcast_to(np.arange(len(valid))[:, None] % 2, valid.shape)
-    classes = LabelMeans(int(test.classes.max()) + 1, planted.dim)
-    classes.add(
-        tokens[valid], *(torch.from_numpy(each[valid].astype(np.int64))
-                         for each in (test.classes, halves))
-    )  # fmt: skip
-    of_class, mean = classes.subspace(), tokens[valid].mean(0)
-    probe = orthonormal(scorer.directions(14))
-    beyond_class = outside(probe, (of_class,))
-    assert overlap(probe, of_class) > 0.1
-    assert overlap(beyond_class, of_class) < 1e-9
-    mious = []
-    for basis in (torch.zeros(32, 0), probe.float(), beyond_class.float()):
-        edited = []
-        for split in splits:
-            x = torch.from_numpy(split.tokens.read(0, split.n_images))
-            x = x - (x - mean) @ basis @ basis.t()
-            edited.append(replace(split, tokens=as_rows(x.numpy())))
-        head = ClassScorer(name="class", family="class_pointwise")
-        mious.append(fit_probe(head, *edited, bootstrap_samples=2)[-1].row["class_miou"])
-    assert mious[0] > 0.97
-    assert mious[1] < 0.8
-    assert mious[2] > mious[0] - 0.02
 
 
 def test_a_shuffle_permutes_within_an_image_and_leaves_no_patch_its_own() -> None:

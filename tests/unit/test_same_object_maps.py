@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from pair_problems import GRID, blobs
 from safetensors.numpy import save_file
@@ -27,34 +26,6 @@ def test_queries_are_of_the_largest_things_and_not_of_stuff():
     assert queries_of(masks, stuff, (4, 4)).tolist() == [[2, 15]]
     assert queries_of(masks, None, (4, 4)).tolist() == [[0, 2]]
     assert queries_of(np.zeros((1, 8, 8), np.uint8), None, (4, 4)).tolist() == [[-1, -1]]
-
-
-def test_scores_of_a_map_are_those_of_the_form():
-    draw = np.random.default_rng(0)
-    d, patches = 3, 5
-    half = draw.standard_normal((d, d)).astype(np.float32)
-    weights = {
-        "2/0/0.matrix": half + half.T, "2/0/0.linear": draw.standard_normal(d).astype(np.float32),
-        "2/0/0.bias": np.array([0.3], np.float32), "2/0/0.mean": np.ones(d, np.float32),
-        "2/0/0.scale": np.full(d, 0.5, np.float32), "2/0/0.eigenrows": np.eye(d, dtype=np.float32),
-    }  # fmt: skip
-    tokens = draw.standard_normal((2, patches, d)).astype(np.float32)
-    queries = np.array([[4, -1], [0, 2]], np.int32)
-    scorer = FittedScorer.read(weights, "2/0/0")
-    computed = probabilities(scorer, torch.from_numpy(tokens), queries)
-    x = (tokens - 1) * 0.5
-    for image, place, query in ((0, 0, 4), (1, 0, 0), (1, 1, 2)):
-        for key in range(patches):
-            a, b = x[image, query], x[image, key]
-            g = a @ weights["2/0/0.matrix"] @ b + weights["2/0/0.linear"] @ (a + b) + 0.3
-            assert computed[image, place, key] == pytest.approx(1 / (1 + np.exp(-g)), rel=1e-5)
-    assert not computed[0, 1].any()
-    maps = {
-        "images": np.zeros((2, 10, 10, 3), np.uint8), "grid": np.array([1, 5], np.int32),
-        "queries": queries,
-    }  # fmt: skip
-    figure = same_object_maps.draw("d", maps, [("model", "2", computed)])
-    assert len(figure.axes) == 2 * 3 + 1  # a row per query, and the color bar
 
 
 def test_maps_of_another_patch_grid_than_that_of_the_first_model_are_left_out(tmp_path):
