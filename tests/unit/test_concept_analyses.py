@@ -34,7 +34,7 @@ from bindscope.studies.concepts.inputs import read_embedded, read_slots
 from bindscope.studies.concepts.scenes import Scenes, completeness
 from bindscope.studies.concepts.study import MEASURED
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
-from bindscope.studies.concepts.views import rows_with
+from bindscope.tables.rows import rows_with
 from bindscope.tables.write import write_table
 
 PLANTED = [

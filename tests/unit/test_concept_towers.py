@@ -19,7 +19,7 @@ from bindscope.models.loading import load_model, load_texts
 from bindscope.studies.build import build
 from bindscope.studies.concepts.claims import ACROSS, ALIGNED, effects
 from bindscope.studies.concepts.findings import chapter
-from bindscope.studies.concepts.views import rows_with
+from bindscope.tables.rows import rows_with
 
 pytestmark = pytest.mark.slow
 GROUPS = [{"name": "color", "size": 4}, {"name": "shape", "size": 2}]

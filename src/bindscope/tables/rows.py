@@ -1,15 +1,18 @@
-"""Reading the rows that jobs left, and refusing what was not asked for."""
+"""Reading the rows that jobs left, refusing what was not asked for, and choosing among them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bindscope.core.errors import StoreError, snakemake_command
 from bindscope.core.files import parse_json
 from bindscope.core.interfaces import ProductFiles
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Row = dict[str, Any]
 PathLike = str | os.PathLike[str]
@@ -66,6 +69,13 @@ def one_of_each(rows: Iterable[Row], key: tuple[str, ...], where: str) -> dict[A
             )
         index[name] = row
     return index
+
+
+def rows_with(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
+    """Return the rows of a table that have a value in each of some columns."""
+    for name, value in conditions.items():
+        table = table[table[name].eq(value).fillna(False).astype(bool)]
+    return table
 
 
 def rerun(path: PathLike) -> str:

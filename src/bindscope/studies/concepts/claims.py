@@ -19,8 +19,8 @@ from bindscope.studies.concepts.views import (
     correlated,
     encoder_models,
     measures,
-    rows_with,
 )
+from bindscope.tables.rows import rows_with
 
 ESTIMATOR: Estimator = (
     "ols"  # of the vectors that claims are about: means are biased where scenes are missing

@@ -32,8 +32,8 @@ from bindscope.studies.concepts.views import (
     named,
     over_seeds,
     recognized,
-    rows_with,
 )
+from bindscope.tables.rows import rows_with
 
 _SHARES = (-0.02, 1.02)
 _FLOOR: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0}

@@ -19,9 +19,9 @@ from bindscope.studies.concepts.views import (
     measures,
     over_seeds,
     recognized,
-    rows_with,
     wide,
 )
+from bindscope.tables.rows import rows_with
 
 _INTRODUCTION = (
     "A scene holds two objects, each a combination of concepts (a color, a shape). An encoder "

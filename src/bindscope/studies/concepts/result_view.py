@@ -17,7 +17,7 @@ from bindscope.figures.style import handle, styled, values_along_x
 from bindscope.statistics.claims import Effect
 from bindscope.studies.concepts.claims import CLAIMS, ESTIMATOR, effects
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA, OF_A_RUN
-from bindscope.studies.concepts.views import rows_with
+from bindscope.tables.rows import rows_with
 from bindscope.tables.schema import frame_of, label
 
 # Analysis -> which of its rows are quoted, in the order of a summary.

@@ -17,15 +17,7 @@ import pandas as pd
 
 from bindscope.statistics.means import half_width
 from bindscope.statistics.rank_correlation import rank_correlation
-
-
-def rows_with(table: pd.DataFrame, **conditions: Any) -> pd.DataFrame:
-    """Return the rows that have a value in each of some columns."""
-    chosen = pd.Series(True, index=table.index)
-    for name, value in conditions.items():
-        chosen &= table[name].eq(value).fillna(False).astype(bool)
-    return table[chosen]
-
+from bindscope.tables.rows import rows_with
 
 # --- Controlled dual encoders -------------------------------------------------------------------
 

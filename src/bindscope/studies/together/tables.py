@@ -28,6 +28,7 @@ from bindscope.studies.together.claims import (
     use_effects,
 )
 from bindscope.studies.together.names import BINDING_ID, BITS, ENDS, MEASURED, SAME_OBJECT, TOKENS
+from bindscope.tables.rows import rows_with
 from bindscope.tables.rules import is_ratio, layer_number
 from bindscope.tables.schema import (
     DATASET,
@@ -116,11 +117,6 @@ def _pairing(rows: pd.DataFrame, tokens: str) -> dict[str, Any]:
 
 def _first(reasons: Iterable[str]) -> str:
     return next((reason for reason in reasons if reason), "no number")
-
-
-def rows_with(table: pd.DataFrame, **values: str) -> pd.DataFrame:
-    """Return the rows that have these values."""
-    return table[(table[list(values)] == pd.Series(values)).all(axis=1)]
 
 
 def _best(table: pd.DataFrame) -> pd.DataFrame:
