@@ -19,7 +19,7 @@ from pathlib import Path
 from measure import Options, machine, table, write_record
 
 BENCHMARKS: tuple[str, ...] = (
-    "probe_fitting", "pair_scoring", "scene_batches", "binding_id_engines", "bounded_memory",
+    "probe_fitting", "pair_scoring", "binding_id_engines", "bounded_memory",
     "extraction", "rendering", "priors", "planning", "default_run",
 )  # fmt: skip
 

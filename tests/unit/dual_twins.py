@@ -3,49 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
-from itertools import product
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from bindscope.studies.concepts.dual.batches import Batch
 from bindscope.studies.concepts.dual.encoders import DualEncoder
-
-
-def scene_by_scene(
-    sizes: tuple[int, ...],
-    train: list[int],
-    n_scenes: int,
-    n_objects: int,
-    swaps: int,
-    generator: random.Random,
-) -> Batch:
-    """Draw a batch with a loop over scenes and sets of tuples: what a first version is.
-
-    The query pool are the training objects; returns what `dual.batches.Batches.batch` does.
-    """
-    objects = list(product(*(range(size) for size in sizes)))
-    number = {values: i for i, values in enumerate(objects)}
-    pool = {objects[i] for i in train}
-    scenes = [[objects[generator.choice(train)] for _ in range(n_objects)] for _ in range(n_scenes)]
-    queried = {values for scene in scenes for values in scene}
-    for scene in scenes:
-        for _ in range(swaps):
-            i, j = generator.sample(range(n_objects), 2)
-            k = generator.randrange(len(sizes))
-            swapped = tuple(scene[j][t] if t == k else scene[i][t] for t in range(len(sizes)))
-            if swapped in pool:
-                queried.add(swapped)
-    queries = sorted(number[values] for values in queried)
-    tokens = [(k, v) for k, size in enumerate(sizes) for v in range(size)]
-    return Batch(
-        np.array([[number[values] for values in scene] for scene in scenes]),
-        np.array(queries),
-        np.array([[objects[q] in scene for q in queries] for scene in scenes]),
-        np.array([[any(o[k] == v for o in scene) for k, v in tokens] for scene in scenes]),
-    )
 
 
 def loss_of_one(logits: Tensor, positives: Tensor) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from dual_twins import loss_of_one, scene_by_scene
+from dual_twins import loss_of_one
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -184,26 +183,6 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
     assert (first.batch(7).slots != first.batch(8).slots).any()
     places = [np.searchsorted(each.train, each.batch(0).slots) for each in (first, batches(seed=1))]
     assert (places[0] != places[1]).any()
-
-
-def test_the_loop_that_the_benchmark_times_asks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin's own scenes, marked again by the code: same queries but for the swaps' draws."""
-    drawn = batches(queries="batch")
-    train = drawn.train.tolist()
-    twin = scene_by_scene((5, 4), train, 7, 2, 0, random.Random(0))
-    monkeypatch.setattr(batches_module, "SWAPS", 0)
-    monkeypatch.setattr(drawn, "_scenes", lambda generator: twin.slots)
-    batch = drawn.batch(0)
-    for name, value in twin._asdict().items():
-        np.testing.assert_array_equal(getattr(batch, name), value, err_msg=name)
-    swapped = 0
-    for seed in range(10):
-        twins = [scene_by_scene((5, 4), train, 1, 2, n, random.Random(seed)) for n in (0, 20)]
-        assert twins[0].slots.tolist() == twins[1].slots.tolist()
-        possible = set(swaps(twins[0].slots, (5, 4)).ravel().tolist()) & set(train)
-        assert set(twins[1].queries.tolist()) == possible
-        swapped += len(possible) - len(twins[0].queries)
-    assert swapped
 
 
 # --- Encoders -----------------------------------------------------------------------------------
