@@ -12,6 +12,7 @@ from drawing import reason
 
 from bindscope.core.interfaces import Inputs
 from bindscope.statistics.claims import Case, judge
+from bindscope.studies.concepts import claims
 from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
 from bindscope.studies.concepts.figures import concept_models
 from bindscope.studies.concepts.findings import chapter
@@ -89,6 +90,16 @@ def test_measures_are_joined_to_recognition_and_correlated_by_stratum(table: pd.
 def test_what_moves_all_encoders_of_a_kind_is_no_correlation(case: Case) -> None:
     for judgment in judge(CLAIMS, case.effects(0)):
         assert (judgment.verdict == "holds") == bool(case.genuine)
+
+
+def test_a_correlation_that_its_resamples_hardly_reach_is_judged_all_the_same(
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ("correlation", "correlation_low", "correlation_high", "n_groups")
+    ranked = pd.DataFrame([(0.95, 0.6, 0.94, 32)], columns=columns)
+    monkeypatch.setattr(claims, "correlated", lambda *_: ranked)
+    for judgment in judge(CLAIMS, claims.follows(encoder_models(table))):
+        assert (judgment.verdict, judgment.effect.high) == ("holds", 0.95)
 
 
 def test_the_figure_and_the_chapter_show_every_model(table: pd.DataFrame) -> None:

@@ -125,7 +125,9 @@ def follows(models: pd.DataFrame) -> Iterator[Effect]:
             n = int(ranked["n_groups"])
             few = f"only {n} groups" if n < FEWEST_GROUPS else ""
             value, low, high = (float(ranked[f"correlation{end}"]) for end in ("", "_low", "_high"))
-            yield Effect(FOLLOWS.name, words, value, low, high, n, units, few)
+            # Of a correlation near 1 nearly all resamples are below it.
+            ends = min(low, value), max(high, value)
+            yield Effect(FOLLOWS.name, words, value, *ends, n, units, few)
 
 
 def _gain(
