@@ -59,6 +59,16 @@ def test_a_value_that_no_training_object_has_is_drawn_again_or_counted():
         split_objects(CLEVR, 0.01, 0)
 
 
+def test_training_objects_have_every_value_in_the_slots_of_their_own():
+    every = Scenes.all_of((2, 4, 4))
+    in_order = every.take((every.values[:, :, 0] == (0, 1)).all(axis=1))
+    for seed in range(20):  # without regard to slots a quarter of the draws lack a value
+        split = split_objects(in_order, 0.6, seed)
+        trained = in_order.values[split.train]
+        assert {len(np.unique(trained[:, p, k])) for p in (0, 1) for k in (1, 2)} == {4}
+        assert split.absent_values == 0
+
+
 def test_products_and_sums_by_hand():
     vectors = torch.arange(1.0, 9.0).view(1, 4, 2)  # 2 slots of 2 types: 1 2, 3 4; 5 6, 7 8
     assert combined("additive", vectors, 2).tolist() == [[16, 20]]

@@ -227,7 +227,8 @@ class ObjectSplit:
     train: Integers
     validation: Integers
     test: Integers
-    absent_values: int  # that no fitted object has: scenes with one cannot be predicted
+    # That no fitted object has in some slot, where others do: scenes with one cannot be predicted.
+    absent_values: int
 
 
 def split_objects(
@@ -235,8 +236,9 @@ def split_objects(
 ) -> ObjectSplit:
     """Draw training objects, up to 100 times until those that do not validate have every value.
 
-    Of the present objects a share `coverage` trains, and of these a share `validation` validates,
-    both rounded down. The same permutation serves all coverages, unless one is drawn again. Raises
+    They have it in each slot where other objects do, for learners have vectors by slot. Of the
+    present objects a share `coverage` trains, and of these a share `validation` validates, both
+    rounded down. The same permutation serves all coverages, unless one is drawn again. Raises
     `InputError` if no object trains, or none is left to test.
     """
     present = scenes.present
@@ -248,10 +250,13 @@ def split_objects(
             "choose a coverage that leaves objects on both sides",
         )
     n_validation = int(validation * n_train)
+    of_slots = [np.unique(scenes.slots[:, slot]) for slot in range(scenes.n_slots)]
     for draw in range(DRAWS):
         order = present[rng(seed, OBJECTS, draw).permutation(len(present))]
         chosen, fitted = order[:n_train], order[: n_train - n_validation]
-        absent = absent_values(fitted, present, scenes.sizes)
+        absent = max(
+            absent_values(np.intersect1d(fitted, some), some, scenes.sizes) for some in of_slots
+        )
         if not absent:
             break
     in_train, in_fit = (np.isin(scenes.slots, some).sum(axis=1) for some in (chosen, fitted))

@@ -141,8 +141,8 @@ _FITS = (
           values=(*get_args(Kind), *ENCODERS), null="allowed"),
     count("n_parameters", "numbers", "Its parameters; empty of trees.", _APPROXIMATORS,
           null="allowed"),
-    count("n_absent_values", "values", "Values that no training object has: scenes with one "
-          "cannot be predicted.", _SPLITS, null="allowed", reference="same"),
+    count("n_absent_values", "values", "Values that no training object has, in some slot: "
+          "scenes with one cannot be predicted.", _SPLITS, null="allowed", reference="same"),
 )  # fmt: skip
 _ABOUT = (
     label("split_by", "`objects`: vectors, probes and scores have disjoint sets of objects, each "
