@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from bindscope.studies.same_object.data import PairData, no_tokens
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.geometry import (
+    cross_scores,
     matched,
     positions_decoded,
     residuals,
@@ -37,6 +39,28 @@ def labels_of(instances, valid, positions, grid, classes=None):
     """Patches without tokens."""
     classes = np.zeros_like(instances) if classes is None else classes
     return PairData(no_tokens(valid.shape), instances, classes, valid, positions, grid)
+
+
+def test_kinds_of_pairs_are_those_that_are_named_one_by_one():
+    # Two copies (1, 2) of a class, another object of it (3), one of another class (4), nobody (0).
+    instances = np.array([[1, 1, 2, 2, 3, 4, 0]], np.int16)
+    classes = np.array([[5, 5, 5, 5, 5, 6, 0]], np.int16)
+    copy_of = np.array([[2, 2, 1, 1, 0, 0, 0]], np.int16)
+    valid = instances > 0
+    labels = labels_of(instances, valid, np.zeros((1, 7, 2), np.float32), (1, 7), classes)
+    draw = np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)
+    scores = (draw + draw.T)[None]
+    scorer = SimpleNamespace(logits=lambda block: block.packed(torch.from_numpy(scores)))
+    by_kind = values(cross_scores(scorer, labels, copy_of, BY))
+    p = 1 / (1 + np.exp(-scores[0].astype(float)))
+    pairs = {
+        "object": [(0, 1), (2, 3)],
+        "copy": [(0, 2), (0, 3), (1, 2), (1, 3)],
+        "class": [(0, 4), (1, 4), (2, 4), (3, 4)],
+        "other": [(i, 5) for i in range(5)],
+    }
+    for kind, named in pairs.items():
+        assert by_kind["cross_score", kind] == pytest.approx(np.mean([p[pair] for pair in named]))
 
 
 def places_read(position):

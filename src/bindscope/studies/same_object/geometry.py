@@ -1,13 +1,15 @@
-"""What the tokens that a fitted probe reads are like, layer by layer.
+"""What a fitted probe's scores, and the tokens it reads, are like, layer by layer.
 
-The probe on tokens of other layers. Whether tokens are at their places: how well row and column are
-decoded from them.
+Scores by kind of pair, and on tokens of other layers (arXiv 2510.24709, section 4.2 and Fig. 5:
+from some layer on, two identical objects, and then all of a class, are said to be one; the paper
+has pictures, these are the means by layer). Whether tokens are at their places: how well row and
+column are decoded from them.
 
-Differences of the tokens of an object and its exact copy (arXiv 2510.24709, Fig. 6): the paper's
-image holds four identical cars, and the differences of each to the first one make three clusters in
-the plane of the first components. Scenes of `clutter` hold one copy each, so clusters are of three
-scenes. That clusters are apart says that the difference is that of the two objects and not of their
-patches; places alone do that too, hence layer 0 and the shuffle of patches.
+Differences of the tokens of an object and its exact copy (Fig. 6): the paper's image holds four
+identical cars, and the differences of each to the first one make three clusters in the plane of the
+first components. Scenes of `clutter` hold one copy each, so clusters are of three scenes. That
+clusters are apart says that the difference is that of the two objects and not of their patches;
+places alone do that too, hence layer 0 and the shuffle of patches.
 """
 
 from __future__ import annotations
@@ -29,8 +31,31 @@ from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.estimates import Bootstrap, ratio, row
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
 from bindscope.studies.same_object.metrics import tally
+from bindscope.studies.same_object.quantities import KINDS
+from bindscope.studies.same_object.scorers.base import Scorer
 from bindscope.studies.same_object.scores import Floats
 from bindscope.tables.rows import Row
+
+
+def cross_scores(probe: Scorer, test: PairData, copy_of: NDArray[Any], by: Bootstrap) -> list[Row]:
+    """Return the mean decoded probability of the pairs of each kind.
+
+    `copy_of` (n, M): the exact copy of a patch's object, 0 = none.
+    """
+    n = len(KINDS)
+    sums = np.zeros((test.n_images, 2 * n))  # pairs of each kind, and their probabilities
+    for block in Pairs(test).blocks():
+        images = slice(block.first, block.first + len(block.valid))
+        copies = torch.from_numpy(copy_of[images].astype(np.int64))
+        (a, b), (of_a, of_b) = block.both(block.instances), block.both(copies)
+        copy = ((of_a == b) & (of_a != 0)) | ((of_b == a) & (of_b != 0))
+        of_class = block.equal(block.classes) & (block.both(block.classes)[0] != 0)
+        kind = np.select([block.same.numpy(), copy.numpy(), of_class.numpy()], [0, 1, 2], 3)
+        place, size = block.image.numpy() * n + kind, len(block.valid) * n
+        p = probe.logits(block).double().sigmoid().numpy()
+        sums[images, :n] = np.bincount(place, minlength=size).reshape(-1, n)
+        sums[images, n:] = np.bincount(place, p, size).reshape(-1, n)
+    return by.rows(sums, {("cross_score", at): ratio(n + i, i) for i, at in enumerate(KINDS)})
 
 
 def transfers(probe: FittedScorer, tests: Mapping[str, PairData], by: Bootstrap) -> list[Row]:
@@ -239,7 +264,9 @@ def measured_rows(
     def measure(part: tuple[str, str]) -> State:
         layer, what = part
         probe, test = probes[layer], tests[layer]
-        if what == "transfer":
+        if what == "scores":
+            rows = cross_scores(probe, test, copy_of, by)
+        elif what == "transfer":
             rows = transfers(probe, tests, by)
         else:
             rows = positions_decoded(layers[layer], probe.scaling, by)
@@ -247,7 +274,7 @@ def measured_rows(
             rows += residuals(raw, test, copy_of, purity, by)
         return {}, {"rows": rows}
 
-    parts = [*product(tests, ("tokens", "transfer"))]
+    parts = [*product(tests, ("scores", "tokens", "transfer"))]
     states = each(checkpoints, parts, measure)
     return [
         {"layer": layer, **line}

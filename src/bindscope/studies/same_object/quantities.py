@@ -44,8 +44,13 @@ class Quantity(NamedTuple):
 
 _SHARE, _PATCHES = "share", "share of patches"
 _ATTENTION, _AREA, _LOSS = "share of attention", "probability", "bits per scene"
+# Pairs of one object; of an object and its exact copy; of other objects of a class; of two classes.
+KINDS: Final = ("object", "copy", "class", "other")
 
 GEOMETRY: Final[dict[str, Quantity]] = {
+    "cross_score": Quantity(_AREA, "Mean decoded probability of the same object, of pairs "
+                            "(`at`) of one object, of an object and its exact copy, of other "
+                            "objects of one class, of objects of two classes."),
     "position_r2": Quantity("", "R^2 of a ridge regression from the token to the patch's row and "
                             "column, on test.", None),
     "residual_separability": Quantity(_PATCHES, "Whether a linear discriminant names the scene of "

@@ -152,9 +152,9 @@ STUDY = Study(
         ),
         _figure(
             "figures.geometry:same_object_geometry",
-            "Position and copies by layer",
-            "By layer: position decoded by ridge regression, and residuals of exact copies "
-            "classified by a linear discriminant. Bands: 95 % "
+            "Position, copies and same-object probability by layer",
+            "By layer: position decoded by ridge regression, residuals of exact copies classified "
+            "by a linear discriminant, and probability for identical objects. Bands: 95 % "
             "intervals over training seeds for groups, else over test images (copies: groups of "
             "scenes). Copies differ in position, so compare with layer 0 and with shuffled "
             "patches.",

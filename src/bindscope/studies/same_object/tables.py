@@ -235,7 +235,8 @@ def _long(
 
 GEOMETRY_SCHEMA = _long(
     "same_object_geometry",
-    "What the tokens that a quadratic probe reads are like on the test scenes, a number a row.",
+    "What a quadratic probe's scores and the tokens it reads are like on the test scenes, a number "
+    "a row.",
     GEOMETRY, "`studies.same_object.geometry`",
     order={"layer": layer_number},
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What tokens are like, by layer; probes across layers; score maps of scenes."""
+"""What scores and tokens are like, by layer and across layers; score maps of scenes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bindscope.figures.colors import ORANGE, WIDTH_IN
 from bindscope.figures.facets import facets, heat_map, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import looks, new_figure
+from bindscope.studies.same_object.quantities import KINDS
 from bindscope.studies.same_object.tables import GEOMETRY_SCHEMA
 from bindscope.studies.same_object.views import over_seeds, panels_of, read_grouped
 
@@ -35,13 +36,18 @@ _PANELS = {
          ("residual_chance", "")),
         "\n(dashed: shuffled; dotted: chance)",
     ),
+    "Identical objects": (
+        "decoded probability",
+        tuple(("cross_score", at) for at in KINDS),
+        "\n(dashed: copy; dotted: class;\n-.: others)",
+    ),
 }  # fmt: skip
-_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)))  # of the lines after the first
+_DASHES = ((0, (4, 1.5)), (0, (1, 1.5)), (0, (4, 1.5, 1, 1.5)))  # of the lines after the first
 
 
 @figure(_read)
 def same_object_geometry(table: pd.DataFrame, models: list[str]) -> Figure:
-    """Position decodability and residuals of copies, by layer."""
+    """Position decodability, residuals of copies and scores of identical objects, by layer."""
     some(table[table["value"].notna()], "Nothing was measured.")
     rows = over_seeds(table)
     groups = panels_of(rows, models, _SERIES, ", ")
