@@ -14,7 +14,7 @@ class, and a sum of two patches predicts nothing from e.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,6 @@ class Planted:
     nuisance: float = 0.0  # deviation of noise in the dimensions that hold nothing else
     noise: float = 0.2  # deviation of the noise in all dimensions
     rotated: bool = True  # whether Q is a rotation, not the identity
-    shuffled: Literal["no", "image"] = "no"  # whether e of patches change places in their image
     seed: int = 0
 
 
@@ -74,10 +73,7 @@ def planted_tokens(
         generator = rng(planted.seed, IMAGE, first + i)
         e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
         e *= np.sqrt(planted.rank) / np.linalg.norm(e, axis=1, keepdims=True)
-        bound = planted.binding * e[instances[i]]
-        if planted.shuffled == "image":
-            bound = bound[generator.permutation(m)]
-        tokens[i, :, where[0]] = bound.T
+        tokens[i, :, where[0]] = planted.binding * e[instances[i]].T
         tokens[i, :, where[4]] = planted.nuisance * generator.standard_normal((len(where[4]), m))
     if planted.classes or planted.histogram:
         parts = _class_parts(classes, planted)

@@ -33,7 +33,6 @@ from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import (
     ClassPosition,
     ClassScorer,
-    QuadraticPositionScorer,
 )
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.scorers.base import (
@@ -265,14 +264,11 @@ def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
     scaling = task.scaling()
     pairs = task.pairs(scaling)
     problem, optimum = softmax_optimum(config, task, pairs)
-    of_form = QuadraticPositionScorer(
-        name=config.name, family="quadratic_position", l2=config.l2, steps=config.steps
-    )
     basis, fitted = _image_basis(pairs[0]), []
     for of_image in (basis, basis[:, :0]):
         rival = ClassAndPlace(problem.scorer(optimum.theta), of_image)
         train, val = (_with_tokens(split, rival) for split in pairs)
-        [form] = fit_quadratic_position(of_form, replace(task, train=train, val=val))
+        [form] = fit_quadratic_position(config, replace(task, train=train, val=val))
         flags = {*optimum_columns(optimum)["flags"], *form.columns["flags"]}
         columns = {**form.columns, "flags": sorted(flags)}
         fitted.append(Fitted(replace(rival, form=form), scaling, columns=columns))

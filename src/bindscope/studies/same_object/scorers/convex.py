@@ -37,7 +37,6 @@ from bindscope.studies.same_object.config import (
     DiagonalScorer,
     LinearScorer,
     PositionScorer,
-    QuadraticPositionScorer,
     QuadraticScorer,
 )
 from bindscope.studies.same_object.data import Block, Pairs
@@ -382,7 +381,7 @@ def mix(problem: PairProblem, parts: Sequence[Tensor]) -> Optimum:
     return min([problem.evaluate(mixed), *optima], key=lambda optimum: optimum.val_bits)
 
 
-def fit_quadratic_position(config: QuadraticPositionScorer, task: Task) -> list[Fitted]:
+def fit_quadratic_position(config: ConvexScorer, task: Task) -> list[Fitted]:
     """Fit the quadratic form, the table of positions, and then both at once."""
     this = Fit.begin(config, task)
     quadratic, of_tokens = this.climb("quadratic")
