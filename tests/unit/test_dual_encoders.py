@@ -329,7 +329,7 @@ def test_an_encoder_that_diverged_recognizes_nothing_and_is_not_approximated(
 
 
 def test_no_more_scenes_are_scored_than_the_evaluation_says() -> None:
-    config, sizes = entry(evaluation={"max_scenes": 4}), (5, 4)
+    config, sizes = entry(max_scenes=4), (5, 4)
     runs = draw_runs(config, sizes)
     scores = rows(config, sizes, runs, train(config, sizes, "train_only", runs))
     numbers = {

@@ -94,17 +94,6 @@ class DualTraining(Model):
     )
 
 
-class DualEvaluation(Model):
-    """What trained dual encoders are scored on."""
-
-    max_scenes: PositiveInt | None = Field(
-        None,
-        description="The most scenes of one object, and of two, of each split; where there are "
-        "more, so many are drawn at random by the seed of the run. Default: all objects of a "
-        "split and all pairs of them.",
-    )
-
-
 class DualEncoders(Model):
     """Dual encoders of one kind; each space and query pool is one job."""
 
@@ -130,7 +119,11 @@ class DualEncoders(Model):
         True, description="Whether training objects have every value of every concept type."
     )
     training: DualTraining = Field(DualTraining(), description="How they are trained.")
-    evaluation: DualEvaluation = Field(DualEvaluation(), description="What they are scored on.")
+    max_scenes: PositiveInt | None = Field(
+        None,
+        description="The most scenes of one object, and of two, that score each split; where there "
+        "are more, so many are drawn by the seed of the run. Default: all objects and pairs.",
+    )
     threads: PositiveInt = Field(1, description="Threads.")
     device: Literal["cpu", "cuda"] = Field("cpu", description="Where to train.")
 

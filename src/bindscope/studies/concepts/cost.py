@@ -59,7 +59,7 @@ def dual_encoder(product: Product) -> Work:
     read = batch * slots + queries
     step = runs * 6.0 * (read * used + batch * queries * dim)
     # Of each split single objects and pairs are scenes; candidates are all objects.
-    most = content["evaluation"]["max_scenes"] or objects**2
+    most = content["max_scenes"] or objects**2
     pairs = min(objects**2, most)
     scored = runs * 2.0 * (min(objects, most) + pairs)
     n_queries = runs * objects  # that are embedded

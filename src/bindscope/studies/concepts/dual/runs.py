@@ -76,7 +76,7 @@ def unfitted(scores: Sequence[Row]) -> list[str]:
 
 def _scores(entry: DualEncoders, encoder: DualEncoder, split: Split, seed: int) -> Iterator[Row]:
     """Yield what a run recognizes: of objects it was trained on, and of those for testing."""
-    queries, most = encoder.queries(), entry.evaluation.max_scenes
+    queries, most = encoder.queries(), entry.max_scenes
     for name, objects in (("train", split.train), ("test", split.test)):
         for scenes in (draw(objects, encoder.sizes, most, seed) for draw in (singles, pairs)):
             # What is not finite ties with everything: an encoder that diverged recognizes nothing.
