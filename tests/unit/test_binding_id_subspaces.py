@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from test_binding_id_claims import table_of
 
 from bindscope.statistics.claims import judge
 from bindscope.studies.binding_id import cost, figures
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
-from bindscope.studies.binding_id.config import ShapesTask, Suite
+from bindscope.studies.binding_id.config import Suite
 from bindscope.studies.binding_id.engine import Condition, Replace
 from bindscope.studies.binding_id.experiments.estimates import Effects, Estimates, Sums
 from bindscope.studies.binding_id.experiments.means import (
@@ -21,13 +22,13 @@ from bindscope.studies.binding_id.experiments.means import (
     subspaces,
 )
 from bindscope.studies.binding_id.experiments.plans import Batch
-from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.oracle import Mechanism, Oracle
 from bindscope.studies.binding_id.registry import EXPERIMENTS, OPTIONS
-from bindscope.studies.binding_id.suite import plan_of, run
+from bindscope.studies.binding_id.suite import plan_of
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
 
 RULE = Rule("sprites", 3, "independent")
-NAMES = {"suite": "s", "task": "t", "origin": "oracle", "spec_key": "k", "code_key": "c"}
+MECHANISMS: tuple[Mechanism, ...] = ("slot", "color")
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +43,11 @@ def estimates() -> Estimates:
 @pytest.fixture(scope="module")
 def table() -> pd.DataFrame:
     """The experiment on two mechanisms, three things in nine slots."""
-    task = ShapesTask(
-        name="t", layout="sprites", things=3, order="independent", rows=40, estimation_rows=200
+    scenes = {"layout": "sprites", "things": 3, "order": "independent", "rows": 40}
+    return pd.concat(
+        table_of(Oracle(name), "subspaces", **scenes, estimation_rows=200).assign(model=name)
+        for name in MECHANISMS
     )
-    suite = Suite(
-        name="s", tasks=("t",), oracles=("o",), experiments=("subspaces",),
-        resamples=50,
-    )  # fmt: skip
-    spec = {**suite.model_dump(mode="json"), "task": task.model_dump(mode="json")}
-    rows: list[dict[str, Any]] = []
-    for mechanism in ("slot", "color"):
-        suite_rows = run(Oracle(mechanism), None, spec).rows  # type: ignore[arg-type]
-        rows += [{**NAMES, "model": mechanism, **row} for row in suite_rows]
-    return pd.DataFrame(rows)
 
 
 def test_the_forecast_counts_the_numbers_of_mean_differences(estimates: Estimates) -> None:
