@@ -64,7 +64,8 @@ def test_a_preset_plans_and_shows_what_it_is_for(name: str) -> None:
     assert set(FIGURE_OF.get(name.removesuffix("_small"), ())) <= figures
 
 
-@pytest.mark.parametrize("name", FIGURE_OF)
+# Photos cannot be drawn here: `make rehearse PRESET=natural` runs on a stand-in of the release.
+@pytest.mark.parametrize("name", [name for name in FIGURE_OF if name != "natural"])
 def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(name: str) -> None:
     assert {name, f"{name}_small"} <= set(NAMES)
     small, large = plan(f"{name}_small"), plan(name)
