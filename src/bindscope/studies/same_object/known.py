@@ -1,10 +1,12 @@
 """Planted tokens of patches, whose binding is known: the gates of the study.
 
     h = Q [binding e(image, object); classes c(class); position q(row, column); image v(share);
-           nuisance u] + offset + noise
+           position of each class q_c(row, column); nuisance u] + offset + noise
 
 e is drawn anew for every object of every image, c once for every class, u for every patch; q is
-smooth in the place, and v in the share of the image's pairs that are of one object. With
+smooth in the place, q_c too but another one in each class (so that a form reads how far apart two
+patches of one class are, class by class), and v in the share of the image's pairs that are of one
+object. With
 `histogram` every token has the mean c of its image too. Each has dimensions of its own; Q is the
 identity (the binding is axis-aligned) or a rotation of all of them. So what a scorer can find is
 known: a quadratic form of rank `rank` reads e, the class alone cannot distinguish two objects of a
@@ -37,10 +39,12 @@ class Planted:
     class_dims: int = 12
     place_dims: int = 8
     image_dims: int = 0
+    class_place_dims: int = 0
     binding: float = 1.0  # size of e
     classes: float = 1.0
     position: float = 0.0
     image: float = 0.0
+    class_position: float = 0.0
     histogram: float = 0.0  # size of the mean class part of the image's patches, added to all
     offset: float = 0.0  # common to all numbers of all tokens
     nuisance: float = 0.0  # deviation of noise in the dimensions that hold nothing else
@@ -67,29 +71,36 @@ def planted_tokens(
     tokens = np.zeros((n, m, planted.dim))
     where = np.split(
         np.arange(planted.dim),
-        np.cumsum([planted.rank, planted.class_dims, planted.place_dims, planted.image_dims]),
-    )
+        np.cumsum([planted.rank, planted.class_dims, planted.place_dims, planted.image_dims,
+                   planted.class_place_dims]),
+    )  # fmt: skip
     for i in range(n):
         generator = rng(planted.seed, IMAGE, first + i)
         e = generator.standard_normal((int(instances.max()) + 1, planted.rank))
         e *= np.sqrt(planted.rank) / np.linalg.norm(e, axis=1, keepdims=True)
         tokens[i, :, where[0]] = planted.binding * e[instances[i]].T
-        tokens[i, :, where[4]] = planted.nuisance * generator.standard_normal((len(where[4]), m))
+        tokens[i, :, where[5]] = planted.nuisance * generator.standard_normal((len(where[5]), m))
     if planted.classes or planted.histogram:
         parts = _class_parts(classes, planted)
         tokens[..., where[1]] = planted.classes * parts
         tokens[..., where[1]] += planted.histogram * parts.mean(1, keepdims=True)
+    places = np.asarray(positions, np.float64) / grid
     if planted.position:
-        places, generator = np.asarray(positions, np.float64) / grid, rng(planted.seed, PLACE)
-        parts = _cosines(places, generator, -2 * np.pi, planted.place_dims)
+        parts = _cosines(places, rng(planted.seed, PLACE), -2 * np.pi, planted.place_dims)
         tokens[..., where[2]] = planted.position * parts
+    if planted.class_position:
+        parts = np.zeros((n, m, planted.class_place_dims))
+        for c in np.unique(classes):
+            draw, mine = rng(planted.seed, PLACE, int(c)), classes == c
+            parts[mine] = _cosines(places[mine], draw, -2 * np.pi, planted.class_place_dims)
+        tokens[..., where[4]] = planted.class_position * parts
     if planted.image:  # by the share of the image's pairs that are of one object
         share = (instances[:, :, None] == instances[:, None, :]).mean((1, 2))
         parts = _cosines(share[:, None], rng(planted.seed, SHARE), 0, planted.image_dims)
         tokens[..., where[3]] = planted.image * parts[:, None]
     if planted.rotated:
-        draw = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
-        tokens = tokens @ np.linalg.qr(draw)[0].T
+        normal = rng(planted.seed, ROTATION).standard_normal((planted.dim, planted.dim))
+        tokens = tokens @ np.linalg.qr(normal)[0].T
     for i in range(n):
         noise = rng(planted.seed, IMAGE, first + i, 1).standard_normal(tokens[i].shape)
         tokens[i] += planted.noise * noise + planted.offset

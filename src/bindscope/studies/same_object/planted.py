@@ -102,6 +102,7 @@ _BASE: Mapping[str, Any] = {
 _BINDING = {"binding": 1.0, "dim": 32, "nuisance": 1.5}
 _CLASS, _POSITION, _IMAGE = {"classes": 1.0}, {"position": 1.0}, {"image": 1.0}
 _HISTOGRAM, _OFFSET = {"histogram": 1.0}, {"offset": 30.0}  # deviations of the noise: 100
+_BY_CLASS = {**_CLASS, **_POSITION, "class_position": 1.0, "class_place_dims": 8, "dim": 32}
 _EVERYTHING = {**_CLASS, **_POSITION, **_IMAGE}
 _OVER = {family: claim_name(family) for family in (*RIVALS, "position")}
 _MAIN = ("class_position", WITH_POSITION)
@@ -137,6 +138,7 @@ CASES: tuple[Case, ...] = (
     _impostor("class only, unequal shares", _CLASS, ("class_pointwise", *_MAIN), uneven=True),
     _impostor("position only", _POSITION, ("position", "class_position")),
     _impostor("class and position", {**_CLASS, **_POSITION}, _MAIN),
+    _impostor("position within each class", _BY_CLASS, _MAIN, uneven=True),
     _impostor("image vector", _IMAGE, tuple(_OVER)),
     _impostor("image class histogram", _HISTOGRAM, ("linear", "class_position")),
     _impostor("class, position and image vector", _EVERYTHING, _MAIN),
