@@ -19,7 +19,8 @@ from scipy.special import stdtrit
 
 from bindscope.statistics.claims import ALPHA, TRAINING_SEEDS, Claim, Effect, judge
 from bindscope.studies.binding_id.names import AGAINST, ALL, LETTERS, MIXED
-from bindscope.studies.binding_id.views import MODEL, costly, named, rows_with
+from bindscope.studies.binding_id.views import MODEL, costly, named
+from bindscope.tables.rows import rows_with
 
 WORKS = 0.75  # half-way between chance between two things and all
 NO_EFFECT = 0.05

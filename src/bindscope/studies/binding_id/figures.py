@@ -33,9 +33,9 @@ from bindscope.studies.binding_id.views import (
     most_measured,
     named,
     roles_in_order,
-    rows_with,
     summaries,
 )
+from bindscope.tables.rows import rows_with
 
 MOST_MODELS = 12
 _CONDITIONS = ("none", "O0", "O all", "I0", "I all", "C0", "C all")

@@ -33,9 +33,9 @@ from bindscope.studies.binding_id.views import (
     combined,
     costly,
     named,
-    rows_with,
     summaries,
 )
+from bindscope.tables.rows import rows_with
 
 _LISTED = 8  # heads that are named
 _OPENING = ("mean-objects", "objects-replaced", "answered", "photo-box")

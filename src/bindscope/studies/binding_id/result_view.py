@@ -17,7 +17,8 @@ from bindscope.statistics.claims import Effect
 from bindscope.studies.binding_id.claims import CLAIMS, claim_effects
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
-from bindscope.studies.binding_id.views import in_order, rows_with, summaries
+from bindscope.studies.binding_id.views import in_order, summaries
+from bindscope.tables.rows import rows_with
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill, in which models differ.

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bindscope.studies.binding_id.names import ALL
+from bindscope.tables.rows import rows_with
 
 MODEL = ["suite", "task", "model", "origin"]
 KINDS = {
@@ -16,14 +17,6 @@ KINDS = {
 }  # said beside every name  # fmt: skip
 
 _COMBINED = r"none|[OIC](\+[OIC])*( by slot)?( random)?"
-
-
-def rows_with(table: pd.DataFrame, **columns: Any) -> pd.DataFrame:
-    """Return the rows that have a value in each of some columns."""
-    mask = pd.Series(True, index=table.index)
-    for name, value in columns.items():
-        mask &= table[name] == value
-    return table[mask]
 
 
 def summaries(table: pd.DataFrame, experiment: str = "") -> pd.DataFrame:
