@@ -33,9 +33,8 @@ from bindscope.fitting.lbfgs import descend
 from bindscope.studies.same_object.config import QuadraticScorer
 from bindscope.studies.same_object.data import Block, PairData, Pairs
 from bindscope.studies.same_object.scorers.base import Task
-from bindscope.studies.same_object.scorers.convex import PairObjective
+from bindscope.studies.same_object.scorers.convex import Fit, PairProblem, RidgeObjective, form_of
 from bindscope.studies.same_object.scorers.forms import Covariance
-from bindscope.studies.same_object.scorers.ladder import Fit, form_of
 
 TITLE = "Pairs of patches"
 HALF = np.dtype(np.float16)
@@ -119,7 +118,7 @@ def drawn(size: Size) -> PairData:
     return PairData.from_arrays(sample, DrawnTokens((size.images, size.patches, size.dim)), (8, 8))
 
 
-def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, list[Block]]:
+def step(size: Size, options: Options) -> tuple[RidgeObjective, torch.Tensor, list[Block]]:
     """Return an objective whose blocks are ready, and the weights to evaluate it at."""
     pairs = Pairs(drawn(size), device=options.device)
     blocks = list(pairs.blocks())
@@ -131,7 +130,8 @@ def step(size: Size, options: Options) -> tuple[PairObjective, torch.Tensor, lis
     matrix = form.split(theta)["matrix"]
     matrix.copy_((matrix + matrix.t()) / 2)
     theta = theta.to(options.device)
-    return PairObjective(form, pairs, theta, 0.0), torch.zeros_like(theta)[:, None], blocks
+    problem = PairProblem(form, (pairs, pairs))
+    return RidgeObjective(problem, theta, 0.0), torch.zeros_like(theta)[:, None], blocks
 
 
 def step_entry(size: Size, options: Options, share: float | None) -> Entry:
@@ -151,10 +151,10 @@ def step_entry(size: Size, options: Options, share: float | None) -> Entry:
 def expansion_entry(size: Size, options: Options) -> Entry:
     """Time a step beside the literal expansion; both must lose the same."""
     objective, zero, blocks = step(size, options)
-    form, theta = objective.form, objective.centre.clone().requires_grad_()
+    problem, theta = objective.problem, objective.centre.clone().requires_grad_()
 
     def literal() -> float:
-        matrix = form.split(theta)["matrix"]
+        matrix = problem.form.split(theta)["matrix"]
         total = 0.0
         for block in blocks:
             logits = literal_logits(block.x, matrix, theta[size.dim**2 : -1], theta[-1])
@@ -162,7 +162,7 @@ def expansion_entry(size: Size, options: Options) -> Entry:
             loss.backward()
             total += float(loss.detach()) * len(block.index)
         theta.grad = None
-        return total / objective.pairs.n_pairs
+        return total / problem.pairs[0].n_pairs
 
     ours = float(objective.begin(zero)[0])
     if abs(literal() - ours) > TOLERANCE * ours:
@@ -207,7 +207,8 @@ def fit_in_this_process(task: dict[str, Any]) -> dict[str, Any]:
         assert not fit.pairs[0].in_memory
         form = form_of("quadratic", fit.covariance)
         zero = torch.zeros(form.size)
-        descend(PairObjective(form, fit.pairs[0], zero, 1.0), zero[:, None], iterations=2)
+        objective = RidgeObjective(PairProblem(form, fit.pairs), zero, 1.0)
+        descend(objective, zero[:, None], iterations=2)
     status = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) * 1024 / 1e9 for line in status if line.startswith("VmHWM"))
     return {"seconds": time.perf_counter() - start, "peak_gb": peak}

@@ -48,8 +48,7 @@ def test_they_are_the_images_that_toys_know(words: SplitName) -> None:
     slot = slots_of(drawn["boxes"])
     nothing = np.zeros_like(slot)
     layout = LAYOUTS["sprites"]
-    scenes = Scenes(words_of(words, "sprites"), shape, color, nothing, slot, nothing, nothing,
-                    layout.boxes(slot))  # fmt: skip
+    scenes = Scenes(words_of(words, "sprites"), shape, color, nothing, slot, layout.boxes(slot))
     of_study = draw(scenes, "sprites")
     for name in ("images", "masks", "boxes"):
         np.testing.assert_array_equal(getattr(of_study, name), drawn[name])

@@ -203,7 +203,7 @@ def _few(
         if is_first and others and {first, others[-1]} <= beside:
             few[key].insert(1, others[-1])
     if isinstance(layers := block.get("layers"), list) and len(layers) > 1:
-        few["layers"] = [layers[-1], layers[0]]
+        few["layers"] = list(dict.fromkeys([layers[-1], layers[0], layers[len(layers) // 2]]))
     if "seed_blocks" in block:
         few["seed_blocks"] = block["seed_blocks"][:1]
     return few

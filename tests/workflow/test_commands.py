@@ -133,7 +133,7 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     code_changed = clone.bindscope("plan").stdout
     module.write_text(text)
     # the figures that use it; not those of stored maps and of scenes
-    assert re.search(r"^ +10 +figure +code changed", code_changed, re.MULTILINE)
+    assert re.search(r"^ +8 +figure +code changed", code_changed, re.MULTILINE)
     assert re.search(r"^ +1 +report +input is made anew", code_changed, re.MULTILINE)
     assert code_changed.splitlines()[-1].split() == ["11", "jobs"]
 

@@ -141,7 +141,7 @@ def kinds(config: Config) -> dict[str, set[object]]:
     for part in ("probe", "tokens", "control"):
         covered[part] = {fit.wildcards.get(part) for fit in fits}
     blocks = [fit.wildcards.get("layers", fit.wildcards.get("layer", "")) for fit in fits]
-    layers = [int(layer) for block in blocks for layer in block.split("-") if layer]
+    layers = [int(layer) for block in blocks for layer in block.split("-") if layer.isdigit()]
     covered["layers"] = {min(layers), max(layers)} if layers else set()
     for name, section in sections(config).items():
         covered[name] = {key for key in type(section).model_fields if getattr(section, key)}

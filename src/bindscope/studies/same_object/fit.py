@@ -110,9 +110,7 @@ def fit_probe(
         _refuse_without_pairs(name, split)
     task = Task(train, val, probe.memory_mb * 2**20, probe.device, seeds, checkpoints)
     fitted: list[Fitted] = resolve(FAMILIES[probe.family])(probe, task)
-    here = {
-        **(names or {}), "family": probe.family, "grid": "x".join(map(str, test.grid)),
-    }  # fmt: skip
+    here = {**(names or {}), "family": probe.family, "grid": "x".join(map(str, test.grid))}
     about = {
         "n_train_images": train.n_images_with_pairs,
         "n_val_images": val.n_images_with_pairs,

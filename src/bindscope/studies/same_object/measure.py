@@ -98,10 +98,7 @@ def same_object(
     chosen = [read_probe(entry, FAMILIES, AnyScorer, device, WHERE) for entry in probes]
     index = train_val_test(n, split, groups, random_state, WHERE, FEWEST_SCENES)
     labels, grid = read_labels(segments, classes, n, n_patches)
-    sampling = PatchSampling(seed=random_state)
-    samples: dict[str, SplitSample] = {
-        split: draw_sample(labels, grid, split, index[split], sampling) for split in SPLITS
-    }
+    samples = draw_samples(labels, grid, index, PatchSampling(seed=random_state))
     used = [probe for probe in chosen if classes is not None or probe.family not in _NEED_CLASSES]
     rows = _measured(used, layers, samples, random_state)
     notes = _notes(samples, n_patches, [p.name for p in chosen if p not in used], groups)
@@ -355,6 +352,13 @@ def _classes_of_objects(
 
 
 # --- Samples ------------------------------------------------------------------------------------
+
+
+def draw_samples(
+    labels: PatchLabels, grid: Grid, images: Mapping[str, Integers], sampling: PatchSampling
+) -> dict[str, SplitSample]:
+    """Draw patches of the images of every split."""
+    return {split: draw_sample(labels, grid, split, images[split], sampling) for split in SPLITS}
 
 
 def draw_sample(
