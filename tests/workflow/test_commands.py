@@ -135,7 +135,7 @@ def test_plan_after_a_run_and_after_a_comment(clone: Clone) -> None:
     # the figures that use it; not those of stored maps and of scenes
     assert re.search(r"^ +8 +figure +code changed", code_changed, re.MULTILINE)
     assert re.search(r"^ +1 +report +input is made anew", code_changed, re.MULTILINE)
-    assert code_changed.splitlines()[-1].split() == ["11", "jobs"]
+    assert code_changed.splitlines()[-1].split() == ["9", "jobs"]
 
 
 def test_plan_in_a_folder_without_a_snakefile(
