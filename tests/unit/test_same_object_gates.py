@@ -37,6 +37,7 @@ def rows(family, ranks=(), **planted):
     """Rows of a family on planted features, and what it does on pairs of one class, by rank."""
     fields = {"name": "p", "family": family}
     fields |= {"ranks": ranks} if ranks else {}
+    fields |= {"iterations": 8} if family == "class_position" else {}
     probe = TypeAdapter(AnyScorer).validate_python(fields)
     results = fit_probe(probe, *splits(**planted), bootstrap_samples=200)
     return {result.row["rank"]: scored(result) for result in results}

@@ -90,9 +90,15 @@ class ClassScorer(ConvexScorer):
 
 
 class ClassPosition(ConvexScorer):
-    """The form of `quadratic_position` on class probabilities and the image's mean token."""
+    """Trees on p.q, whether both patches are named alike, and how far apart they are."""
 
     family: Literal["class_position"]
+    pairs: PositiveInt = Field(
+        100_000, description="Pairs of train that are drawn for it, and of validation."
+    )
+    iterations: PositiveInt = Field(
+        100, description="Boosted trees, at most; validation chooses how many are kept."
+    )
 
 
 class IdentityScorer(_Scorer):

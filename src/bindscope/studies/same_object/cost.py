@@ -32,6 +32,7 @@ _PASSES = {
 _OF_PAIR, _MEASURED = 6, 150
 _SORTED = 30  # bytes of a pair of validation while Platt's map is fitted
 _VALID = 0.5  # share of the sampled patches whose pairs count (a tenth to all in small presets)
+_BOOSTED = 2e9  # numbers that boosted trees make of 100,000 pairs and 100 trees (default run)
 _COMPRESSED = 0.2  # of the sample's arrays of integers (default run)
 _ROW, _STRATA = 1400, 18 * 820  # bytes of a fit's row, and of its strata's (`same_object`)
 _BESIDE = 8e7  # bytes of what a descent and the counts of pairs hold (default run)
@@ -129,6 +130,7 @@ def pairs_work(
         passes, python = _PASSES.get(family, 20), 2e6 + 3000.0 * _PASSES.get(family, 20)
     elements = passes * n["train"] * pairs * _OF_PAIR + 3e5 * n["test"]
     elements += n_fits * (n["test"] + n["val"]) * (pairs + 4000) * _MEASURED
+    elements += _BOOSTED * (family == "class_position")
     memory = 4.0 * (n["train"] + n["val"]) * width * dim
     memory += 2 * PAIR_BYTES * n["train"] * pairs / _VALID
     memory = min(memory, probe["memory_mb"] * 2.0**20)
@@ -150,6 +152,7 @@ def pairs_work(
         + _SORTED * n["val"] * pairs / _VALID
         + 12e4 * n["test"] / 8
         + _BESIDE
+        + (1.2e8 if family == "class_position" else 0)
         + 24.0 * weights,
         threads=probe["threads"],
         device=probe["device"],

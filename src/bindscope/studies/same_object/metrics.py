@@ -140,7 +140,8 @@ def _sums(
 ) -> dict[str, Floats]:
     """Return the sums of a block's images by quantity, (B, strata, k)."""
     same_class, distance = (part.cpu().numpy() for part in kinds(block))
-    order = np.lexsort((logits, block.image.cpu().numpy()))  # what ranks logits sorts them once
+    # Sorted once, so that what ranks logits finds each stratum in order.
+    order = np.lexsort((logits, block.image.cpu().numpy()))
     pairs = ScoredPairs(
         logits, calibration.scale * logits + calibration.offset, block.same.cpu().numpy(),
         same_class, block.image.cpu().numpy(), len(block.valid),

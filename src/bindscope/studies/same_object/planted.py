@@ -44,7 +44,7 @@ _PROBES: Mapping[str, Mapping[str, Any]] = {
     "diagonal": _CONVEX,
     "quadratic_position": _CONVEX,
     "class_pointwise": _CONVEX,
-    "class_position": _CONVEX,
+    "class_position": {**_CONVEX, "iterations": 8},
     "identity_pointwise": {"steps": 600, "queries": 6, "learning_rate": 1e-2},
     "position": {"steps": 60},
 }

@@ -14,27 +14,34 @@ its classes and its position, and, of the image, its mean token.
 for z, w = [class probabilities; mean token of the image] of both patches: the form of the family
 `quadratic_position` on tokens that hold no more than that, fitted in the same way. So a vector that
 is the same in all patches of an image, or in all patches of a class, gives the quadratic probe
-nothing that this form lacks. Validation chooses whether g reads the image.
+nothing that this form lacks. On top, trees combine g with the log-odds
+of the sum over classes c of p_c q_c s_c(distance), s_c being the share of train's pairs of class c
+at that distance that are of one object, with whether both patches are named alike, and with how far
+apart they are. Validation chooses whether g reads the image, and between g and the trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from bindscope.core.errors import InputError
+from bindscope.fitting.generators import rng
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import (
     ClassPosition,
     ClassScorer,
 )
 from bindscope.studies.same_object.data import Block, PairData, Pairs
+from bindscope.studies.same_object.metrics import FARTHEST
 from bindscope.studies.same_object.scorers.base import (
     LN2,
     Fitted,
@@ -97,17 +104,25 @@ class ClassProbabilities(Probabilities):
         return {"class_miou": (both, either)}
 
 
-def same_shares(pairs: Pairs, classes: Tensor) -> Tensor:
-    """Return the share of pairs of one object by class, (C,); of few pairs nearer to one half."""
-    counts = torch.zeros(2, len(classes), dtype=torch.float64, device=classes.device)
+def same_shares(pairs: Pairs, classes: Tensor, edges: Sequence[float] = ()) -> Tensor:
+    """Return the share of pairs of one object, by class and bin of distance, (C, bins).
+
+    A bin counts one pair more, of the share of the class; a class two more, one of each kind.
+    """
+    bins = len(edges) + 1
+    counts = torch.zeros(2, len(classes) * bins, dtype=torch.float64, device=classes.device)
     for block in pairs.blocks():
         place = torch.searchsorted(classes, block.classes).clamp_max(len(classes) - 1)
         a = block.both(place)[0]
         known = block.equal(block.classes) & (classes[a] == block.both(block.classes)[0])
+        first, second = block.both(block.positions)
+        distance = (first - second).norm(dim=-1)
+        place = a * bins + torch.bucketize(distance, distance.new_tensor(edges))
         for i, chosen in enumerate((known, known & block.same)):
-            counts[i] += torch.bincount(a[chosen], minlength=len(classes))
-    pairs_of, same = counts
-    shares: Tensor = (same + (same + 1) / (pairs_of + 2)) / (pairs_of + 1)
+            counts[i] += torch.bincount(place[chosen], minlength=counts.shape[1])
+    pairs_of, same = counts.view(2, len(classes), bins)
+    pooled = (same.sum(1, keepdim=True) + 1) / (pairs_of.sum(1, keepdim=True) + 2)
+    shares: Tensor = (same + pooled) / (pairs_of + 1)
     return shares
 
 
@@ -175,7 +190,7 @@ class Softmax(Problem):
     def scorer(self, theta: Tensor) -> ClassProbabilities:
         """Return the scorer of weights."""
         matrix = self.matrix(theta)
-        shares = same_shares(self.pairs[0], self.classes)
+        shares = same_shares(self.pairs[0], self.classes)[:, 0]
         return ClassProbabilities(matrix[:-1], matrix[-1], shares, classes=self.classes)
 
 
@@ -214,7 +229,10 @@ def fit_classes(config: ClassScorer, task: Task) -> list[Fitted]:
     return [Fitted(scorer, scaling, columns=columns, weights=weights | scaling_arrays(scaling))]
 
 
+DRAW = 12  # what a generator is for
+LEAF = 20  # pairs of a leaf
 IMAGE_DIMS = 64  # principal components of the images' mean tokens, at most
+Floats = npt.NDArray[np.float64]
 
 
 def image_means(block: Block) -> Tensor:
@@ -224,11 +242,15 @@ def image_means(block: Block) -> Tensor:
 
 @dataclass(frozen=True)
 class ClassAndPlace(Scorer):
-    """What the rival reads of a block, and the form on it."""
+    """What the rival reads of a block, the form on it, and what combines it with the pair."""
 
     probed: ClassProbabilities  # the softmax regression
     basis: Tensor  # from mean tokens to the numbers of an image, (d, k)
+    # Share of train's pairs that are of one object, by class and bin of distance, (C, bins).
+    shares: Tensor
     form: Fitted | None = None  # the fitted form, with the scaling of its tokens
+    # Features (P, 6) to logits (P,); None: the form alone.
+    decide: Callable[[Floats], Floats] | None = None
 
     def tokens(self, block: Block) -> Tensor:
         """Return [class probabilities; image] of each patch, (B, M, C + k); 0 of no patch."""
@@ -238,10 +260,32 @@ class ClassAndPlace(Scorer):
 
     def logits(self, block: Block) -> Tensor:
         """Return logits (P,)."""
+        if self.decide is None:
+            return self.of_form(block)
+        logits = torch.from_numpy(self.decide(self.features(block)).astype(np.float32))
+        return logits.to(block.x.device)
+
+    def of_form(self, block: Block) -> Tensor:
+        """Return the logits of the form, (P,)."""
+        z = self.tokens(block)
         assert self.form is not None
-        assert self.form.scaling is not None
-        z = self.form.scaling.scaled(self.tokens(block)) * block.valid[..., None]
+        if self.form.scaling is not None:
+            z = self.form.scaling.scaled(z) * block.valid[..., None]
         return self.form.scorer.logits(replace(block, x=z))
+
+    def features(self, block: Block) -> Floats:
+        """Return the form's logits and what else is known of a block's pairs, (P, 6)."""
+        p = self.probed.values(block).softmax(-1).double()
+        a, b = block.both(block.positions)
+        distance = (a - b).norm(dim=-1)
+        far = torch.bucketize(distance, distance.new_tensor(FARTHEST))
+        alike = torch.zeros(len(far), dtype=torch.float64, device=far.device)
+        for i, shares in enumerate(self.shares.T):
+            scores = block.packed(torch.bmm(p * shares, p.transpose(1, 2)))
+            alike = torch.where(far == i, scores, alike)
+        named = block.equal(p.argmax(-1))
+        columns = (self.of_form(block), sure_logit(alike), named, distance, *(a - b).abs().t())
+        return np.stack([c.double().cpu().numpy() for c in columns], axis=1)
 
 
 def _with_tokens(pairs: Pairs, rival: ClassAndPlace) -> PairData:
@@ -259,17 +303,65 @@ def _image_basis(pairs: Pairs) -> Tensor:
     return vectors[:, -IMAGE_DIMS:].float()
 
 
+def _drawn(pairs: Pairs, scorer: ClassAndPlace, most: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return features and labels of at most about so many pairs, evenly drawn."""
+    generator, share = rng(DRAW), most / max(pairs.data.n_pairs, 1)
+    features, labels = [], []
+    for block in pairs.blocks():
+        chosen = generator.random(len(block.index)) < share
+        features.append(scorer.features(block)[chosen])
+        labels.append(block.same.cpu().numpy()[chosen])
+    return np.concatenate(features), np.concatenate(labels)
+
+
+def _boosted(
+    train: tuple[Floats, npt.NDArray[np.bool_]],
+    val: tuple[Floats, npt.NDArray[np.bool_]],
+    iterations: int,
+) -> tuple[Callable[[Floats], Floats], int]:
+    """Fit boosted trees; keep as many as validate best."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(
+        max_iter=iterations, early_stopping=False, min_samples_leaf=LEAF, random_state=0
+    ).fit(*train)
+    sign = 1 - 2 * val[1]
+    losses = [
+        np.logaddexp(0, sign * logits.ravel()).mean()
+        for logits in model.staged_decision_function(val[0])
+    ]
+    n_trees = int(np.argmin(losses)) + 1
+
+    def decide(features: Floats) -> Floats:
+        staged = model.staged_decision_function(features)
+        logits: Floats = next(islice(staged, n_trees - 1, None))
+        return logits.ravel()
+
+    return decide, n_trees
+
+
 def fit_class_position(config: ClassPosition, task: Task) -> list[Fitted]:
-    """Fit classes, and the form on what is known, with the image and without."""
+    """Fit classes, the form on what is known, and the classifier on top."""
     scaling = task.scaling()
     pairs = task.pairs(scaling)
     problem, optimum = softmax_optimum(config, task, pairs)
-    basis, fitted = _image_basis(pairs[0]), []
+    shares = same_shares(pairs[0], problem.classes, FARTHEST)
+    basis, forms = _image_basis(pairs[0]), []
     for of_image in (basis, basis[:, :0]):
-        rival = ClassAndPlace(problem.scorer(optimum.theta), of_image)
+        rival = ClassAndPlace(problem.scorer(optimum.theta), of_image, shares)
         train, val = (_with_tokens(split, rival) for split in pairs)
         [form] = fit_quadratic_position(config, replace(task, train=train, val=val))
         flags = {*optimum_columns(optimum)["flags"], *form.columns["flags"]}
         columns = {**form.columns, "flags": sorted(flags)}
-        fitted.append(Fitted(replace(rival, form=form), scaling, columns=columns))
-    return [min(fitted, key=lambda fit: float(fit.columns["val_loss_bits"]))]
+        forms.append(Fitted(replace(rival, form=form), scaling, columns=columns))
+    alone = min(forms, key=_validation)
+    assert isinstance(alone.scorer, ClassAndPlace)
+    drawn = [_drawn(split, alone.scorer, config.pairs) for split in pairs]
+    decide, n_trees = _boosted(drawn[0], drawn[1], config.iterations)
+    scorer = replace(alone.scorer, decide=decide)
+    columns = {**simple_columns(scorer, pairs), "steps": n_trees, "flags": alone.columns["flags"]}
+    return [min([alone, replace(alone, scorer=scorer, columns=columns)], key=_validation)]
+
+
+def _validation(fitted: Fitted) -> float:
+    return float(fitted.columns["val_loss_bits"])
