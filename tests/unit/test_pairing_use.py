@@ -170,6 +170,8 @@ def test_figure_and_report_say_it_of_every_toy(
     words = dict(points)
     assert words["order (toy)"].startswith("read, not used: input of decoder layer 0")
     assert words["color (toy)"].startswith("read and used: input of decoder layer 0")
+    (claims,) = (part for part in pairing_chapter.sections if part.name == "claims-use")
+    assert f"over the {2 * len(table)} effects below" in claims.paragraphs[0]
     assert reason(figure, table.iloc[:0])
 
 

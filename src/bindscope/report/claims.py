@@ -17,7 +17,7 @@ _COLUMNS = (
     Column("effect", "effect", "number", "in the unit beside it", "z.3g", True),
     Column("unit", "unit"),
     Column("interval over", "resampled"),
-    Column("p", "p_value", "number", "one-sided, Holm-corrected over the chapter", ".2g"),
+    Column("p", "p_value", "number", "one-sided, Holm-corrected over the rows", ".2g"),
     Column("weakest impostor", "impostor"),
     Column("why not testable", "reason"),
 )
@@ -79,8 +79,8 @@ def claims_section(judgments: Sequence[Judgment], rates: pd.DataFrame, study: st
     """
     text = (
         "Effects carry 95 % intervals over the named units. A claim holds if the one-sided p-value "
-        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects of this "
-        "chapter. The weakest impostor is the planted representation without the claimed property "
+        f"is at most 0.025 after Holm's correction over the {len(judgments)} effects below. The "
+        "weakest impostor is the planted representation without the claimed property "
         "for which the claim was made most often; all verdicts on planted cases are in "
         "docs/known_answers.md."
     )

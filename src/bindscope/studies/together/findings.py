@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -83,18 +84,22 @@ _JOINED = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what several studies found together; see `core.interfaces.Findings`."""
     parts: list[Chapter] = []
-    verdicts: list[Judgment] = []
+    claims: list[Section] = []
+    rates = read_rates(inputs.resources["claims"])
     if "together" in tables:
-        verdicts += judged(points(tables["together"]))
+        verdicts = judged(points(tables["together"]))
         parts.append(_correlated(tables["together"], verdicts))
+        claims.append(claims_section(verdicts, rates, "together"))
     if "pairing_use" in tables:
-        verdicts += judge(CLAIMS, use_effects(tables["pairing_use"]))
+        # By themselves, as the verdicts in the table are.
+        verdicts = judge(CLAIMS, use_effects(tables["pairing_use"]))
         parts.append(_use(tables["pairing_use"]))
+        section = claims_section(verdicts, rates, "together")
+        claims.append(replace(section, name="claims-use", title=f"{section.title}: use"))
     both: dict[str, Any] = {
         name: tuple(item for part in parts for item in getattr(part, name)) for name in _JOINED
     }
-    claims = claims_section(verdicts, read_rates(inputs.resources["claims"]), "together")
-    sections = (claims, *both.pop("sections"))
+    sections = (*claims, *both.pop("sections"))
     return Chapter(caveats=both.pop("caveats")[:3], sections=sections, **both)
 
 
