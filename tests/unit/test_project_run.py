@@ -258,6 +258,8 @@ def test_a_run_of_another_user_is_seen(clone: Path) -> None:
         runs = as_user(54322, lambda: command.live_runs(clone))
         text = f"process {process.pid} of 54321, in a folder that you may not read"
         assert [text, False] in runs
+        (clone / ".snakemake").chmod(0o700)
+        assert as_user(54322, lambda: command.live_runs(clone)) == runs
     finally:
         process.kill()
         process.wait()
@@ -267,9 +269,11 @@ def as_user(number: int, call: Callable[[], list[command.Live]]) -> list[list[ob
     """Return what a call returns to another user, as JSON has it."""
     read, write = os.pipe()
     if not (child := os.fork()):
-        os.setuid(number)
-        os.write(write, json.dumps(call()).encode())
-        os._exit(0)
+        try:
+            os.setuid(number)
+            os.write(write, json.dumps(call()).encode())
+        finally:
+            os._exit(0)  # also after an error: no second process goes on with the tests
     os.close(write)
     os.waitpid(child, 0)
     with os.fdopen(read) as answer:

@@ -236,8 +236,13 @@ class Starter:
 
 
 def is_locked(root: Path) -> bool:
-    """Whether Snakemake holds a lock in `root`."""
-    return any((root / ".snakemake/locks").glob("*.lock"))
+    """Whether Snakemake holds a lock in `root`, or may hold one that this user cannot see."""
+    try:
+        return any(file.suffix == ".lock" for file in (root / ".snakemake/locks").iterdir())
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return True
 
 
 class Live(NamedTuple):
