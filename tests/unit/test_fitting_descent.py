@@ -1,6 +1,5 @@
 """The descent loop and its checkpoints, on learners that are neither probes nor models."""
 
-import tracemalloc
 from itertools import count, islice
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import nn
 from bindscope.fitting import descent
 from bindscope.fitting.adam import Adam
 from bindscope.fitting.checkpoint import Checkpoint
-from bindscope.fitting.descent import Descent, Plan, Run, moved_since
+from bindscope.fitting.descent import Descent, Plan, Run
 
 STEPS = 40
 
@@ -80,7 +79,7 @@ def state(run):
     return weights, best, rest
 
 
-@pytest.mark.parametrize("dies_at", [0, 1, 7, 8, 30, 59])
+@pytest.mark.parametrize("dies_at", [1, 8, 30])
 @pytest.mark.parametrize("fields", [{}, {"patience": 2, "accumulate": 2, "epoch": 3}])
 def test_what_is_killed_goes_on_and_ends_in_the_same_bits(tmp_path, dies_at, fields):
     whole = runs()
@@ -103,23 +102,16 @@ def test_what_is_killed_goes_on_and_ends_in_the_same_bits(tmp_path, dies_at, fie
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("of_a_loss", [lambda loss: loss, float])
-def test_between_distant_evaluations_a_state_is_kept_by_the_clock(tmp_path, monkeypatch, of_a_loss):
+def test_between_distant_evaluations_a_state_is_kept_by_the_clock(tmp_path, monkeypatch):
     """A death loses seconds, not an epoch; losses since the evaluation before are kept too."""
-
-    class Task(Lines):
-        def backward(self, run, batch, share):
-            """Give the loss as a tensor, or as a number."""
-            return of_a_loss(super().backward(run, batch, share))
-
     distant = plan(evaluate=lambda step: step % 20 == 0)
     whole = runs()
-    Descent(whole, Task(), distant).fit()
+    Descent(whole, Lines(), distant).fit()
     monkeypatch.setattr(descent, "KEEP_S", 2.5)
     monkeypatch.setattr(descent, "monotonic", count().__next__)  # a second a look
-    checkpoint, again, resumed = Checkpoint(tmp_path / "state", "key"), Task(), runs()
+    checkpoint, again, resumed = Checkpoint(tmp_path / "state", "key"), Lines(), runs()
     with pytest.raises(KilledError):
-        Descent(runs(), Task(19), distant, checkpoint).fit()
+        Descent(runs(), Lines(19), distant, checkpoint).fit()
     Descent(resumed, again, distant, checkpoint).fit()
     assert again.begun[0] > 19 - 4
     assert [state(run) for run in resumed] == [state(run) for run in whole]
@@ -156,17 +148,6 @@ def test_a_checkpoint_of_many_kinds_of_numbers_is_read_as_written(tmp_path):
     for name, value in tensors.items():
         assert again[name].dtype == value.dtype
         assert torch.equal(again[name], value)
-
-
-def test_a_checkpoint_is_written_without_a_copy(tmp_path):
-    state = {f"{i}": torch.ones(2**20) for i in range(4)}  # of 4 MiB each
-    tracemalloc.start()
-    try:
-        Checkpoint(tmp_path / "state", "key").write(state, {"step": 1})
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 2**20
 
 
 def test_a_descent_that_has_ended_takes_no_step_more(tmp_path):
@@ -221,12 +202,3 @@ def test_the_train_loss_is_the_mean_since_the_last_evaluation():
     assert [entry for entry in run.history if entry.split == "train"] == [
         (4, "train", 2.5), (8, "train", 6.5),
     ]  # fmt: skip
-
-
-def test_improvement_after_a_step():
-    run = Run("a", nn.Linear(1, 1))
-    for step, loss in enumerate((5.0, 3.0, 4.0, 2.0)):
-        run.validated(step, loss)
-    assert moved_since(run, 2) == 1.0
-    assert moved_since(run, 0) == 3.0
-    assert moved_since(run, 3) == 0.0

@@ -10,8 +10,6 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import pytest
-
 from packages import install
 
 ROOT = Path(__file__).parents[2]
@@ -140,16 +138,9 @@ def test_a_family_of_another_package_is_checked_fitted_and_planned(tmp_path: Pat
     assert ask(tmp_path)["code"] != answers["code"]
 
 
-@pytest.mark.parametrize(
-    ("entry_point", "message"),
-    [
-        ("cubic_probe.gone:CubicProbe", "cannot be imported: ModuleNotFoundError"),
-        ("cubic_probe.defaults:RANK", "no class derived from `DescendedProbe`"),
-    ],
-)
-def test_a_wrong_plug_in_is_one_message(tmp_path: Path, entry_point: str, message: str) -> None:
-    install_family(tmp_path, entry_point)
+def test_a_wrong_plug_in_is_one_message(tmp_path: Path) -> None:
+    install_family(tmp_path, "cubic_probe.gone:CubicProbe")
     error = ask(tmp_path)["error"]
     assert "studies.binding_information.probes" in error
-    assert message in error
+    assert "cannot be imported: ModuleNotFoundError" in error
     assert "cubic-probe" in error

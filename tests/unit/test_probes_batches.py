@@ -18,7 +18,6 @@ from bindscope.studies.binding_information.probes.batches import (
     VectorBatches,
     make_source,
 )
-from bindscope.studies.binding_information.probes.data import ArrayPatches, SplitData
 
 CPU = torch.device("cpu")
 
@@ -42,7 +41,7 @@ class Reader:
         return
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.integers(1, 120), st.integers(1, 40), st.integers(1, 60), st.integers(1, 30), st.integers(0)
 )
@@ -55,15 +54,6 @@ def test_an_epoch_reads_each_scene_once_and_its_own_tokens(n, block, buffer, bat
         assert np.array_equal(drawn[:, 0, 0], scenes)
         visited.extend(scenes.tolist())
     assert len(visited) == len(set(visited)) == n // batch * batch
-
-
-def test_one_buffer_is_a_full_shuffle():
-    (ranges, shuffle, last), *rest = epoch_order(50, 50, 50, rng(0))
-    assert last
-    assert ranges == [(0, 50)]
-    assert not rest
-    assert sorted(shuffle) == list(range(50))
-    assert list(shuffle) != list(range(50))
 
 
 def streamed(memory, tokens=6, cls=True):
@@ -89,16 +79,6 @@ def test_streamed_batches_equal_held_ones_in_the_same_order():
     assert len(torch.cat(visited[:9]).unique()) == 32 * 9  # the first epoch
 
 
-def test_the_order_of_tokens_is_the_same_for_all_seeds_and_differs_by_epoch():
-    _, source = streamed(2**30)
-    orders = [
-        torch.cat([scenes for _, scenes, _ in islice(source.train(100, seed), 6)])
-        for seed in (0, 1)
-    ]
-    assert torch.equal(*orders)
-    assert not torch.equal(orders[0][:300], orders[0][300:])
-
-
 def test_the_order_of_vectors_is_the_seed_s_own():
     source = VectorBatches(problem(), True, CPU)
     first, again, reshuffled = (
@@ -108,14 +88,6 @@ def test_the_order_of_vectors_is_the_seed_s_own():
     assert torch.equal(first, again)
     assert not torch.equal(first, reshuffled)
     assert sorted(first[:300].tolist()) == list(range(300))
-
-
-@pytest.mark.parametrize("memory", [2**30, 20_000])
-def test_splits_come_in_order_and_whole(memory):
-    data, source = streamed(memory)
-    for name, split in data.splits.items():
-        scenes = torch.cat([index for _, index, _ in source.split(name, 32)])
-        assert scenes.tolist() == list(range(split.n_scenes))
 
 
 def test_a_reader_is_never_asked_for_more_than_a_buffer():
@@ -167,13 +139,3 @@ def test_inputs_are_raw_under_the_paper_s_protocol():
     inputs, *_ = next(make_source(probe("quadratic"), data).split("train", 1000))
     assert inputs.mean(0).abs().max() < 1e-5
     assert inputs.std(0, correction=0).numpy() == pytest.approx(1, abs=1e-4)
-
-
-def test_half_precision_tokens_are_kept_in_half_precision():
-    data = problem(tokens=4)
-    source = StreamedBatches(data, 2**30, True, CPU)
-    assert source.columns.rows["train"]["patches"].values.dtype == np.float16
-    tokens, *_ = next(source.train(8, 0))
-    assert tokens.patches.dtype == torch.float32
-    assert isinstance(data.train.z, ArrayPatches)
-    assert isinstance(data.train, SplitData)

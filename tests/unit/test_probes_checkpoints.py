@@ -12,15 +12,13 @@ from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.fit import run_fit
 from bindscope.studies.binding_information.learning_curve import learning_curve
-from bindscope.studies.binding_information.probes import protocols
 from bindscope.studies.binding_information.probes.weights import to_safetensors
 
-STEPS = {"steps": 12, "batch_size": 32}
+STEPS = {"steps": 6, "batch_size": 32}
 PROBES = {
     "linear": probe("linear"),
     "quadratic": probe("quadratic", rank=2, **STEPS),
     "noisy": probe("dnn", hidden=8, **STEPS),
-    "set": probe("set", hidden=8, summed=4, **STEPS),
     "released": probe("linear", protocol="paper"),
 }
 
@@ -33,9 +31,9 @@ def bits_of(results):
     return to_safetensors(results), losses
 
 
-@pytest.mark.parametrize(
-    ("name", "control"), [*((name, "none") for name in PROBES), ("quadratic", "shuffled_labels")]
-)
+@pytest.mark.parametrize(("name", "control"), [
+    ("linear", "none"), ("noisy", "none"), ("released", "none"), ("quadratic", "shuffled_labels"),
+])  # fmt: skip
 def test_killed_fits_end_in_the_same_bits(name, control, deaths, tmp_path):
     data = problem(n=(96, 48, 32), dim=6, tokens=tokens_of(PROBES[name].family))
     whole = run_fit(PROBES[name], data, [0, 1], control)
@@ -49,31 +47,9 @@ def test_killed_fits_end_in_the_same_bits(name, control, deaths, tmp_path):
     assert bits_of(resumed) == bits_of(whole)
 
 
-def test_a_resumed_fit_repeats_no_step(deaths, tmp_path, monkeypatch):
-    data = problem(n=(96, 48, 32), dim=6)
-    steps = []
-    backward = protocols.Probing.backward
-
-    def counted(self, run, batch, share):
-        steps.append((run.name, batch[0]))
-        return backward(self, run, batch, share)
-
-    monkeypatch.setattr(protocols.Probing, "backward", counted)
-    run_fit(PROBES["quadratic"], data, [0], "none")
-    whole, steps[:] = list(steps), []
-    _, died = killed_until_it_ends(
-        deaths,
-        lambda checkpoints: run_fit(PROBES["quadratic"], data, [0], "none", checkpoints),
-        tmp_path,
-        every=5,
-    )
-    assert died > 1
-    assert steps == whole
-
-
 @pytest.mark.slow
 def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
-    data, prior = curve_problem()
+    data, prior = curve_problem(n=200)
     arguments = (PROBES["linear"], data, [0], [0.5, 1.0], prior, Information(bootstrap_samples=10))
     whole = learning_curve(*arguments)
     resumed, died = killed_until_it_ends(

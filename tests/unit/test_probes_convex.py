@@ -1,16 +1,13 @@
 """Linear probes: the optimum is scikit-learn's, head by head."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 from probe_problems import heads, probe, problem
 from sklearn.linear_model import LogisticRegression
-from torch.nn.functional import softplus
 
-from bindscope.fitting import regressions as curvatures
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.regressions import Regressions, loss_and_slope
 from bindscope.studies.binding_information.probes.batches import make_source
@@ -49,7 +46,7 @@ def gradient_norm(problem_, w, l2):
     return (slope * problem_.mask()).norm(dim=0)
 
 
-@pytest.mark.parametrize("l2", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("l2", [1e-1, 1e-3])
 def test_the_optimum_is_that_of_scikit_learn(l2):
     problem_ = regressions("object", noise=1.0)
     solution = solve(problem_, l2, tolerance=1e-14)
@@ -63,16 +60,6 @@ def test_the_optimum_is_that_of_scikit_learn(l2):
         np.testing.assert_allclose(solution.w[used, k], oracle.coef_[0], rtol=1e-4, atol=1e-6)
         assert float(solution.w[bias, k]) == pytest.approx(float(oracle.intercept_[0]), abs=1e-5)
         assert torch.all(solution.w[rows:, k] == 0)  # bits that this head may not see
-
-
-def test_single_precision_reaches_the_same_loss():
-    l2, losses = 1e-3, []
-    for dtype in (torch.float32, torch.float64):
-        problem_ = regressions("object", dtype=dtype, noise=1.0)
-        w = solve(problem_, l2).w
-        losses.append(float(softplus(margins(problem_, w)).mean(0).sum()))
-        assert gradient_norm(problem_, w, l2).max() < 1e-3
-    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
 
 
 def test_anchors_are_an_offset_of_the_optimum():
@@ -98,77 +85,6 @@ def test_inputs_of_any_rank_and_scale():
     assert solution.iterations < 150
     assert torch.isfinite(solution.w).all()
     assert solution.decrement.max() <= 1e-12
-
-
-def test_separable_data_without_ridge_stop_at_no_loss():
-    problem_ = regressions("object", noise=0.0, dtype=torch.float32, dim=40)
-    w = solve(problem_, 0.0).w
-    assert torch.isfinite(w).all()
-    assert float(softplus(margins(problem_, w)).mean(0).sum()) < 0.02
-
-
-def test_a_preconditioned_step_is_exact_per_column():
-    """The inverse of a leading block, by one factor for all columns."""
-    problem_ = regressions("object", noise=1.0)
-    mask = problem_.mask()
-    curvature = problem_.curvature(torch.zeros_like(mask), torch.arange(mask.shape[1]))
-    inverse = problem_.factor(0.1, curvature)
-    g = torch.randn(mask.shape, dtype=mask.dtype) * mask
-    step = mask * (inverse.t() @ (mask * (inverse @ g)))
-    matrix = torch.linalg.inv(inverse)
-    matrix = matrix @ matrix.t()
-    for k, rows in enumerate(problem_.rows.tolist()):
-        expected = torch.linalg.solve(matrix[:rows, :rows], g[:rows, k])
-        torch.testing.assert_close(step[:rows, k], expected, rtol=1e-8, atol=1e-10)
-
-
-def test_the_curvature_is_the_mean_hessian():
-    problem_ = regressions("object", noise=1.0)
-    w = torch.randn(problem_.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    curvature = problem_.curvature(w, torch.arange(w.shape[1]))
-
-    def loss(column, k):
-        x, sign, _ = problem_.data
-        return softplus(sign[:, k] * (x @ column)).mean()
-
-    hessians = [
-        torch.autograd.functional.hessian(lambda column, k=k: loss(column, k), w[:, k])
-        for k in range(w.shape[1])
-    ]
-    torch.testing.assert_close(curvature, torch.stack(hessians).mean(0))
-
-
-def test_weak_ridges_need_the_curvature_where_the_weights_are(monkeypatch):
-    """Where most scenes are told, the bound of the curvature is far above it."""
-    problem_ = regressions("object", noise=0.1, dim=40)
-    measured = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
-    monkeypatch.setattr(curvatures, "REFRESH", 10_000)
-    bounded = solve(problem_, 1e-6, tolerance=1e-10, iterations=2000)
-    assert measured.iterations < 0.6 * bounded.iterations < 1200
-    torch.testing.assert_close(
-        margins(problem_, measured.w).sigmoid(),
-        margins(problem_, bounded.w).sigmoid(),
-        rtol=0,
-        atol=1e-3,
-    )
-
-
-def test_iterations_are_bounded():
-    problem_ = regressions("object", noise=1.0)
-    solution = solve(problem_, 0.0, tolerance=0.0, iterations=3)
-    assert solution.iterations == 3
-    assert solution.decrement.max() > 0
-
-
-def test_the_loss_never_rises():
-    problem_, losses = regressions("object", noise=0.5), []
-    for iterations in range(solve(problem_, 0.01).iterations + 1):
-        w = solve(problem_, 0.01, iterations=iterations).w
-        ridge = 0.005 * (w * problem_.penalised).square().sum(0)
-        losses.append(softplus(margins(problem_, w)).mean(0) + ridge)
-    assert len(losses) > 2
-    for before, after in pairwise(losses):
-        assert torch.all(after <= before + 1e-12)
 
 
 def chosen(data, **fields):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import FAMILIES, SIZES, heads, labelled, null, probe, problem, tokens_of
+from probe_problems import SIZES, heads, labelled, null, probe, problem, tokens_of
 from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.codes.space import feature_code
@@ -21,7 +21,6 @@ from bindscope.studies.binding_information.probes.base import (
 )
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.data import (
-    ArrayPatches,
     ProbeData,
     SplitData,
 )
@@ -54,7 +53,7 @@ def target_of(name):
     return Target(name, SIZES)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["quadratic_reuse", "attention_quadratic"])
 def test_a_result_holds_what_the_contract_says(name):
     (result,) = fitted(name, seeds=(5,))
     assert result.seed == 5
@@ -119,6 +118,10 @@ def test_the_reported_probe_is_the_saved_probe(name, tmp_path):
             np.testing.assert_allclose(reported, losses.sum(1), rtol=1e-4, atol=1e-5)
             reported = result.head_losses[target.name]
             np.testing.assert_allclose(reported, losses.mean(0), rtol=1e-4, atol=1e-5)
+            if target.name == "object":
+                right = (logits > 0) == bits
+                assert result.accuracy_object == pytest.approx(right.mean())
+                assert result.exact_match_object == pytest.approx(right.all(1).mean())
     assert load_probe(path).config == probe(name, **FAST)
     with pytest.raises(StoreError, match="no probe of seed 9"):
         load_probe(path, 9)
@@ -142,17 +145,12 @@ def test_a_loaded_probe_asks_for_what_it_needs(tmp_path):
     np.testing.assert_allclose(maps.sum(2), 1, rtol=1e-5)
     both = np.concatenate([data.test.features, data.test.objects], axis=1)
     assert attention_maps(loaded, z.values, z.cls(), both, "chained").shape == (80, 19, 4)
-
-
-def test_only_attention_probes_have_maps(tmp_path):
-    path = tmp_path / "weights.safetensors"
     path.write_bytes(to_safetensors(fitted("quadratic", steps=1)))
-    data = problem()
     with pytest.raises(StoreError, match="attention_quadratic"):
-        attention_maps(load_probe(path), data.test.z, None, data.test.objects)
+        attention_maps(load_probe(path), problem().test.z, None, data.test.objects)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ["linear", "set"])
 def test_a_null_probe_learns_nothing_which_is_no_collapse(name):
     data = null(problem(tokens=tokens_of(name)))
     (result,) = fitted(name, data=data)
@@ -178,24 +176,13 @@ def test_a_probe_that_ignores_what_it_could_read_has_collapsed(name, l2, flags):
     assert _flags(run, test_results, source, 64) == {"object_anchored": flags}
 
 
-@pytest.mark.parametrize("name", ["linear", "quadratic", "attention_quadratic"])
-def test_a_readable_code_is_read(name):
-    """Nearly all of it; of every family `check_probe` requires some."""
-    data = problem((1000, 200, 200), 24, noise=0.0, tokens=tokens_of(name, 12))
-    (result,) = fitted(name, data=data, steps=30, batch_size=128)
-    assert bits_of(result, "object") < 0.4 * H_OBJECT
-    assert bits_of(result, "chained") < 0.4 * H_OBJECT
-    assert "collapsed" not in result.flags
-    assert "diverged" not in result.flags
-    assert result.accuracy_object > 0.9
-    assert result.exact_match_object > 0.3
-
-
 def test_a_fit_that_diverges_is_a_result_with_a_flag():
     (result,) = fitted("quadratic", learning_rate=1e4)
     assert "diverged" in result.flags
     assert np.isfinite(result.losses["object"]).all()
     assert all(np.isfinite(row["loss_bits"]) for row in result.history)
+    for flags in result.target_flags.values():  # what was stopped has not converged either
+        assert ("diverged" in flags) <= ("not_converged" in flags)
 
 
 def test_a_probe_far_worse_than_no_probe_has_diverged():
@@ -225,35 +212,8 @@ def exclusive(n=(2000, 400, 400), dim=12, noise=0.1, seed=0):
     return ProbeData(**splits, sizes=SIZES)
 
 
-@pytest.mark.parametrize("name", ["quadratic", "dnn"])
-def test_a_richer_family_reads_what_a_linear_one_cannot(name):
-    (linear,) = fitted("linear", data=exclusive())
-    fields = {"steps": 150, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
-    fields["targets"] = ["anchored"]
-    (richer,) = fitted(name, data=exclusive(), **fields)
-    assert bits_of(linear, "object_anchored") > 0.95 * H_OBJECT
-    assert bits_of(richer, "object_anchored") < 0.2 * H_OBJECT
-
-
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
-def test_no_family_ends_above_the_linear_one_it_holds(name):
-    """Not even at a rate that spoils whatever it is given; `check_probe` tries another one."""
-    data = problem((200, 100, 100), noise=1.0, tokens=tokens_of(name))
-    if data.patches:
-        splits = {
-            split: replace(
-                part, z=np.concatenate([part.z.cls(), part.z.values.astype(np.float32).mean(1)], 1)
-            )
-            for split, part in data.splits.items()
-        }
-        vectors = ProbeData(**splits, sizes=SIZES)
-    (linear,) = fitted("linear", data=vectors if data.patches else data)
-    (richer,) = fitted(name, data=data, learning_rate=10.0)
-    for part, loss in richer.val_loss_bits.items():
-        assert loss <= linear.val_loss_bits[part] + 1e-3, part
-
-
 def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
+    """And reads in products what a linear one cannot."""
     (short,) = fitted(
         "quadratic", data=exclusive(), steps=15, learning_rate=0.01, targets=["anchored"]
     )
@@ -263,15 +223,12 @@ def test_a_fit_cut_short_has_not_converged_and_a_longer_one_has(monkeypatch):
         "quadratic", data=exclusive(), steps=300, learning_rate=0.01, targets=["anchored"]
     )
     assert "not_converged" not in long.target_flags["object_anchored"]
+    assert bits_of(long, "object_anchored") < 0.2 * H_OBJECT
+    (linear,) = fitted("linear", data=exclusive(), targets=["anchored"])
+    assert bits_of(linear, "object_anchored") > 0.95 * H_OBJECT
     monkeypatch.setattr(convex, "ITERATIONS", 0)
     (linear,) = fitted("linear", data=problem((1000, 300, 300), 24, noise=0.0))
     assert "not_converged" in linear.target_flags["object"]
-
-
-def test_a_fit_that_was_stopped_has_not_converged():
-    (result,) = fitted("quadratic", learning_rate=1e4)
-    for flags in result.target_flags.values():
-        assert ("diverged" in flags) <= ("not_converged" in flags)
 
 
 def test_a_run_ends_when_a_longer_fit_moves_nothing_and_others_go_on():
@@ -289,49 +246,19 @@ def test_a_run_ends_when_a_longer_fit_moves_nothing_and_others_go_on():
     assert max(anchored) == 60  # nothing was gained: a second cycle would repeat the first
 
 
-@pytest.mark.parametrize("targets", [["chained"], ["plain", "anchored"]])
-def test_only_the_targets_that_are_asked_for_are_fitted(targets, tmp_path):
-    data = problem()
-    (result,) = fitted("quadratic", data=data, targets=targets)
-    expected = {
-        "plain": {"object", "feature"},
-        "anchored": {"object_anchored"},
-        "chained": {"chained"},
-    }
-    names = set().union(*(expected[name] for name in targets))
+@pytest.mark.parametrize(
+    ("targets", "names"),
+    [(["chained"], {"chained"}), (["plain", "anchored"], {"object", "feature", "object_anchored"})],
+)
+def test_only_the_targets_that_are_asked_for_are_fitted(targets, names, tmp_path):
+    (result,) = fitted("quadratic_reuse", targets=targets)
+    assert result.feature_probe == "quadratic"  # whatever is fitted
     assert set(result.head_losses) == names <= set(result.target_flags)
     assert set(result.losses) == {part.name for name in names for part in target_of(name).parts}
     assert np.isnan(result.accuracy_object) == ("plain" not in targets)
     path = tmp_path / "weights.safetensors"
     path.write_bytes(to_safetensors([result]))
     assert set(load_probe(path).families) == set(result.losses)
-
-
-def test_the_family_of_feature_heads_is_named_whatever_is_fitted():
-    (result,) = fitted("quadratic_reuse", targets=["chained"], steps=10)
-    assert result.feature_probe == "quadratic"
-
-
-def test_a_set_of_tokens_is_more_than_its_mean():
-    """Each token holds one bit as its sign times a random sign that it also holds."""
-    rng, splits = np.random.default_rng(0), {}
-    for name, count in (("train", 3000), ("val", 400), ("test", 400)):
-        objects = (rng.random((count, 12)) < 0.25).astype(np.uint8)
-        sign = rng.choice([-1.0, 1.0], objects.shape)
-        tokens = np.stack([sign, sign * (2.0 * objects - 1)], axis=2).astype(np.float32)
-        features = feature_code(objects, SIZES)
-        anchors = {
-            "object": np.full(objects.shape, -np.log(3.0), np.float32),
-            "feature": np.zeros(features.shape, np.float32),
-            "object_given_feature": np.full(objects.shape, -np.log(3.0), np.float32),
-        }
-        splits[name] = SplitData(ArrayPatches(tokens, None), objects, features, anchors)
-    data = ProbeData(**splits, sizes=SIZES)
-    fields = {"targets": ["anchored"], "hidden": 64, "summed": 64, "weight_decay": 0.01}
-    (result,) = fitted("set", data=data, steps=300, batch_size=128, learning_rate=5e-3, **fields)
-    start = next(row["loss_bits"] for row in result.history if row["split"] == "val")
-    assert start > 0.95 * H_OBJECT  # [CLS] and mean, linear
-    assert bits_of(result, "object_anchored") < 0.3 * H_OBJECT
 
 
 def test_the_best_validation_weights_are_reported():
@@ -361,8 +288,7 @@ def test_the_paper_s_protocol():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["linear", "quadratic", "dnn"])
-@pytest.mark.parametrize("n", [1100, 300, 2100])
+@pytest.mark.parametrize(("name", "n"), [("linear", 1100), ("quadratic", 300), ("dnn", 2100)])
 def test_the_paper_s_protocol_is_the_released_loop(name, n, monkeypatch):
     """The same losses after every epoch, from the same weights and in the same order."""
     monkeypatch.setattr(protocols, "PAPER_EPOCHS", 10)
@@ -395,18 +321,6 @@ def test_the_rate_of_a_cycle_rises_and_falls():
     assert np.all(np.diff(rates[: top + 1]) > 0)
     assert np.all(np.diff(rates[top:]) < 0)
     assert 0 < rates[-1] < 1e-3
-
-
-def test_streamed_attention_is_attention():
-    """A memory too small for the tokens changes the order of the scenes, not what is learnt."""
-    data = problem((3000, 200, 200), 16, noise=0.1, tokens=12, cls=False)
-    in_memory, streamed = (
-        fitted("attention_quadratic", data=data, steps=100, memory_mb=memory, targets=["plain"])[0]
-        for memory in (1024, 1)
-    )
-    assert in_memory.history != streamed.history
-    assert bits_of(in_memory, "object") < 0.5 * H_OBJECT
-    assert bits_of(streamed, "object") == pytest.approx(bits_of(in_memory, "object"), abs=1.0)
 
 
 def test_attention_and_vectors_are_not_confused():
@@ -447,22 +361,3 @@ def test_shuffled_data():
     rows = {row.tobytes() for row in np.hstack([data.train.objects, data.train.features])}
     mixed = np.hstack([shuffled.train.objects, shuffled.train.features])
     assert {row.tobytes() for row in mixed} == rows  # codes stay whole
-
-
-def test_targets():
-    chained = Target("chained", SIZES)
-    assert chained.parts[-1].length == 19
-    assert chained.heads(jointly=True)[0].codes == ("features", "objects")
-    assert [part.length for part in chained.parts] == [7, 19]
-    counted = Target("chained", SIZES, 5)
-    assert [part.length for part in counted.parts] == [7, 12, 24]
-    assert [part.name for part in counted.parts] == [
-        "chained_feature", "chained_counts", "chained_object",
-    ]  # fmt: skip
-    (whole,) = counted.heads(jointly=True)
-    assert whole.codes == ("features", "counts", "objects")
-    assert whole.priors == ("feature", "counts_given_feature", "object_given_counts")
-    assert [part.name for part in all_parts(SIZES)] == [
-        "object", "feature", "object_anchored", "chained_feature", "chained_object",
-    ]  # fmt: skip
-    assert not Target("object", SIZES).parts[0].anchored
