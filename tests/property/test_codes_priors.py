@@ -15,7 +15,7 @@ from bindscope.priors.entropies import entropies
 from datasets_by_hand import dataset
 
 quick = settings(
-    max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -42,7 +42,7 @@ def damages(draw):
     return change
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(damages(), st.integers(0, 100))
 def test_a_damaged_store_is_refused_or_reads_as_it_was_written(change, number):
     """Any file of it: chunks, zarr.json of arrays and group, the manifest."""
@@ -84,7 +84,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(change=damages(), header=st.booleans())
 def test_damaged_weights_of_a_user_load_or_are_refused(weights, change, header):
     """Their numbers have no checksum, but a header that is damaged is told in one message."""

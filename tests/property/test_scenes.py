@@ -36,7 +36,7 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     return drawn, objects, draw(st.integers(0, 10**9)), draw(st.integers(0, n))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_cases())
 def test_scenes_hold_what_they_say(case: tuple[Dataset, np.ndarray, int, int]) -> None:
     dataset, objects, start, cut = case

@@ -46,7 +46,7 @@ def as_read(values, dtype):
     return values.astype(dtype)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases(), st.sampled_from([1, 64, 1 << 21]))
 def test_what_is_written_is_read(case, chunk_bytes):
     values, dtype, axis, pieces, part = case

@@ -1,29 +1,28 @@
-"""Counting object codes by inclusion-exclusion, against listing all of them."""
+"""Feature codes, and counting object codes, against listing all of them."""
 
 from collections import Counter
-from itertools import product
 from math import comb, log2, prod
 
+import numpy as np
 import pytest
-from codes_by_hand import SPACES, all_codes, counts_of, feature_of, name_of
+from codes_by_hand import SPACES, all_codes, as_array, counts_of, name_of
 
 from bindscope.codes.counting import by_counts, covers, n_feature_codes, subsets
-from bindscope.codes.space import build_space, n_outcomes
+from bindscope.codes.prefix import distinct_rows, integer_dtype
+from bindscope.codes.space import build_space, feature_code, n_outcomes
 
-GRIDS = [(1,), (5,), (1, 1), (1, 4), (2, 3), (3, 3), (4, 3), (2, 2, 2), (2, 3, 2), (2, 1, 2, 2)]
+
+@pytest.mark.parametrize("config", SPACES, ids=name_of)
+def test_feature_codes_agree_with_the_definition(config):
+    codes = all_codes(config)
+    features = feature_code(as_array(codes), build_space(config).sizes)
+    assert features.dtype == np.uint8
+    np.testing.assert_array_equal(features, as_array(codes.values()))
 
 
-@pytest.mark.parametrize("sizes", GRIDS, ids=str)
-def test_covers_of_every_size_agree_with_listing_all_codes(sizes):
-    everything = tuple([1] * sum(sizes))
-    by_hand = Counter(
-        sum(code)
-        for code in product((0, 1), repeat=prod(sizes))
-        if feature_of(code, sizes) == everything
-    )
-    for size in range(prod(sizes) + 2):
-        assert covers(sizes, size, size) == by_hand[size]
-    assert covers(sizes, 2, 5) == sum(by_hand[size] for size in range(2, 6))
+def test_a_wrong_shape_is_named():
+    with pytest.raises(ValueError, match=r"\(2, 5\), expected \(N, 6\)"):
+        feature_code(np.zeros((2, 5), np.uint8), (2, 3))
 
 
 @pytest.mark.parametrize("config", SPACES, ids=name_of)
@@ -51,3 +50,20 @@ def test_known_values():
     assert covers((3, 3), 2, 2) == 0  # two objects cannot use three values
     assert subsets(64, 1, 64) == 2**64 - 1
     assert subsets(3, 0, 99) == 8
+
+
+def test_counts_are_exact_on_both_sides_of_64_bits():
+    assert integer_dtype(2**63 - 1).name == "int64"
+    assert integer_dtype(2**63).name == "object"
+
+
+def test_distinct_rows_is_numpy_unique():
+    rng = np.random.default_rng(0)
+    for columns, top in [(1, 3), (5, 4), (40, 8)]:  # 8^40 does not fit 64 bits
+        rows = rng.integers(0, top, size=(300, columns))
+        rows[1::2, 1:] = rows[::2, 1:]  # these differ in the first column, if at all
+        rows = np.concatenate([rows, rows[::3]])
+        distinct, inverse = distinct_rows(rows)
+        np.testing.assert_array_equal(distinct[inverse], rows)
+        assert len(distinct) == len(np.unique(rows, axis=0))
+    assert distinct_rows(np.zeros((0, 3), np.int64))[0].shape == (0, 3)

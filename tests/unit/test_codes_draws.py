@@ -25,8 +25,7 @@ from bindscope.priors.anchors import log_odds
 from bindscope.priors.entropies import entropies
 from datasets_by_hand import RANDOM, dataset
 
-GRIDS = [((1,), 3), ((4,), 1), ((3,), 4), ((2, 2), 2), ((2, 2), 6), ((3, 2), 4), ((2, 1, 3), 4),
-         ((2, 2, 2), 3), ((3, 3), 5)]  # fmt: skip
+GRIDS = [((1,), 3), ((4,), 1), ((2, 2), 6), ((3, 2), 4), ((2, 2, 2), 3)]
 
 
 def draws(sizes, n_objects):
@@ -171,7 +170,7 @@ def test_clevr_is_counted_in_integers_and_fast():
         for m, n in numbers.items()
     )
     assert row["h_object_bits"] == pytest.approx(by_hand, abs=1e-9)
-    objects = sample_codes(dataset(CLEVR), "train", 0, 2000)
+    objects = sample_codes(dataset(CLEVR), "train", 0, 100)
     odds = log_odds(space, objects)
     cost = losses(odds["object"], objects)
     np.testing.assert_allclose(
@@ -195,9 +194,3 @@ def test_closed_forms_that_need_equal_probabilities_are_not_given():
     known = truth(KnownAnswer(name="a", source="known-answer:erasure", probability=0.5), data)
     half = row["h_object_given_feature_bits"] / 2
     assert known[:2] == pytest.approx((row["h_feature_bits"] + half, half))
-
-
-def test_the_shapes_renderer_refuses_repeats():
-    content = dataset(draws((2, 2), 3)).model_dump()
-    with pytest.raises(ValueError, match="draws each object once"):
-        type(dataset(CLEVR)).model_validate(content | {"render": {"kind": "shapes"}})

@@ -45,7 +45,7 @@ def test_unrank_free_is_a_bijection_onto_the_space(config):
     np.testing.assert_array_equal(written, as_array(codes))
 
 
-@pytest.mark.parametrize("total", [1, 2, 3, 784, 2**32 + 1, 2**63 - 1, 2**63, 2**64, 3 * 2**90])
+@pytest.mark.parametrize("total", [1, 784, 2**63 - 1, 2**63, 3 * 2**90])
 def test_integers_are_below_the_total_and_of_one_stream(total):
     numbers = uniform_integers((1, 2), total, 0, 300)
     assert numbers.dtype == (np.int64 if total < 2**63 else object)
@@ -73,10 +73,6 @@ def test_integers_are_redrawn_where_a_remainder_would_favour_small_numbers():
 CASES = [
     (uniform((3, 2), 1, 4), None),
     (uniform((3, 2), 1, 4), HASHED),
-    (uniform((3, 2), 2, 3), ranked(8, 4, 3)),
-    (uniform((2, 2, 2), 1, 3), HASHED),
-    (uniform((6,), 1, 3), HASHED),
-    (balanced((3, 3), (2, 2), 3), None),
     (balanced((4, 3), (3, 2), 3), ranked(6, 3, 3)),
     (balanced((2, 3, 2), (2, 2, 1), 3), HASHED),
 ]

@@ -16,7 +16,6 @@ from known_answers import (
 )
 
 from bindscope.codes.margins import matrices, same_margins, unrank_matrix
-from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code, occurrences
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer import encode, scenes_of, select_cells
@@ -98,12 +97,13 @@ def test_superposition():
     assert_truth(truth(narrow, data), function_channel(z), codes, data)
 
 
-def test_superposition_that_collides_has_no_closed_form():
-    data = dataset((3, 3), (1, 4))
-    assert truth(model("hadamard", dim=1), data) == UNKNOWN
+def test_what_has_no_closed_form_is_left_out():
+    assert truth(model("hadamard", dim=1), dataset((3, 3), (1, 4))) == UNKNOWN  # codes collide
+    assert truth(model("half"), SPACES["balanced"]) == UNKNOWN
+    assert truth(model("token_grid"), SPACES["three"], tokens="mean")[:2] == (None, None)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("p", [0.3, 1.0])
 def test_erasure(space, p):
     codes, features = listed(space)
     n = len(codes)
@@ -111,7 +111,7 @@ def test_erasure(space, p):
     assert_truth(truth(model("erasure", probability=p), space), channel, codes, space)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("p", [0.3, 1.0])
 @pytest.mark.parametrize("name", ["uniform", "cube"])
 def test_cell_erasure(name, p):
     data = SPACES["uniform"] if name == "uniform" else dataset((2, 2, 2), (2, 3))
@@ -121,14 +121,14 @@ def test_cell_erasure(name, p):
     assert parts[1:] == (None,) * 4
 
 
-@pytest.mark.parametrize("s", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("s", [0.4, 1.0])
 def test_swaps(space, s):
     codes, features = listed(space)
     parts = truth(model("swaps", probability=s), space)
     assert_truth(parts, swapping(features, s), codes, space)
 
 
-@pytest.mark.parametrize("s", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("s", [0.4, 1.0])
 @pytest.mark.parametrize("name", ["uniform", "fixed", "balanced", "hashed"])
 def test_swaps_within_counts(name, s):
     data = SPACES[name]
@@ -140,13 +140,12 @@ def test_swaps_within_counts(name, s):
 @pytest.mark.parametrize(
     ("sizes", "n_objects", "unknown"),
     [
-        *((sizes, n, NAMES[3:]) for sizes, n in (
-            ((2, 3), (1, 4)), ((4, 3), (4, 4)), ((4, 2), (2, 5)), ((2, 2), (4, 4)))),
-        # A half that ends inside a row
-        *((sizes, n, NAMES[1:]) for sizes, n in (
-            ((3, 3), (2, 4)), ((2, 2, 2), (2, 3)), ((5,), (2, 3)))),
+        ((2, 3), (1, 4), NAMES[3:]),
+        ((4, 3), (4, 4), NAMES[3:]),
+        ((3, 3), (2, 4), NAMES[1:]),  # a half that ends inside a row
+        ((2, 2, 2), (2, 3), NAMES[1:]),
     ],
-)  # fmt: skip
+)
 def test_half(sizes, n_objects, unknown):
     data = dataset(sizes, n_objects)
     codes, _ = listed(data)
@@ -154,11 +153,6 @@ def test_half(sizes, n_objects, unknown):
     parts = truth(model("half"), data)
     assert_truth(parts, channel, codes, data, unknown)
     assert {name for name, bits in zip(NAMES, parts, strict=True) if bits is None} == set(unknown)
-
-
-@pytest.mark.parametrize("name", ["balanced", "hashed"])
-def test_half_of_other_laws_has_no_closed_form(name):
-    assert truth(model("half"), SPACES[name]) == UNKNOWN
 
 
 @pytest.mark.parametrize("encoder", ["cipher", "cipher_features", "cipher_three"])
@@ -195,11 +189,6 @@ def test_token_grid(name):
     )  # margins suffice there
 
 
-def test_token_grid_mean_has_no_closed_form_for_three_groups():
-    assert truth(model("token_grid"), SPACES["three"], tokens="mean")[:2] == (None, None)
-    assert None not in truth(model("token_grid"), SPACES["three"], tokens="patches")[:3]
-
-
 def test_matrices_with_given_margins():
     rows, columns = 3, 4
     counts = Counter()
@@ -228,12 +217,10 @@ def test_tokens_that_an_encoder_lacks_are_refused():
     ("encoder", "options", "expected"),
     [
         ("identity", {}, (26.488, 19.272, 7.217, 11.292, 7.979)),
-        ("features", {}, (7.217, 0.0, 7.217, 0.0, 0.0)),
         ("counts", {}, (18.509, 11.292, 7.217, 11.292, 0.0)),
         ("erasure", {}, (16.853, 9.636, 7.217, 5.646, 3.990)),
         ("swaps", {}, (15.853, 8.636, 7.217, 4.650, 3.986)),
         ("half", {}, (14.466, 11.001, 3.466, None, None)),
-        ("hadamard", {"dim": 24}, (26.488, 19.272, 7.217, 11.292, 7.979)),
     ],
 )
 def test_values_of_the_calibration_setting(encoder, options, expected):
@@ -311,14 +298,6 @@ def test_erasures_of_the_scenes_at_hand(data, encoder):
 
 def _share(groups, group):
     return (groups == group).all(axis=1).mean()
-
-
-def test_nothing_is_held_of_any_sample_by_what_says_nothing():
-    data = dataset((3, 4), (4, 4))
-    for seed in range(5):
-        some = sample_codes(data, "test", 100 * seed, 100 * seed + 100)
-        assert min(realised_truth(model("zero"), data, some)) == 0.0
-        assert min(realised_truth(model("counts"), data, some)) == 0.0
 
 
 def test_what_has_no_exact_posterior_is_left_out():

@@ -37,8 +37,8 @@ def test_the_oracle_of_the_specification():
     assert round(third, 3) == 0.918
 
 
-@pytest.mark.parametrize("spread", [0, 1, 4])
-@pytest.mark.parametrize(("n_categories", "n_values"), [(1, 3), (2, 2), (2, 3), (3, 2), (4, 3)])
+@pytest.mark.parametrize("spread", [0, 4])
+@pytest.mark.parametrize(("n_categories", "n_values"), [(1, 3), (2, 3), (4, 3)])
 def test_listing_every_assignment(n_categories, n_values, spread):
     rng = np.random.default_rng([n_categories, n_values, spread])
     log_weights = spread * rng.normal(size=(n_categories, n_values))
@@ -52,14 +52,8 @@ def test_listing_every_assignment(n_categories, n_values, spread):
     [
         ([[2, 1], [1, 2]], True),  # moves to [[1, 2], [2, 1]] with the same code
         ([[2, 1], [1, 1]], False),  # the second row has too few to give one up
-        ([[3, 1], [1, 3]], True),
-        ([[2, 2], [2, 2]], True),
-        ([[2, 1, 1], [1, 2, 0], [0, 1, 2]], True),
         ([[2, 1, 0], [0, 2, 1], [1, 0, 2]], True),  # a cycle through three rows
-        ([[2, 1, 1], [1, 3, 1]], True),
-        ([[2, 1, 1], [1, 2, 1], [1, 1, 2]], True),
         ([[1, 1, 1], [1, 1, 1], [1, 1, 1]], True),  # its margins allow other tables
-        ([[1, 1, 1, 1], [1, 1, 1, 1], [0, 1, 1, 0]], True),
     ],
 )
 def test_tables_that_share_a_code(counts, gap):
@@ -73,7 +67,7 @@ def test_tables_that_share_a_code(counts, gap):
     assert (scene_bits[1] - scene_bits[2] > 1e-3) == gap
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_larger_scenes_against_plain_programs(seed):
     rng = np.random.default_rng(seed)
     n_categories, n_values, n = [(3, 3, 10), (4, 3, 11), (3, 4, 10), (2, 4, 12)][seed % 4]

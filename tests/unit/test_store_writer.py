@@ -7,17 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 
 import bindscope.core.store.writer as writer_module
 from bindscope.core.errors import StoreError
 from bindscope.core.files import sha256, temporary_path
-from bindscope.core.store.manifest import ArrayLayout
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.verify import verify
 from bindscope.core.store.writer import StoreWriter, write_arrays
@@ -91,30 +88,6 @@ def test_the_same_content_gives_the_same_bytes(tmp_path):
     assert files_written[0] == files_written[1]
 
 
-def test_no_layout_without_scenes():
-    for shape, axis in (((0, 3), 0), ((3,), 1), ((3, 0), 0), ((3, 3, 3), 2)):
-        with pytest.raises(ValueError, match="no scenes"):
-            ArrayLayout.plan(shape, "uint8", axis)
-
-
-def test_format_on_disk(tmp_path):
-    with writer(tmp_path, model="m") as w:
-        for name, dtype in (("h", "float16"), ("b", "bfloat16"), ("u", "uint8")):
-            w.create(name, (4, 3), dtype)
-            w.write(name, np.zeros((4, 3)))
-    group = zarr.open_group(tmp_path / "x.zarr", mode="r")
-    assert group.attrs["attributes"] == {"model": "m"}
-    assert np.isnan(group["h"].fill_value)
-    assert (group["b"].dtype, group["b"].fill_value) == (np.uint16, 0x7FC0)
-    assert group["b"].attrs["dtype"] == "bfloat16"
-    assert group["u"].fill_value == 0
-    for name in ("h", "b", "u"):
-        assert type(group[name].compressors[-1]).__name__ == "Crc32cCodec"
-        assert group[name].shards is None
-        assert (tmp_path / "x.zarr" / name / "c.0.0").is_file()  # even where all is fill value
-    assert group["u"].compressors[0].checksum
-
-
 def test_rows_left_out_are_refused(tmp_path):
     parts = np.zeros((3, 2)), np.zeros((1, 2))
     with pytest.raises(StoreError, match="only 4 of 6 scenes were written"):
@@ -122,19 +95,11 @@ def test_rows_left_out_are_refused(tmp_path):
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize("shape", [(5, 2), (2, 3), (2, 2, 1), (2,), ()])
+@pytest.mark.parametrize("shape", [(5, 2), (2, 3), (2,)])
 def test_misuse_is_refused(tmp_path, shape):
     with pytest.raises(ValueError, match=r"a takes up to \(4, 2\) now"):
         write(tmp_path, "float32", (6, 2), np.zeros((2, 2)), np.zeros(shape))
     assert names(tmp_path) == set()
-
-
-def test_an_array_is_created_once(tmp_path):
-    with writer(tmp_path) as w:
-        w.create("a", (1, 2), "float32")
-        w.write("a", np.zeros((1, 2)))
-        with pytest.raises(ValueError, match="exists"):
-            w.create("a", (1, 2), "float32")
 
 
 def test_after_an_exception_the_earlier_store_is_still_there(tmp_path):
@@ -157,14 +122,6 @@ def test_attributes_that_are_no_json_leave_nothing(tmp_path):
         with pytest.raises((TypeError, ValueError), match="JSON"):
             write(tmp_path, "float32", (2,), np.zeros(2), bad=value)
         assert names(tmp_path) == set()
-
-
-def test_attributes_become_plain_json(tmp_path):
-    with writer(tmp_path, grid=(2, 3), by_number={10: "a", 9: "b"}) as w:
-        w.create("a", (2,), "float32")
-        w.write("a", np.zeros(2))
-    attributes = open_store(tmp_path / "x.json").attributes
-    assert attributes == {"grid": [2, 3], "by_number": {"10": "a", "9": "b"}}
 
 
 def test_leftovers_of_dead_processes_are_removed(tmp_path, monkeypatch):
@@ -231,8 +188,7 @@ def test_overflow_names_model_layer_maximum_and_remedy(tmp_path):
         write(tmp_path, "float16", (2, 2, 2), np.full((2, 2, 2), 1e6), model="m", layer="3")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(("dtype", "bad"), [("float16", np.nan), ("bfloat16", np.inf)])
 def test_a_model_that_gives_nan_is_told_apart_from_overflow(tmp_path, dtype, bad):
     values = np.ones((2, 2, 2), np.float32)
     values[1, 0, 0] = bad
@@ -255,9 +211,8 @@ _FAILING = {
 }
 
 
-@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize(("earlier", "number"), [(False, errno.EDQUOT), (True, errno.ENOSPC)])
 @pytest.mark.parametrize("moment", list(_FAILING))
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_one_message_and_leaves_nothing(
     tmp_path, monkeypatch, moment, number, earlier
 ):
@@ -276,35 +231,6 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     surviving = {"x.zarr", "x.json"} if earlier and moment not in ("rename", "manifest") else set()
     assert names(tmp_path) == surviving
     assert all(verify(tmp_path / name) == [] for name in surviving if name == "x.json")
-
-
-def test_a_real_full_disk(tmp_path):
-    script = f"""
-        import sys, numpy as np
-        sys.path.insert(0, {str(Path(writer_module.__file__).parents[3])!r})
-        from bindscope.core.errors import StoreError
-        from bindscope.core.store.writer import StoreWriter
-        try:
-            with StoreWriter({str(tmp_path / "x.zarr")!r}, {str(tmp_path / "x.json")!r},
-                             spec="{{}}", code="c") as w:
-                w.create("a", (64, 1 << 16), "float32")
-                for _ in range(64):
-                    w.write("a", np.ones((1, 1 << 16), np.float32))
-        except StoreError as error:
-            import os
-            print(error, os.listdir({str(tmp_path)!r}))
-    """
-    (tmp_path / "s.py").write_text(textwrap.dedent(script))
-    mount = f"mount -t tmpfs -o size=1m none {tmp_path} && exec {sys.executable} -"
-    with (tmp_path / "s.py").open() as source:
-        done = subprocess.run(
-            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount],
-            stdin=source, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    if done.returncode and not done.stdout:
-        pytest.skip(f"no private mount here: {done.stderr.strip()[-200:]}")
-    assert "the disk is full (No space left on device)" in done.stdout
-    assert done.stdout.strip().endswith("[]")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
