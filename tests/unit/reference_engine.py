@@ -9,7 +9,6 @@ context is frozen, as what those queries give is overwritten before the next lay
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 
 from bindscope.studies.binding_id.engine import Rotate
 from bindscope.studies.binding_id.tasks.scenes import Group, Scenes
-from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import Decoder, Inputs, additive, before_layers
 from bindscope.studies.binding_id.vlm.edits import Edits, Frozen, blinded, moved, slots_of, spread
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
@@ -98,9 +96,6 @@ class ReferenceEngine(VisionLanguageEngine):
 def whole_pass(adapter: Decoder, inputs: Inputs, ids: Tensor) -> Tensor:
     """Run the whole model on prompts and further text; return the final norm's output."""
     whole = torch.cat([inputs.ids, ids], 1)
-    if isinstance(adapter, ToyAdapter):
-        embedded = adapter.embed(replace(inputs, ids=whole))
-        return adapter.decode(embedded.hidden, embedded.positions, embedded.mask, None)
     tensors = tensors_of(inputs, whole)
     states: Tensor = adapter.model.model(
         input_ids=whole, use_cache=False, **tensors

@@ -1,4 +1,4 @@
-"""Claims of study four: what an impostor must not pass, and what a verdict rests on."""
+"""Claims of study four: what a verdict rests on. Its planted cases are in `test_impostors`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
-from bindscope.statistics.claims import judge, judge_case
+from bindscope.statistics.claims import judge
 from bindscope.studies.binding_id.answers.rows import Answers, normalized_effect, sign_test
 from bindscope.studies.binding_id.claims import CLAIMS, EMPTY, claim_effects
 from bindscope.studies.binding_id.config import ShapesTask, Suite
-from bindscope.studies.binding_id.oracle import MATCH, Oracle, word_vector
-from bindscope.studies.binding_id.planted import CASES, Fragile, MixedOracle, ThroughColors
+from bindscope.studies.binding_id.oracle import Oracle
+from bindscope.studies.binding_id.planted import Fragile, MixedOracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
 from bindscope.studies.binding_id.suite import run
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs
@@ -46,27 +46,6 @@ def row_of(table: pd.DataFrame, condition: str, candidate: str = "expected") -> 
     return row
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_claims_hold_of_genuine_cases_and_not_of_impostors(case: Any) -> None:
-    holding = judge_case(case, CLAIMS, 0)
-    assert holding == dict.fromkeys(case.genuine, True) | dict.fromkeys(case.impostor, False)
-
-
-def test_every_claim_has_a_genuine_case_and_an_impostor() -> None:
-    for claim in CLAIMS:
-        assert any(claim.name in case.genuine for case in CASES), claim.name
-        assert any(claim.name in case.impostor for case in CASES), claim.name
-
-
-def test_a_model_that_binds_through_color_tokens_fails_the_claim_about_colors() -> None:
-    table = table_of(ThroughColors(), "mean")
-    assert "C by slot" not in set(table["condition"])  # slots of color tokens do not differ
-    assert row_of(table, "C")["change"] == -1.0
-    assert row_of(table, "C")["length"] > 0.5
-    assert verdicts(table)["mean-colors"] == "does not hold"
-    assert verdicts(table_of(Oracle("slot"), "mean"))["mean-colors"] == "holds"
-
-
 def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     """Without noise, color tokens are the same in every sentence: nothing is added to them."""
     table = table_of(Oracle("slot", noise=0.0), "mean")
@@ -79,9 +58,8 @@ def test_a_claim_on_an_empty_edit_is_not_testable() -> None:
     assert row_of(noisy, "C on O")["length"] > 0.0
 
 
-@pytest.mark.parametrize("order", ["left_first", "independent"])
-def test_nulls_have_the_length_and_level_of_what_they_guard(order: str) -> None:
-    table = table_of(Fragile("slot"), "mean", layout="sprites", order=order)
+def test_nulls_have_the_length_and_level_of_what_they_guard() -> None:
+    table = table_of(Fragile("slot"), "mean", layout="sprites", order="independent")
     for name in ("O", "I", "C", "O by slot", "I by slot"):
         lengths = [row_of(table, condition)["length"] for condition in (name, f"{name} random")]
         np.testing.assert_allclose(*lengths, rtol=1e-6)
@@ -90,9 +68,9 @@ def test_nulls_have_the_length_and_level_of_what_they_guard(order: str) -> None:
     by_claim = verdicts(table)
     assert by_claim["mean-objects"] == "holds"
     assert by_claim["random-objects"] == by_claim["random-items"] == "does not hold"
-    if order == "independent":  # what was judged before: as short as the difference of roles
-        assert row_of(table, "O random")["length"] < 0.3
-        assert row_of(table, "O random")["change"] > -0.05
+    # What was judged before: as short as the difference of roles.
+    assert row_of(table, "O random")["length"] < 0.3
+    assert row_of(table, "O random")["change"] > -0.05
 
 
 def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() -> None:
@@ -114,12 +92,11 @@ def test_the_random_vector_of_one_role_is_the_other_roles_with_the_other_sign() 
     np.testing.assert_allclose(first.vectors, -second.vectors, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shares", [{"slot": 0.7, "gather": 0.3}, {"slot": 0.6, "color": 0.4}])
-def test_a_blend_is_no_account_though_one_decides_every_answer(shares: Any) -> None:
-    table = table_of(MixedOracle(shares, blend=True), "signatures")
+def test_a_blend_is_no_account_though_one_decides_every_answer() -> None:
+    table = table_of(MixedOracle({"slot": 0.7, "gather": 0.3}, blend=True), "signatures")
     row = row_of(table, "from other slots", "slot")
     assert row["share"] == 1.0
-    assert row["effect"] == pytest.approx(shares["slot"], abs=0.02)
+    assert row["effect"] == pytest.approx(0.7, abs=0.02)
     assert row_of(table, "from other slots")["effect"] == pytest.approx(row["effect"])
     assert not [name for name, verdict in verdicts(table).items()
                 if verdict == "holds" and name.startswith("account")]  # fmt: skip
@@ -169,19 +146,7 @@ def test_toys_that_differ_in_the_seed_are_one_place_and_one_toy_is_its_scenes() 
     assert both.low < both.value == 1.0  # seeds that agree still leave the error over scenes
 
 
-def test_words_of_exact_oracles_do_not_match_each_other() -> None:
-    kinds = {"shape": "shape", "color": "color", "slot": "id", "item": "item"}
-    for attribute, kind in kinds.items():
-        words = dict.fromkeys(
-            word for layout in ("pair", "grid", "sprites") for split in ("test", "estimation")
-            for word in Rule(layout).words(split).get(attribute)  # type: ignore[arg-type]
-        )  # fmt: skip
-        vectors = np.stack([word_vector(kind, word) for word in words])
-        products = vectors @ vectors.T - np.eye(len(vectors))
-        assert products.max() < MATCH
-
-
-@pytest.mark.parametrize(("up", "down"), [(0, 0), (0, 1), (3, 3), (2, 9), (40, 11), (0, 50)])
+@pytest.mark.parametrize(("up", "down"), [(0, 0), (3, 3), (2, 9), (0, 50)])
 def test_the_sign_test_is_the_binomial_test_of_rows_that_move(up: int, down: int) -> None:
     before = np.zeros(up + down + 4)
     after = np.concatenate([np.ones(up), -np.ones(down), np.zeros(4)])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, partial
-from types import SimpleNamespace
+from functools import lru_cache
 
 import numpy as np
 import pytest
 import tiny_vlms
 import torch
-from reference_engine import ReferenceEngine
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.engine import (
@@ -23,9 +21,7 @@ from bindscope.studies.binding_id.engine import (
     Rotate,
     Tokens,
 )
-from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import GROUPS, question
-from bindscope.studies.binding_id.toys.adapter import ToyAdapter
 from bindscope.studies.binding_id.vlm.adapters import rotate_keys
 from bindscope.studies.binding_id.vlm.engine import Options, VisionLanguageEngine
 
@@ -141,11 +137,22 @@ def test_parts_inside_and_outside_are_the_whole():
         np.testing.assert_allclose(answers[:, 4:], answers[:, [3, 3]], atol=TOLERANCE)
 
 
-@pytest.mark.parametrize(("factor", "words"), [(2.0, "orthonormal"), (np.nan, "orthonormal")])
-def test_a_basis_that_is_none_is_refused(factor, words):
+def test_a_replaced_token_is_one_to_which_the_difference_is_added():
+    """Tokens of another role too, in these contexts or in others."""
+    (engine, _), ((base, source), _), questions = setting("llava")
+    for group in GROUPS:
+        for context, state in (("base", base), ("source", source)):
+            difference = engine.residual(state, group, 1) - engine.residual(base, group, 0)
+            edits = (Replace(group, 0, by=1, context=context), Add(group, 0, difference))
+            todo = [Condition("", (edit,)) for edit in edits]
+            answers = engine.answers(base, source, todo, questions, ITEMS)
+            np.testing.assert_allclose(answers[:, 0], answers[:, 1], atol=10 * TOLERANCE)
+
+
+def test_a_basis_that_is_none_is_refused():
     (engine, _), ((base, source), _), questions = setting("llava")
     basis = bases(engine, base, "item", 0)
-    for wrong, message in ((factor * basis, words), (basis[:1], "shape")):
+    for wrong, message in ((np.nan * basis, "orthonormal"), (basis[:1], "shape")):
         edit = Condition("parts", (Replace("item", 0, bases=wrong),))
         with pytest.raises(InputError, match=message):
             engine.answers(base, source, [edit], questions, ITEMS)
@@ -231,28 +238,3 @@ def test_single_views_and_cells_add_up():
     np.testing.assert_allclose(
         answers, slow.answers(*states, todo, questions, ITEMS), atol=TOLERANCE
     )
-
-
-def test_toys_have_the_same_engines():
-    """A toy's words are parted by spaces, and its image is one view without ends of rows."""
-    network, _ = tiny_vlms.llava()
-    pixels = torch.nn.functional.interpolate
-
-    def see(images):
-        small = pixels(torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255, (16, 16))
-        model = network.model
-        return model.multi_modal_projector(model.vision_tower(small).last_hidden_state)
-
-    words = SimpleNamespace(tokens=tiny_vlms.WORDS)
-    toy = SimpleNamespace(network=network, vocabulary=words, patch_px=16, see=see)
-    adapter = ToyAdapter("a toy", toy)
-    template = partial(prompts, form=Form("short"))
-    base, images = tiny_vlms.scenes(N, 0, SIDE)
-    answers = []
-    for engine in (VisionLanguageEngine(adapter, template), ReferenceEngine(adapter, template)):
-        state = engine.contexts(base, images)
-        assert engine.views == 1
-        np.testing.assert_array_equal(engine.positions(state, "object", 0)[:, 0], base.slot[:, 0])
-        todo = [CONTROL, Condition("", (Replace("object", 0, by=1, context="base"),))]
-        answers.append(engine.answers(state, None, todo, [question(base, 0)], ITEMS))
-    np.testing.assert_allclose(*answers, atol=TOLERANCE)

@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 import tiny_vlms
 
-from bindscope.core.errors import InputError
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.claims import carriers
 from bindscope.studies.binding_id.config import ShapesTask, Suite
 from bindscope.studies.binding_id.engine import CONTROL, Condition, Knockout
-from bindscope.studies.binding_id.figures import binding_id_heads
 from bindscope.studies.binding_id.findings import chapter
 from bindscope.studies.binding_id.oracle import Oracle
 from bindscope.studies.binding_id.schemas import BINDING_ID_SCHEMA
@@ -40,7 +38,7 @@ def setting(family: str) -> Any:
 
 @pytest.mark.parametrize(
     ("family", "attention"),
-    [("llava_onevision", "sdpa"), *((family, "eager") for family in tiny_vlms.FAMILIES)],
+    [("llava_onevision", "sdpa"), ("qwen2_vl", "eager")],
 )
 def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str) -> None:
     engines, states, questions = setting(family)
@@ -68,13 +66,6 @@ def test_all_heads_are_the_layer_and_none_is_nothing(family: str, attention: str
     changed = np.abs(fast - fast[:, :1]).max(axis=(0, 2, 3))
     assert (changed[[2, 5]] > 1e-3).all()
     assert np.abs(fast[:, 5] - fast[:, 2]).max() > 1e-3
-
-
-def test_a_head_that_there_is_not_is_refused() -> None:
-    (engine, _), (state, _), questions = setting("llava_onevision")
-    edit = Condition("blind", (Knockout("item", 0, heads=(0, 4)),))
-    with pytest.raises(InputError, match=r"head 4.*each layer of the model has 4"):
-        engine.answers(state, None, [edit], questions, ITEMS)
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +111,6 @@ def test_the_planted_head_carries_its_route_and_no_other(table: pd.DataFrame) ->
             assert (row["p_adjusted"] < 0.05) == (layer == block)
 
 
-def test_heads_of_layers_that_are_left_out_have_no_row(table: pd.DataFrame) -> None:
-    gather = table[table["model"] == "gather"]
-    assert {*zip(gather["layers"], gather["head"], strict=True)} == {
-        ("all", "all"), ("3", "all"), ("3", "0")
-    }  # fmt: skip
-
-
 def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd.DataFrame) -> None:
     carrying = carriers(blinded(table))
     heads = {
@@ -138,24 +122,6 @@ def test_verdicts_name_the_heads_and_stay_silent_where_nothing_is_lost(table: pd
     # Content that items carry makes the image needless; nothing at all is lost without answers.
     for key in (("gather", "O"), ("none", "I"), ("slot", "C")):
         assert heads[key] == []
-    page = chapter({"binding_id": table}, RATES)
-    words = dict(page.findings[-1].points)
+    words = dict(chapter({"binding_id": table}, RATES).findings[-1].points)
     for part in ("Objects: 2.0.", "Items: 3.0.", "Hiding colors changes no answers."):
         assert part in words["slot (oracle)"]
-    assert words["none (oracle)"].count("changes no answers") == 3
-    assert len(page.sections[0].tables[0].rows) == len(carrying)
-
-
-def test_the_figure_shows_effects_where_something_is_lost(table: pd.DataFrame) -> None:
-    figure = binding_id_heads.draw(table[table["model"] != "none"])
-    images = [axes.images[0].get_array() for axes in figure.axes]
-    assert len(images) == 2 * 2  # models; two groups cost answers
-    gather, slot = images[:2], images[2:]
-    np.testing.assert_allclose(slot[0].ravel(), [0, 0, 1, 0], atol=1e-6)
-    np.testing.assert_allclose(slot[1].ravel(), [0, 0, 0, 1], atol=1e-2)
-
-    def empty(values: Any) -> Any:
-        return np.ma.getmaskarray(np.ma.masked_invalid(values)).ravel().tolist()
-
-    assert empty(gather[0]) == [True]  # hiding objects takes nothing; a single layer was blinded
-    assert empty(gather[1]) == [False]

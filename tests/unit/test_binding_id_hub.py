@@ -22,19 +22,15 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
-from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
-from bindscope.studies.binding_id.engine import Add
-from bindscope.studies.binding_id.experiments.estimates import Sums, read
-from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
-from bindscope.studies.binding_id.experiments.plans import Batch, Plan
+from bindscope.studies.binding_id.experiments.estimates import read
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
-from bindscope.studies.binding_id.vlm.edits import Frozen, resolve
+from bindscope.studies.binding_id.vlm.edits import Frozen
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.loading import load
 from bindscope.studies.build import build
@@ -72,29 +68,9 @@ def jobs_of(graph: Graph) -> list[Product]:
     return graph.select("binding_id_estimates", "binding_id_interventions")
 
 
-def run_all(graph: Graph, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Run all jobs; return the rows of each experiment."""
-    for job in jobs_of(graph):
-        script(job.rule).main(job_by_hand(job, folder))
-    return {
-        job.wildcards["experiment"]: [
-            json.loads(line) for line in (folder / job.path("rows")).read_text().splitlines()
-        ]
-        for job in graph.select("binding_id_interventions")
-    }
-
-
 def loaded(folder: Path, rule: Rule | None = None, **model: Any) -> Any:
     config = VisionLanguageModel(name="m", source=f"hf:path:{folder}", **model)
     return load(config.model_dump(mode="json"), rule or Rule(), None)
-
-
-def test_every_experiment_of_two_things_ends_where_words_split_unequally(
-    hub: dict[str, Path], tmp_path: Path
-) -> None:
-    results = run_all(graph_of(hub["qwen2_vl"], experiments=TWO_THINGS, window=2), tmp_path)
-    assert set(results) == set(TWO_THINGS)
-    assert all(results.values())
 
 
 def test_padded_regions_of_nine_slots_stay_in_their_view(hub: dict[str, Path]) -> None:
@@ -107,11 +83,10 @@ def test_padded_regions_of_nine_slots_stay_in_their_view(hub: dict[str, Path]) -
             assert len(image.select(boxes, role, vlm_engine.Tokens(pad=3), "inside")) == 2 * 11**2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_words_of_a_kind_take_equally_many_tokens(hub: dict[str, Path], family: str) -> None:
+def test_words_of_a_kind_take_equally_many_tokens(hub: dict[str, Path]) -> None:
     """Counted in whole prompts of scenes in which all words of both splits occur."""
     rule = Rule()
-    engine, _ = loaded(hub[family], rule)
+    engine, _ = loaded(hub["qwen2_vl"], rule)
     tokenizer = engine.adapter.tokenize
     lengths: dict[str, set[int]] = {"context": set(), "test": set(), "estimation": set()}
     for split in ("test", "estimation"):
@@ -136,14 +111,6 @@ def test_words_that_no_space_makes_equal_are_named_before_weights_are_read(tmp_p
     with pytest.raises(InputError, match="'azure' takes 2 more tokens than '") as caught:
         loaded(folder)
     assert "leave the model out of this task's suites" in str(caught.value)
-
-
-def test_items_of_several_tokens_are_named_before_weights_are_read(tmp_path: Path) -> None:
-    letters = {"Q": (" ", "Q"), "torus": (" tor", "us")}
-    folder = hub_vlms.save("qwen2_vl", tmp_path, letters)
-    (folder / "model.safetensors").write_bytes(b"not read")
-    with pytest.raises(InputError, match="the answer ' Q': it is 2 tokens"):
-        loaded(folder)
 
 
 def test_released_spaces_are_enough_where_only_the_published_words_split(tmp_path: Path) -> None:
@@ -183,17 +150,10 @@ def test_a_processor_without_a_chat_template_is_refused(tmp_path: Path) -> None:
     assert "compat: paper" in str(caught.value)
 
 
-WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"compat": "paper"}, {"tasks": ["nine-slots"]}, "`layout: pair` and `order: left_first`"),
-]
-
-
-@pytest.mark.parametrize(("model", "fields", "words"), WRONG, ids=[words for *_, words in WRONG])
-def test_what_the_released_code_does_not_have_is_refused(
-    tmp_path: Path, model: dict[str, Any], fields: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        load_config(configured(tmp_path, model, **fields), "c.yaml")
+def test_what_the_released_code_does_not_have_is_refused(tmp_path: Path) -> None:
+    content = configured(tmp_path, {"compat": "paper"}, tasks=["nine-slots"])
+    with pytest.raises(ConfigError, match="`layout: pair` and `order: left_first`"):
+        load_config(content, "c.yaml")
 
 
 def test_an_experiment_is_a_product_of_its_own(hub: dict[str, Path]) -> None:
@@ -233,9 +193,10 @@ def test_the_forecast_counts_what_a_context_holds(hub: dict[str, Path], family: 
     assert memory[1] - memory[0] == pytest.approx(sum(tensor.nbytes for tensor in tensors), rel=0.1)
 
 
-def test_the_forecast_counts_the_contexts_of_an_experiment(
+def test_every_experiment_of_two_things_ends_with_as_many_contexts_as_the_forecast_counts(
     hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of words that split unequally."""
     alive: weakref.WeakSet[Frozen] = weakref.WeakSet()
     counts: list[int] = []
     read_contexts = VisionLanguageEngine.read
@@ -253,39 +214,8 @@ def test_the_forecast_counts_the_contexts_of_an_experiment(
         script(job.rule).main(job_by_hand(job, tmp_path))
         name = job.content.get("experiment", "estimates")
         assert max(counts) == cost._CONTEXTS.get(name, 2), job.path()
-
-
-def test_a_failed_experiment_leaves_the_others(
-    hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is done is there, and what failed goes on after the batches that it had answered."""
-    graph = graph_of(hub["qwen2_vl"], experiments=["factorizability", "knockout"], batch_size=1)
-    first, second = graph.select("binding_id_interventions")
-    expected = tmp_path / "undisturbed"
-    for job in (first, second):
-        script(job.rule).main(job_by_hand(job, expected))
-    script(first.rule).main(job_by_hand(first, tmp_path))
-
-    whole, calls = Plan.answered, []
-
-    def counted(self: Plan, *arguments: Any) -> Any:
-        calls.append(self)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(self, *arguments)
-
-    monkeypatch.setattr(Plan, "answered", counted)
-    monkeypatch.setattr(checkpoint, "WORTH_S", 0.0)
-    with pytest.raises(KeyboardInterrupt):
-        script(second.rule).main(job_by_hand(second, tmp_path))
-    assert list(tmp_path.rglob("*.checkpoint"))
-    assert (tmp_path / first.path()).is_file()
-    script(second.rule).main(job_by_hand(second, tmp_path))
-    assert len(calls) == 4  # two batches, one that was cut off, and that one again
-    assert not list(tmp_path.rglob("*.checkpoint"))
-    for output in ("rows", "answers"):
-        there, undisturbed = (root / second.path(output) for root in (tmp_path, expected))
-        assert there.read_bytes() == undisturbed.read_bytes()
+        if job.rule == "binding_id_interventions":
+            assert (tmp_path / job.path("rows")).read_text().count("\n") > 1
 
 
 def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
@@ -313,41 +243,6 @@ def test_killed_jobs_go_on_inside_a_batch_and_between_estimates(
     assert not list(tmp_path.rglob("*.checkpoint"))
 
 
-def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
-    hub: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rule = Rule()
-    engine, pictures = loaded(hub["qwen2_vl"], rule, batch_size=4)
-    scenes = draw_pairs(rule, "estimation", 4, 0).base
-    sums = Sums(scenes)
-    sums.add(engine, scenes, pictures)
-    estimates = sums.solved()
-    batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), rule, estimates)
-    plan = mean_interventions(batch)
-    scaled = [trial for trial in plan.trials if trial.condition.name.endswith("scaled")]
-    added = [
-        edit for trial in scaled for edit in trial.condition.interventions
-        if isinstance(edit, Add)
-    ]  # fmt: skip
-    shape = (engine.layers, batch.engine.positions(batch.base, "object", 0).shape[1], engine.width)
-    assert added[0].vectors.shape == shape  # two fixed slots: the same for all rows
-    assert len({id(edit.vectors) for edit in added}) == 4  # a group and role, whatever the dose
-    happened: list[str] = []
-
-    def watch(name: str, function: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            happened.append(name)
-            return function(*arguments)
-
-        return call
-
-    monkeypatch.setattr(vlm_engine, "resolve", watch("resolved", resolve))
-    monkeypatch.setattr(engine, "_answer", watch("answered", engine._answer))
-    plan.answered(engine, batch.base)
-    assert len(scaled) == 2 * len(SCALES)
-    assert happened == ["resolved", "answered"] * len(plan.trials)
-
-
 def test_the_device_is_named_once_and_decides_the_arithmetic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,12 +256,5 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
     hub_folder = hub_vlms.save("qwen2_vl", tmp_path)
     assert spec(device="cuda") == ("cuda", "bfloat16")
     assert spec({"compat": "paper"}, device="cuda") == ("cuda", "float32")
-    assert spec({"precision": "float32"}, device="cuda") == ("cuda", "float32")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert spec() == spec(device="cpu") == ("cpu", "float32")
-    oracle = configured(hub_folder, **fields)
-    section = oracle["studies"]["binding_id"]
-    section["oracles"] = [{"name": "o", "mechanism": "slot"}]
-    section["suites"][0] |= {"models": [], "oracles": ["o"], "device": "cuda"}
-    (job,) = build(Config.model_validate(oracle)).select("binding_id_interventions")
-    assert "device" not in json.loads(job.spec)  # an oracle asks for no GPU

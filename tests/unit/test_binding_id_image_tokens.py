@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tiny_vlms
 import torch
-from transformers import Qwen2VLImageProcessor
 from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOnevisionModel
 
 from bindscope.core.errors import InputError
@@ -22,7 +21,7 @@ from bindscope.studies.binding_id.vlm.image_tokens import (
 from bindscope.studies.binding_id.vlm.loading import adapt
 
 PINPOINTS = [[384 * a, 384 * b] for a in range(1, 7) for b in range(1, 7)]
-SIZES = [(384, 384), (400, 300), (768, 384), (1000, 1000), (2500, 900)]
+SIZES = [(384, 384), (400, 300), (2500, 900)]
 PAPER = llava_views((384, 384), 384, 14, PINPOINTS, 9)
 BOXES = np.array([[85, 42, 149, 107], [280, 84, 346, 152]])
 
@@ -144,7 +143,7 @@ def _to_image(view, axis, size, target, edges):
 
 
 @pytest.mark.parametrize("family", ["llava_onevision", "qwen2_vl"])
-@pytest.mark.parametrize("size", [(32, 32), (32, 64), (48, 80)], ids=str)
+@pytest.mark.parametrize("size", [(32, 64), (48, 80)], ids=str)
 def test_processors_put_pixels_where_the_map_says(family, size):
     """An image that says where each pixel is comes out of the processor at its cell's middle."""
     changes = {"pinpoints": ((16, 16), (16, 32), (32, 32), (32, 64))}
@@ -196,33 +195,10 @@ def _read_means(family, inputs, processor):
     return (patches * std + mean).numpy()
 
 
-def test_qwens_image_of_384_px_is_14_cells_of_27_px():
-    processor = Qwen2VLImageProcessor()
-    assert processor.get_number_of_image_patches(384, 384) // 4 == 14 * 14
-    qwen = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
-    model = SimpleNamespace(config=qwen)
-    grid = {"image_grid_thw": torch.tensor([[1, 28, 28]])}
-    family = type(adapt("tiny", *tiny_vlms.qwen(), "cpu"))
-    image = family.image_tokens(SimpleNamespace(model=model), grid, (384, 384))
-    assert len(image.select(BOXES, 0, Tokens(), "inside")) == 9
-    assert np.allclose(np.diff(image.views[0].x), 384 / 14)
-
-
-@pytest.mark.parametrize(
-    ("box", "words"),
-    [
-        ((400, 10, 420, 20), "outside the base view"),
-        ((10, 390, 20, 400), "outside the base view"),
-        ((-5, 10, 20, 20), "outside the base view"),
-        ((30, 10, 30, 20), "empty or outside"),
-    ],
-)
-def test_boxes_outside_the_grid_are_refused(box, words):
-    with pytest.raises(InputError, match=words):
-        PAPER.select(np.array([box]), 0, Tokens(), "inside")
-
-
-def test_views_and_cells_that_are_not_there_are_refused():
+def test_boxes_views_and_cells_that_are_not_there_are_refused():
+    for box in ((10, 390, 20, 400), (-5, 10, 20, 20)):
+        with pytest.raises(InputError, match="outside the base view"):
+            PAPER.select(np.array([box]), 0, Tokens(), "inside")
     with pytest.raises(InputError, match=r"view 2: .* 2 views"):
         PAPER.select(BOXES, 0, Tokens(views=(2,)), "inside")
     with pytest.raises(InputError, match=r"cell 25: .* 25 cells"):

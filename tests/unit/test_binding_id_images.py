@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bindscope.scenes.solids.further_bodies import FURTHER, TUBE
-from bindscope.scenes.solids.world import from_srgb, to_srgb
 from bindscope.scenes.sprite_palette import RGB
 from bindscope.studies.binding_id.tasks.images import SHADOW_PX, draw
 from bindscope.studies.binding_id.tasks.scenes import (
@@ -19,21 +18,11 @@ from bindscope.studies.binding_id.tasks.scenes import (
     words_of,
 )
 
-PATCH = 14  # of SigLIP at 384 px
 OTHER = np.array([[0, 1]])  # the second thing alone changes
 
 
 def scenes_of(rule: Rule, n: int, split: SplitName = "test") -> Scenes:
     return draw_scenes(rule, words_of(split, rule.layout), n, np.random.default_rng(0))
-
-
-def test_the_papers_boxes_are_its_cells() -> None:
-    """Rows 3 to 7 and columns 6 to 10 on the left, 6 to 10 and 20 to 24 on the right."""
-    cells = [
-        (top // PATCH, (bottom - 1) // PATCH, left // PATCH, (right - 1) // PATCH)
-        for left, top, right, bottom in LAYOUTS["pair"].regions
-    ]
-    assert cells == [(3, 7, 6, 10), (6, 10, 20, 24)]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -51,7 +40,7 @@ def test_slots_are_in_the_image_and_their_portraits_apart(name: LayoutName) -> N
 
 @pytest.mark.parametrize("split", ["test", "estimation"])
 def test_things_have_their_color_and_fill_their_region(split: SplitName) -> None:
-    scenes = scenes_of(Rule(), 24, split)
+    scenes = scenes_of(Rule(), 12, split)
     drawn, regions = draw(scenes, "pair"), LAYOUTS["pair"].boxes(scenes.slot)
     for row in range(len(scenes)):
         for role in range(2):
@@ -70,7 +59,7 @@ def test_things_have_their_color_and_fill_their_region(split: SplitName) -> None
 @pytest.mark.parametrize("layout", ["pair", "sprites"])
 def test_a_thing_is_seen_in_its_mask_alone(layout: LayoutName) -> None:
     """Another color changes the pixels of the mask, another thing those of its surroundings."""
-    scenes = scenes_of(Rule(layout), 6)
+    scenes = scenes_of(Rule(layout), 3)
     first = draw(scenes, layout)
     recolored = draw(scenes.with_(color=(scenes.color + OTHER) % 6), layout)
     changed = (first.images != recolored.images).any(axis=-1)
@@ -111,13 +100,6 @@ def test_sprites_vary_within_their_region() -> None:
     assert len({tuple(pixel) for pixel in jittered.images[jittered.masks == 1].tolist()}) > 100
 
 
-def test_words_of_another_order_do_not_move_things() -> None:
-    scenes = scenes_of(Rule("grid", 3), 3)
-    first, reordered = draw(scenes, "grid"), draw(scenes.mentioned(np.array([2, 0, 1])), "grid")
-    np.testing.assert_array_equal(first.images, reordered.images)
-    np.testing.assert_array_equal(first.boxes[:, [2, 0, 1]], reordered.boxes)
-
-
 @pytest.mark.parametrize(
     ("shape", "volume"),
     [
@@ -139,8 +121,3 @@ def test_further_bodies_by_their_volume_and_slope(shape: str, volume: float) -> 
     assert (distance < 0).mean() * 8 == pytest.approx(volume, rel=0.02)
     for axis in range(3):
         assert np.abs(np.diff(distance, axis=axis)).max() <= 1 / 32 + 1e-12
-
-
-def test_srgb_there_and_back() -> None:
-    values = np.arange(256)
-    np.testing.assert_array_equal(to_srgb(from_srgb(values)), values)

@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 import tiny_vlms
 import torch
-from jobs_by_hand import job_by_hand, script
 from PIL import Image
-from safetensors.numpy import load_file
 
 from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
-from bindscope.core.interfaces import Inputs, ProductFiles
-from bindscope.studies.binding_id import schemas as tables
-from bindscope.studies.binding_id.findings import chapter
+from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_id.names import AGAINST
 from bindscope.studies.binding_id.tasks.photos import Answered, answer, elsewhere, rows_of
 from bindscope.studies.binding_id.tasks.records import read_records
@@ -178,41 +174,24 @@ def config(folder: Path, model: Path, **suite: Any) -> dict[str, Any]:
     return {"datasets": [], "studies": {"binding_id": section}}
 
 
-def test_records_run_end_to_end(tmp_path: Path) -> None:
-    for part in tiny_vlms.llava():
-        part.save_pretrained(tmp_path / "model")
+def test_photos_are_part_of_the_key_and_what_counts_for_tasks_alone_is_not(tmp_path: Path) -> None:
+    """The rows that a job makes of them are tested with those of `bindscope.binding_ids`."""
+    tiny_vlms.llava()[0].save_pretrained(tmp_path / "model")
     (tmp_path / "photos").mkdir()
     written(tmp_path / "photos", record(((0, 0), (16, 16))), record(((16, 0), (0, 16)), [(0, 1)]))
-    content = config(tmp_path / "photos", tmp_path / "model")
-    graph = build(Config.model_validate(content))
-    (job,) = graph.select("binding_id_interventions")
-    assert job.wildcards["task"] == "mine"
-    script(job.rule).main(job_by_hand(job, tmp_path))
-    logs = load_file(tmp_path / job.path("answers"))["tiny"]
-    assert logs.shape == (3, 3, 2)
-    files = {name: str(tmp_path / job.path(name)) for name in job.step.outputs}
-    names = {**job.wildcards, "spec_key": job.key, "code_key": job.code}
-    table = tables.BINDING_ID.build(Inputs({"rows": [ProductFiles(names, files)]}))
-    assert table["task"].unique().tolist() == ["mine"]
-    assert table["experiment"].unique().tolist() == ["records"]
-    rows = table.set_index("condition")
-    right = logs.argmax(axis=-1) == np.array([0, 1, 1])[:, None]
-    per_record = np.stack([right[:2].mean(axis=0), right[2]])
-    assert rows.loc["none", "share"] == pytest.approx(per_record[:, 0].mean())
-    assert rows.loc["the thing", "change"] == pytest.approx(
-        (per_record[:, 1] - per_record[:, 0]).mean()
-    )
-    # The photos are part of the key, and what counts for tasks alone is not.
-    wider = config(tmp_path / "photos", tmp_path / "model", window=3)
-    assert build(Config.model_validate(wider)).select(job.rule)[0].key == job.key
+
+    def key(**suite: Any) -> str:
+        content = config(tmp_path / "photos", tmp_path / "model", **suite)
+        (job,) = build(Config.model_validate(content)).select("binding_id_interventions")
+        return job.key
+
+    before = key()
+    assert key(window=3) == before
     Image.fromarray(np.zeros((SIDE, SIDE, 3), np.uint8)).save(tmp_path / "photos" / "a.png")
-    assert build(Config.model_validate(content)).select(job.rule)[0].key != job.key
-    page = chapter({"binding_id": table}, RATES)
-    assert "Own photos" in [section.title for section in page.sections]
+    assert key() != before
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"records": ["yours"]}, "yours"),
     ({"models": [], "tasks": ["pairs"], "oracles": ["by-slot"]}, "only models of transformers"),
     ({"oracles": ["by-slot"]}, "read no records"),
 ]

@@ -7,7 +7,6 @@ import pytest
 
 from bindscope.core.errors import InputError
 from bindscope.studies.binding_id.tasks.prompts import (
-    RELEASED_SPACES,
     Form,
     prompts,
     with_image,
@@ -15,9 +14,7 @@ from bindscope.studies.binding_id.tasks.prompts import (
 from bindscope.studies.binding_id.tasks.scenes import (
     LAYOUTS,
     Prompt,
-    Rule,
     Scenes,
-    draw_scenes,
     question,
     words_of,
 )
@@ -64,15 +61,6 @@ def test_the_short_form() -> None:
 def test_spans_move_with_a_models_own_image_token() -> None:
     prompt = build_prompt(scene(), Form("short"))
     assert parts(with_image(prompt, "<|vision|>xy")) == parts(prompt)
-
-
-def test_released_spacing() -> None:
-    scenes = draw_scenes(Rule(), words_of("estimation", "pair"), 40, np.random.default_rng(0))
-    about = question(scenes, 0)
-    form = Form(spaces=RELEASED_SPACES)
-    texts = [prompt.questions[0] for prompt in prompts(scenes, [about], form)]
-    for word, text in zip(about.texts(), texts, strict=True):
-        assert f"the{'   ' if word in ('pyramid', 'prism') else ' '}{word} contain" in text
 
 
 def test_things_that_a_text_mentions_alike_are_refused() -> None:

@@ -70,25 +70,16 @@ def test_a_turned_photo_has_the_size_that_it_is_shown_in(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        ([], r"valid dictionary"),
         (changed(image=3), r"image: it is \(\) of int64"),
         (changed(image="b.png"), r"there is no image .*b\.png"),
-        (changed(image="records.jsonl"), r"no image that can be read"),
-        (changed(context=None), r"context: Input should be a valid string"),
         (changed(things=THINGS[:1]), r"things: List should have at least 2 items"),
-        (changed(things=["mug", "bowl"]), r"things\[0\]: Input should be a valid dictionary"),
         (changed(things=THINGS[::-1]), r"another order"),
-        (changed(questions=[]), r"questions: List should have at least 1 item"),
         (changed(questions=[{"text": "?", "role": 2}]), r"questions\[0\]: `role` is 2"),
-        (changed(questions=[{"text": "?", "role": True}]), r"questions\[0\].role: Input should be"),
         (thing(box=[2, 3, 61, 20]), r"things\[0\]: `box` .* 60 x 40"),
         (thing(box=[2, 3, 2, 20]), r"`box` .* is empty"),
-        (thing(box=[2, 3, 20.5, 20]), r"`box` is \[2, 3, 20.5, 20\]"),
         (thing(mention="holds"), r"mention: 'holds' stands 2 times"),
-        (thing(mention="green mug"), r"stands 0 times"),
         (thing(mention=[4, 99]), r"`mention` is \[4, 99\]"),
         (thing(item="red"), r"overlap"),
-        (thing(item=[44, 48]), r"overlap"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, record: Any, problem: str) -> None:

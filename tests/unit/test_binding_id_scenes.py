@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bindscope.scenes.sprite_palette import COLORS, RGB, SHAPES
+from bindscope.scenes.sprite_palette import COLORS, SHAPES
 from bindscope.studies.binding_id.config import BindingIdSection, ShapesTask, section_problems
 from bindscope.studies.binding_id.tasks.scenes import (
     ITEMS,
@@ -42,10 +42,6 @@ def test_splits_share_no_word(words: dict[str, tuple[str, ...]]) -> None:
     assert not set(words["test"]) & set(words["estimation"])
 
 
-def test_every_color_can_be_drawn() -> None:
-    assert set(RGB) == {*COLORS["test"], *COLORS["estimation"]}
-
-
 def test_a_base_and_its_source_share_nothing() -> None:
     pairs = draw_pairs(Rule(), "test", 300, seed=0)
     for name in ("shape", "color", "item"):
@@ -56,7 +52,7 @@ def test_a_base_and_its_source_share_nothing() -> None:
 
 
 @given(rule=RULES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_thing_of_the_source_differs_from_the_bases_in_its_role(rule: Rule) -> None:
     pairs = draw_pairs(rule, "estimation", 20, seed=1)
     for name in ("shape", "color", "item"):
@@ -65,7 +61,7 @@ def test_a_thing_of_the_source_differs_from_the_bases_in_its_role(rule: Rule) ->
 
 
 @given(rule=RULES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_things_of_a_scene_differ_and_stand_in_their_regions(rule: Rule) -> None:
     scenes = draw_scenes(rule, words_of("test", rule.layout), 20, np.random.default_rng(2))
     for name in ARRAYS:
@@ -106,13 +102,6 @@ def test_exchanges_change_what_their_delta_is_about() -> None:
         assert (getattr(contents, name) == (exchanged if name in changed else plain)).all()
         assert (getattr(items, name) == (exchanged if name == "item" else plain)).all()
         assert (getattr(sentences, name) == exchanged).all()
-
-
-def test_draws_follow_from_the_seed_alone() -> None:
-    for split in ("test", "estimation"):
-        first, again, reseeded = (draw_pairs(Rule(), split, 20, seed) for seed in (0, 0, 1))
-        assert all((getattr(first.base, n) == getattr(again.base, n)).all() for n in ARRAYS)
-        assert (first.base.item != reseeded.base.item).any()
 
 
 def test_a_task_that_nothing_fits_is_refused() -> None:

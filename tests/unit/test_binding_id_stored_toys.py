@@ -14,7 +14,7 @@ from bindscope.config import zoo as files
 from bindscope.config.loading import load_config, load_file
 from bindscope.config.zoo import TOY
 from bindscope.core.digests import write_digests
-from bindscope.core.errors import BindscopeError, ConfigError
+from bindscope.core.errors import BindscopeError
 from bindscope.core.keys import CLONE
 from bindscope.studies.binding_id.config import Toy
 from bindscope.studies.binding_id.tasks.scenes import Rule
@@ -144,9 +144,3 @@ def _is_named_where_damaged(zoo: Path) -> None:
 def test_what_is_no_toy_is_refused_with_those_that_are() -> None:
     with pytest.raises(BindscopeError, match=r"is a vision transformer.*\n.*zoo:toy-free-0"):
         files.read_manifest("zoo:matching-none-0", TOY)
-
-
-def test_a_toy_that_is_stored_has_no_training_to_configure() -> None:
-    toys = [{"name": "t", "source": "zoo:toy-free-0", "training": {"steps": 5}}]
-    with pytest.raises(ConfigError, match="so training must not be given"):
-        load_config({"studies": {"binding_id": {"toys": toys}}, "datasets": []}, "toys.yaml")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -200,11 +199,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("objective", ["free", "interchange"])
 def test_killed_training_goes_on_to_the_same_bits(
-    objective: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = Toy.model_validate({"name": "t", "objective": objective, "training": FEW})
+    config = Toy.model_validate({"name": "t", "objective": "interchange", "training": FEW})
     whole = training.train(config)
     checkpoint = Checkpoint(tmp_path / "state", "key")
     backward = training._Task.backward
@@ -226,8 +224,7 @@ def test_killed_training_goes_on_to_the_same_bits(
     splits = [entry["split"] for entry in whole.history]
     assert splits.count("val") == 4
     assert splits.count("train") == 3
-    measured = ("object_all_replaced" in whole.accuracies, "held_out_cross_3" in whole.accuracies)
-    assert measured == (objective == "interchange", True)
+    assert {"object_all_replaced", "held_out_cross_3"} <= set(whole.accuracies)
 
 
 @pytest.mark.usefixtures("quick")
@@ -251,7 +248,7 @@ def test_gates_name_all_that_is_missed() -> None:
 
 
 def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pass that knows the answers gets everything right, one that knows none nothing."""
+    """A pass that knows the answers of one kind gets those right, one that knows none nothing."""
     real = Vocabulary.questions
     known: list[np.ndarray] = []
 
@@ -261,43 +258,22 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
         return tokens, answers
 
     def oracle(engine: object, contexts: object, questions: object) -> Answers:
-        logits = torch.nn.functional.one_hot(torch.from_numpy(known[-1]), 90).float()
+        said = known[-1].copy()
+        said[:, said.shape[1] // len(KINDS) :] += 1
+        logits = torch.nn.functional.one_hot(torch.from_numpy(said % 90), 90).float()
         return Answers(logits, logits)
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
     with monkeypatch.context() as patch:
         patch.setattr(training, "answered", oracle)
         accuracies = training.measure_accuracies(plain, 0, 8, held_out=True, interchange=False)
-    assert set(accuracies.values()) == {1.0}
+    assert {name for name, share in accuracies.items() if share == 1.0} == {
+        f"{split}{KINDS[0]}_{k}" for split in ("", "held_out_") for k in (2, 3)
+    }
     assert len(accuracies) == 16
     wrong = training.measure_accuracies(plain, 0, 8, held_out=False, interchange=True)
     assert max(wrong.values()) < 0.5
     assert len(wrong) == 12
-
-
-def test_toys_on_disk(tmp_path: Path) -> None:
-    config = Toy(name="t", training=ToyTraining(**FEW))
-    trained = training.Trained(build(0, VOCABULARY), [], {"cross_2": 1.0})
-    paths = (tmp_path / "t.safetensors", tmp_path / "t.json")
-    stored.write(trained, config, *paths, code="c")
-    manifest = json.loads(paths[1].read_text())
-    assert manifest["accuracies"] == {"cross_2": 1.0}
-    assert manifest["seed"] == 0
-    loaded = stored.load(paths[1])
-    written, expected = loaded.trained_parameters(), trained.toy.trained_parameters()
-    assert all(torch.equal(written[name], expected[name].half().float()) for name in expected)
-    assert not any(p.requires_grad for p in loaded.network.parameters())
-    paths[0].write_bytes(b"damaged")
-    with pytest.raises(ModelError, match="not what its manifest describes"):
-        stored.load(paths[1])
-
-
-def test_a_toy_of_another_width_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "WIDTH", 48)
-    path = _stored(tmp_path)
-    monkeypatch.undo()
-    with pytest.raises(ModelError, match="of another architecture"):
-        stored.load(path)
 
 
 def _stored(folder: Path) -> Path:

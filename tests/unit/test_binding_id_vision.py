@@ -54,21 +54,19 @@ def test_its_layers_are_what_the_engine_edits(tmp_path: Path) -> None:
     assert not torch.equal(tokens[5], tokens[4])
 
 
-def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
-    model = load_model(ToyVision(name="m", source="toy:t", n_layers=5), manifest(tmp_path), "cpu")
+def test_images_of_another_size_and_a_wrong_number_of_layers_are_refused(tmp_path: Path) -> None:
+    path = manifest(tmp_path)
+    model = load_model(ToyVision(name="m", source="toy:t", n_layers=5), path, "cpu")
     with pytest.raises(ModelError, match="36 x 36 px, and these have 48 x 40"):
         model.preprocess(np.zeros((1, 40, 48, 3), np.uint8))
-
-
-def test_a_wrong_number_of_layers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="5 blocks, the configuration says 6"):
-        load_model(ToyVision(name="m", source="toy:t", n_layers=6), manifest(tmp_path), "cpu")
+        load_model(ToyVision(name="m", source="toy:t", n_layers=6), path, "cpu")
 
 
-def configured(**changes: Any) -> dict[str, Any]:
+def configured() -> dict[str, Any]:
     counts = {"train": 32, "val": 32, "test": 32}
     groups = [{"name": "color", "size": 6}, {"name": "shape", "size": 4}]
-    content = {
+    return {
         "datasets": [{
             "name": "pairs", "split": {"rule": "random"}, "n_scenes": counts,
             "space": {"kind": "balanced", "groups": groups, "chosen": [2, 2], "n_objects": 2},
@@ -84,8 +82,6 @@ def configured(**changes: Any) -> dict[str, Any]:
             "binding_id": {"toys": [{"name": "free"}]},
         },
     }  # fmt: skip
-    content["studies"] |= changes
-    return content
 
 
 def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:
@@ -97,20 +93,14 @@ def test_activations_are_made_of_the_toy_that_the_run_trains() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("toys", "words"),
     [
-        ({"binding_id": None}, "no study of this configuration trains it"),
-        ({"binding_id": {"toys": [{"name": "fre"}]}}, "there is no toy 'free'; did you mean"),
+        (None, "no study of this configuration trains it"),
+        ({"toys": [{"name": "fre"}]}, "there is no toy 'free'; did you mean"),
     ],
 )
-def test_a_toy_that_nobody_trains_is_named(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as raised:
-        build_graph(Config.model_validate(configured(**changes)))
-    assert words in str(raised.value)
-
-
-def test_a_toy_reads_sprites_only() -> None:
+def test_a_toy_that_nobody_trains_is_named(toys: dict[str, Any] | None, words: str) -> None:
     content = configured()
-    content["datasets"][0]["render"] = {"kind": "shapes", "size_px": 36, "object_px": 8}
-    with pytest.raises(ValueError, match="'images' is a toy, which knows scenes of"):
-        Config.model_validate(content)
+    content["studies"]["binding_id"] = toys
+    with pytest.raises(ConfigError, match=words):
+        build_graph(Config.model_validate(content))

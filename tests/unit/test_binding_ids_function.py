@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_vlms
 import torch
@@ -25,7 +23,6 @@ from bindscope.core.files import canonical_json
 from bindscope.studies.binding_id.suite import Plan
 from bindscope.studies.build import build
 
-ROOT = Path(__file__).parents[2]
 OF_A_RUN = {"suite", "task", "model", "origin", "spec_key", "code_key"}
 
 
@@ -123,9 +120,7 @@ def test_images_of_ones_own_have_the_rows_of_a_run(tmp_path: Path) -> None:
     assert written(with_boxes.rows["binding_id"]) == expected_rows["binding_id"]
     from_file = binding_ids(model, processor, folder / "records.jsonl", random_state=3)
     assert written(from_file.rows) == written(with_boxes.rows)
-    printed = str(with_boxes)
-    assert "hidden from the question" in printed
-    assert len(printed.splitlines()) <= MOST_LINES
+    assert "hidden from the question" in str(with_boxes)
     assert with_boxes.plot().axes
 
 
@@ -158,7 +153,7 @@ def test_a_model_is_as_it_was_after_an_interruption(
     assert all(weight.requires_grad for weight in model.parameters())
 
 
-def test_the_example_shows_what_was_planted(tmp_path: Path) -> None:
+def test_the_example_shows_what_was_planted() -> None:
     data = example("two-things")
     result = binding_ids(data.model, data.processor, data.scenes, n=40)
     rows = result.table[result.table["candidate"].eq("expected")]
@@ -172,15 +167,9 @@ def test_the_example_shows_what_was_planted(tmp_path: Path) -> None:
     assert (
         verdicts[[name for name in verdicts.index if "swaps their items" in name]].eq("holds").all()
     )
-    printed = str(result)
-    assert len(printed.splitlines()) <= MOST_LINES
-    assert "nothing about a trained model" in printed
+    assert "nothing about a trained model" in str(result)
     assert "<table" in result._repr_html_()
     assert len(result.plot().axes) == 3
-    result.to_parquet(tmp_path / "rows.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rows.parquet"), result.table)
-    again = binding_ids(data.model, None, n=40)
-    assert written(again.rows) == written(result.rows)
 
 
 def test_experiments_with_tables_of_their_own_are_rows_of_one_table() -> None:
@@ -198,35 +187,20 @@ def bad_calls(hub: Path, folder: Path) -> dict[str, tuple[Any, ...]]:
     oracle = example("two-things").model
     tiny = tiny_vlms.llava()
     whole = opened(hub)
-    text_model = transformers.Qwen2ForCausalLM(
-        transformers.Qwen2Config(
-            vocab_size=8,
-            hidden_size=8,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            num_key_value_heads=1,
-            intermediate_size=8,
-        )
-    )
-    split = opened(hub_vlms.save("qwen2_vl", folder, {"frustum": (" fr", "us", "tum")}))
+
     broken = opened(hub)
     broken[0].lm_head.weight.data[:] = float("nan")
     records = photos(folder)
     boxless = [{**record, "things": [{"mention": "green object", "item": "J"}] * 2}
                for record in records]  # fmt: skip
     return {
-        "no image tokens": ((text_model, whole[1]), {}, "no image tokens"),
         "a tokenizer instead of a processor": ((whole[0], whole[1].tokenizer), {}, "processor"),
-        "unequal words": (split, {"n": 2}, "more token"),
         "not finite": (broken, {"n": 2, "batch_size": 2}, "not finite"),
         "no boxes": ((*tiny, boxless), {}, "no `box`"),
         "one image": ((*tiny, records[:1]), {}, "holds 1"),
         "one scene": ((oracle, None), {"n": 1}, "two scenes"),
-        "a number of scenes": ((oracle, None, 3), {}, "of type 'int'"),
         "unknown experiment": ((oracle, None), {"experiments": ["means"]}, "did you mean 'mean'"),
-        "twice": ((oracle, None), {"experiments": ["mean", "mean"]}, "2 times"),
         "unknown option": ((oracle, None, {"layouts": "grid"}), {}, "did you mean 'layout'"),
-        "wrong value": ((oracle, None, {"things": 1}), {}, "things"),
         "too many": ((oracle, None, {"things": 3}), {}, "do not fit into the 2 slots"),
         "undecidable": ((oracle, None), {"experiments": ["mixture"]}, "3 or 4 objects"),
         "pictures for an oracle": ((oracle, None, records), {}, "reads no images"),
@@ -241,17 +215,3 @@ def test_bad_input_is_one_line_with_a_remedy(hub: Path, tmp_path: Path) -> None:
         assert caught.value.where.startswith("bindscope.binding_ids"), name
         assert caught.value.remedy, name
         assert "\n" not in caught.value.problem, name
-
-
-def test_the_snippet_of_the_page_runs_as_it_is_written(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    blocks = (ROOT / "docs/arrays.md").read_text().split("```python\n")[1:]
-    (code,) = [block.partition("```")[0] for block in blocks if "bs.binding_ids(data" in block]
-    assert len(code.strip().splitlines()) <= 5
-    monkeypatch.chdir(tmp_path)
-    before = time.process_time()
-    exec(compile(code, "docs/arrays.md", "exec"), {})
-    assert time.process_time() - before < 60
-    assert "To quote: mean difference added to objects: 100.0 %" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
