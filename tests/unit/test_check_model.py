@@ -148,9 +148,7 @@ class _Moved(nn.Module):
         return moved
 
 
-@pytest.mark.parametrize(
-    "move", [lambda x: x.transpose(2, 3), lambda x: x.flip(3), lambda x: x.roll(2, 3)]
-)
+@pytest.mark.parametrize("move", [lambda x: x.transpose(2, 3), lambda x: x.roll(2, 3)])
 def test_a_map_that_lies_otherwise_than_its_image_is_found(move: Any) -> None:
     torch.manual_seed(0)
     check_model(hooked(_Moved(lambda x: x), "out"))
@@ -168,20 +166,11 @@ def test_hooks_that_read_a_changed_tensor_are_found() -> None:
         check_model(_ReadLate(model), blocks=[network.first, network.second], network=network)
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"hidden_act": "gelu_pytorch_tanh"}, "GELU by tanh"),
-        ({"hidden_act": "quick_gelu"}, "quick GELU"),
-    ],
-)
-def test_a_gelu_of_another_kind_than_the_checkpoints_is_found(
-    setting: dict[str, Any], message: str
-) -> None:
+def test_a_gelu_of_another_kind_than_the_checkpoints_is_found() -> None:
     model = of_library("hf")
     check_model(model, config={"hidden_act": "gelu", "image_size": 32})
-    with pytest.raises(AssertionError, match=message):
-        check_model(model, config={**setting, "image_size": 32})
+    with pytest.raises(AssertionError, match="GELU by tanh"):
+        check_model(model, config={"hidden_act": "gelu_pytorch_tanh", "image_size": 32})
 
 
 def test_resized_position_embeddings_are_found_and_may_be_wanted() -> None:

@@ -49,28 +49,20 @@ def run(
 
 
 def test_a_job_gets_its_keys_and_threads_and_writes_a_log(tmp_path: Path) -> None:
-    body = "print(job.threads, job.rule, job.code == code, sorted(job.keys))"
-    done, log = run(tmp_path, body)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "2 priors True ['code_key', 'spec_key']\n"
-    assert log.endswith(" priors: dataset=tiny\n")
-    assert done.stderr == ""  # the screen is the run's
-
-
-def test_a_warning_is_marked_for_the_screen(tmp_path: Path) -> None:
-    body = "import logging; logging.getLogger('bindscope.x').warning('mind')"
-    assert re.search(r"^\d\d:\d\d:\d\d warning: mind$", run(tmp_path, body)[1], re.MULTILINE)
-
-
-def test_threads_of_the_libraries_that_are_loaded(tmp_path: Path) -> None:
     body = """
-import threadpoolctl, numpy
+import logging, threadpoolctl, numpy
 from bindscope.core.job import _set_threads
+print(job.threads, job.rule, job.code == code, sorted(job.keys))
 _set_threads(1)
 print({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
+logging.getLogger('bindscope.x').warning('mind')
 """
-    done, _ = run(tmp_path, body)
-    assert done.stdout == "{1}\n", done.stderr
+    done, log = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 priors True ['code_key', 'spec_key']\n{1}\n"
+    assert " priors: dataset=tiny\n" in log
+    assert re.search(r"^\d\d:\d\d:\d\d warning: mind$", log, re.MULTILINE)
+    assert done.stderr == ""  # the screen is the run's
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,10 @@ def rows_of(job: Product, folder: Path) -> list[dict[str, Any]]:
     return [{key: row[key] for key in row if key not in names} for row in rows]
 
 
-@pytest.mark.parametrize("mechanism", ["slot", "color"])
-def test_an_engine_of_another_package_is_measured_as_ours_are(
-    package: Path, mechanism: str
-) -> None:
-    model = {"name": "theirs", "source": "engine:slots", "options": {"mechanism": mechanism}}
+def test_an_engine_of_another_package_is_measured_as_ours_are(package: Path) -> None:
+    model = {"name": "theirs", "source": "engine:slots", "options": {"mechanism": "color"}}
     theirs = job_of(models=[model])
-    ours = job_of(oracles=[{"name": "ours", "mechanism": mechanism}])
+    ours = job_of(oracles=[{"name": "ours", "mechanism": "color"}])
     assert rows_of(theirs, package) == rows_of(ours, package)
     assert "slot_engine" in closure(tuple(theirs.content["runs"])).files  # is part of the key
     assert theirs.work.unknown == "the size of engine:slots"
@@ -78,13 +75,3 @@ def test_an_engine_that_nobody_registers_is_one_message(package: Path) -> None:
         job_of(models=[{"name": "theirs", "source": "engine:toy"}])
     with pytest.raises(ValueError, match="only an `engine:` has them"):
         job_of(models=[{"name": "x", "source": "hf:path:/x", "options": {"a": 1}}])
-
-
-def test_photos_are_for_models_of_transformers(package: Path) -> None:
-    section = {
-        "models": [{"name": "theirs", "source": "engine:slots"}],
-        "records": [{"name": "photos", "folder": "photos"}],
-        "suites": [{"name": "own", "records": ["photos"], "models": ["theirs"]}],
-    }
-    with pytest.raises(ValueError, match="only models of transformers read photos"):
-        Config.model_validate({"datasets": [], "studies": {"binding_id": section}})
