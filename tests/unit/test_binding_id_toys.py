@@ -258,9 +258,9 @@ def test_accuracies_count_what_is_right(plain: ToyModel, monkeypatch: pytest.Mon
         return tokens, answers
 
     def oracle(engine: object, contexts: object, questions: object) -> Answers:
-        said = known[-1].copy()
-        said[:, said.shape[1] // len(KINDS) :] += 1
-        logits = torch.nn.functional.one_hot(torch.from_numpy(said % 90), 90).float()
+        partly = known[-1].copy()
+        partly[:, partly.shape[1] // len(KINDS) :] += 1
+        logits = torch.nn.functional.one_hot(torch.from_numpy(partly % 90), 90).float()
         return Answers(logits, logits)
 
     monkeypatch.setattr(Vocabulary, "questions", remember)
