@@ -19,7 +19,6 @@ from bindscope.core.errors import BindscopeError, ModelError, StoreError
 from bindscope.core.store.dtypes import from_bfloat16, to_bfloat16
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import write_arrays
-from bindscope.models.base import TokenMap
 
 LAYERS = [0, 1, 2, 3, "final"]
 ROUND = {
@@ -51,20 +50,9 @@ def test_all_layers_of_all_pooled_tokens(tmp_path, dtype):
         )  # fmt: skip
 
 
-def test_what_is_said_about_the_model(tmp_path):
-    model = TinyModel()
-    with store(tmp_path / "x", model="tiny") as writer:
-        extract(model, images(4), extraction(), pooled=writer)
-    attributes = open_store(tmp_path / "x.json").attributes
-    assert attributes.pop("layers") == ["0", "1", "2", "3", "final"]
-    assert TokenMap(**attributes.pop("token_map")) == model.token_map
-    assert attributes == {
-        "model": "tiny", "n_layers": 3, "dim": 5, "revision": "tiny", "weights_sha256": "0" * 64,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("dtype", list(ROUND))
+@pytest.mark.parametrize(
+    ("layer", "dtype"), [(0, "float16"), (2, "bfloat16"), ("final", "float32")]
+)
 def test_patches_of_one_layer(tmp_path, layer, dtype):
     model, scenes = TinyModel(), images(10)
     with store(tmp_path / "x") as writer:
@@ -107,9 +95,8 @@ def test_no_image_is_decoded_twice(tmp_path, monkeypatch):
     assert read == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
 
 
-@pytest.mark.parametrize("dtype", list(ROUND))
-def test_one_pass_gives_the_stores_of_several(tmp_path, dtype):
-    model, scenes, options = TinyModel(), images(10), extraction(dtype=dtype)
+def test_one_pass_gives_the_stores_of_several(tmp_path):
+    model, scenes, options = TinyModel(), images(10), extraction(dtype="bfloat16")
     for folder in ("alone", "together"):
         (tmp_path / folder).mkdir()
     with store(tmp_path / "alone" / "pooled") as writer:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ordered_scenes import clevr_2d, ordered
+from ordered_scenes import ordered
 from pydantic import ValidationError
 
 from bindscope.config.captions import CaptionTemplate
 from bindscope.core.errors import StoreError
 from bindscope.scenes.captions import queries, read_captions, scene_captions, write_captions
-from bindscope.scenes.value_names import words
 
 GROUPS = [("color", ("red", "blue")), ("shape", ("cube", "cone"))]
 PLAIN = CaptionTemplate()
@@ -62,26 +61,13 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
         read_captions(path)
 
 
-def test_words_are_the_renderers_or_those_given() -> None:
-    custom = {"color": [f"c{i}" for i in range(8)]}
-    space = {"kind": "draws", "n_objects": 2}
-    renamed = ordered(space, 2, None, captions={"words": custom}, render={"kind": "clevr_2d"})
-    assert [group["values"] for group in words(renamed)] == [
-        custom["color"], ["square", "triangle", "circle"],
-    ]  # fmt: skip
-    assert words(clevr_2d())[0]["values"][:2] == ["blue", "brown"]
-
-
 @pytest.mark.parametrize(
     ("captions", "slots", "problem"),
     [
         ({}, None, "give `slots`"),
         ({"templates": [{"object": "a {color}"}]}, 2, r"has \{color\} in braces"),
         ({"templates": [{"object": "a {color} {shape"}]}, 2, "is no template"),
-        ({"templates": [{"scene": "objects"}]}, 2, "has nothing in braces"),
         ({"templates": [{"concept": "{color}"}]}, 2, r"needs \{value\}"),
-        ({"templates": [{}, {}]}, 2, "has a name twice"),
-        ({"words": {"hue": ["a"]}}, 2, "is for 'hue'"),
         ({"words": {"shape": ["a", "a", "b"]}}, 2, "needs 3 different words"),
     ],
 )

@@ -62,69 +62,37 @@ STUDY = "studies.binding_information."
 # In places and messages `~` is the study's section.
 CASES = [
     ("~probes.0.rankk", 4, "~probes.0.rankk: unknown key; did you mean 'rank'?"),
-    ("~probes.1.rank", 4, "~probes.1.rank: no key here, only for quadratic, quadratic_reuse, "),
     ("dataset", [], "dataset: unknown key; did you mean 'datasets'?"),
-    ("datasets.0.space.chosen", [1], "datasets.0.space.chosen: no key here, only for balanced; "),
     (
         "~probes.0.family",
         "quadratc",
         "~probes.0.family: unknown family 'quadratc'; did you mean 'quadratic'?",
     ),
     ("~probes.0.family", None, "~probes.0.family: missing; "),
-    ("models.0.source", None, "models.0.source: missing; "),
     ("models.0.source", "python:vit",
      "models.0.source: no installed package registers a model 'vit': give module:function"),
-    ("models.0.source", "hub:vit", "models.0.source: unknown source 'hub:vit'; there are known-an"),
     ("models.0", "vit", "models.0.source: missing; it decides which other keys there are"),
-    ("datasets.0.render.kind", "x", "datasets.0.render.kind: unknown kind 'x'; there are shapes, "),
-    (
-        "models.1.source",
-        "known-answer:rotatd",
-        "models.1.source: unknown source 'known-answer:rotatd'; did you mean "
-        "'known-answer:rotated'?",
-    ),
     ("models.0.name", "My Model", "models.0.name: 'My Model' is not a name: lower-case letters"),
     ("models.0.training.steps", "many", "models.0.training.steps: must be a whole number, not "),
     ("models.0.training.steps", 0, "models.0.training.steps: must be at least 1, not 0"),
-    (
-        "models.0.training.learning_rate",
-        0,
-        "models.0.training.learning_rate: must be more than 0, not 0",
-    ),
-    ("models.0.training", "yes", "models.0.training: must be a section of keys, not 'yes'"),
-    (
-        "models.0.extraction",
-        {"keep_patches": "maybe"},
-        "models.0.extraction.keep_patches: must be true or false, not 'maybe'",
-    ),
     (
         "~probes.0.protocol",
         "papr",
         "~probes.0.protocol: must be converged or paper, not 'papr'; did you mean 'paper'?",
     ),
-    ("datasets.0.render.antialias", 9, "datasets.0.render.antialias: must be at most 8, not 9"),
     ("datasets.0.space.min_objects", 5, "datasets.0.space: min_objects (5) is above max_objects"),
     ("datasets.0.n_scenes.train", 100, "datasets.0: n_scenes.train is 100, which is not a multi"),
-    ("~fits.0.layers", "lst", "~fits.0.layers: must be all, last or a list, not 'lst'; did you"),
     ("~fits.0.layers.0", "finel", "~fits.0.layers.0: must be a whole number or final, not 'finel'"),
-    ("~fits.0.layers.0", -1, "~fits.0.layers.0: must be at least 0 or final, not -1"),
     ("~fits.0.models", [], "~fits.0.models: needs at least 1 entry, has 0"),
-    ("~fits.0.models", "vit", "~fits.0.models: must be a list, not 'vit'"),
     ("~fits.0.models", ["vti"], "~fits.0.models: 'vti' is not defined; did you mean 'vit'?"),
     ("~fits.0.layers", [2], "~fits.0.layers: model 'vit' has layers 0 to 1, not 2"),
-    ("~fits.1.layers", ["final"], "~fits.1.layers: model 'identity' has layers 0 to 0, not"),
     ("~fits.0.tokens", ["patches"], "~fits.0.tokens: probe 'quadratic' (quadratic) cannot read"),
     ("~probes.1.family", "attention_quadratic", "~fits.1.tokens: probe 'linear' (attention_quadr"),
     ("~probes.1.name", "quadratic", "~probes: the name 'quadratic' is used 2 times"),
-    ("~probes.1.name", "best", "~probes.1.name: no probe may be called 'best'"),
     ("datasets.0.render", None, "~fits.0: model 'vit' sees images, but dataset 'tiny' has no rend"),
     ("models.0.training.dataset", "tny", "models.0.training.dataset: 'tny' is not defined; did y"),
-    ("~families", [{"name": "f", "models": ["vit", "vti"]}],
-     "~families.0.models: 'vti' is not defined; did you mean 'vit'?"),
     ("~families", [{"name": "f", "models": ["vit"]}],
      "~families.0.models: needs at least 2 entries, has 1"),
-    ("~groups", [{"name": "g", "models": ["vit", "vit"]}],
-     "~groups.0.models: the name 'vit' is used 2 times"),
     ("~groups", [{"name": "g", "models": ["vit", "identity"]},
                  {"name": "h", "models": ["identity", "vit"]}],
      "~groups.1.models: 'identity' is already in the group 'g'"),
@@ -133,10 +101,7 @@ CASES = [
     ("probes", [], "probes: unknown key; it stands under studies.binding_information"),
     ("report", {"families": []}, "report.families: unknown key; it stands under studies.binding_i"),
     ("models.0.patch_px", 8, "models.0.patch_px: unknown key; it stands under models[].architectu"),
-    ("studies.models", [], "studies.models: unknown key; it stands at the top of the file"),
     ("models.0.architecture.patch_px", 5, "models.0.architecture.patch_px: 5 px patches do not "),
-    ("models.0.input_px", 20, "models.0.input_px: 8 px patches do not divide an input of 20 px; "),
-    ("models.0.training.input_px", 4, "models.0.training.input_px: 8 px patches do not divide an "),
 ]  # fmt: skip
 
 
@@ -160,15 +125,6 @@ def test_every_problem_is_listed() -> None:
     assert [line.split(":")[0].strip() for line in rest] == [
         "datasets.0", "models.0.training.steps", f"{STUDY}probes.0.rankk",
     ]  # fmt: skip
-
-
-def test_every_broken_reference_is_listed() -> None:
-    raw = copy.deepcopy(EXAMPLE)
-    raw["studies"]["binding_information"]["fits"][0]["models"] = ["vti"]
-    raw["studies"]["binding_information"]["fits"][1]["probes"] = ["liner", "quadratik"]
-    with pytest.raises(ConfigError) as caught:
-        load_config(raw, "example.yaml")
-    assert caught.value.problem.count("did you mean") == 3
 
 
 def test_messages_name_the_line_of_a_file_that_can_be_read(tmp_path: Path) -> None:
@@ -207,11 +163,6 @@ def test_a_file_that_is_no_configuration(tmp_path: Path, text: str, expected: st
     with pytest.raises(ConfigError, match=str(path)) as caught:
         read_yaml(path)
     assert caught.value.problem.startswith(expected)
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_yaml(tmp_path / "none.yaml")
 
 
 def test_numbers_as_yaml_1_1_reads_them() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 import yaml
 from jobs_by_hand import loaded
-from PIL import Image
 
 from bindscope.cli import main
 from bindscope.commands import calibration, cost
@@ -23,8 +20,7 @@ from bindscope.commands.plan import recorded
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
-from bindscope.core.registries import resolve
-from bindscope.core.work import LIBRARIES_MB, MARGIN, REFERENCE, Work, refuse
+from bindscope.core.work import REFERENCE, Work, refuse
 from bindscope.fitting import lbfgs, regressions
 from bindscope.graph import cost as shared_cost
 from bindscope.graph import output_cost, towers
@@ -36,7 +32,7 @@ from bindscope.studies.binding_id import oracle
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.probes import batches, convex
-from bindscope.studies.build import all_steps, build
+from bindscope.studies.build import build
 from bindscope.studies.concepts import alignment
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.datasets import figures as sheets
@@ -60,11 +56,6 @@ def a_fit(graph: Graph) -> Product:
 
 
 # --- Every step --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", all_steps())
-def test_every_step_declares_its_work(name: str) -> None:
-    assert callable(resolve(f"{all_steps()[name].work}:{name}"))
 
 
 @pytest.mark.parametrize("path", sorted(RULES.glob("*.smk")), ids=lambda path: path.stem)
@@ -138,10 +129,6 @@ def test_a_rule_follows_the_memory_of_a_probe() -> None:
     assert 16384 + 300 < much < 30_000
 
 
-def test_memory_has_a_margin_over_what_is_counted() -> None:
-    assert Work("torch", bytes_peak=2.0**30).memory_mb >= MARGIN * (1024 + LIBRARIES_MB["torch"])
-
-
 def test_a_job_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     graph = planned()
     monkeypatch.chdir(tmp_path)
@@ -179,32 +166,6 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     }
     with pytest.raises(ConfigError, match=re.escape(fit.path())):
         refuse([fit], 1, "config.yaml")
-
-
-@pytest.mark.parametrize(("rule", "power"), [("scenes", 1), ("record_scenes", 2)])
-def test_pictures_that_are_made_smaller_lose_pixels_or_contours(rule: str, power: int) -> None:
-    def picture(side: int) -> float:
-        content = {"start": 0, "stop": 10, "render": {"size_px": side}}
-        work = Work(bytes_disk=1e7)
-        shard = SimpleNamespace(rule=rule, content=content, work=work, inputs={})
-        empty, full = ({"scenes": shards} for shards in ([], [shard]))
-        sizes = [
-            output_cost.figure(SimpleNamespace(inputs=inputs)).bytes_disk  # type: ignore[arg-type]
-            for inputs in (empty, full)
-        ]
-        return sizes[1] - sizes[0]
-
-    assert picture(160) / picture(320) == pytest.approx(2**power)
-    assert picture(100) == picture(160)
-
-
-def test_a_table_that_sums_rows_up_has_those_of_the_other_role() -> None:
-    def size(*roles: str) -> float:
-        job = SimpleNamespace(work=Work(bytes_rows=1e6))
-        inputs = {role: [job] * (3 if role == "rows" else 1) for role in roles}
-        return output_cost.table(SimpleNamespace(inputs=inputs, reads={})).bytes_disk  # type: ignore[arg-type]
-
-    assert size("rows", "geometry") == size("geometry") < size("rows")
 
 
 def test_a_table_is_made_of_the_rows_that_it_reads_and_not_of_others() -> None:
@@ -265,85 +226,6 @@ def test_embeddings_where_images_and_texts_meet_have_the_width_of_texts(
         assert towers.tower_of(model, 224).width == width
     else:
         assert concepts._read(SimpleNamespace(inputs=inputs)) == (6, width)  # type: ignore[arg-type]
-
-
-def test_a_large_figure_has_memory_for_its_canvas(tmp_path: Path) -> None:
-    """Modules, fonts and pixels, in a process of its own."""
-    code = f"""
-import re, matplotlib, pandas
-matplotlib.use("agg")
-from bindscope.core.store import writer
-from matplotlib import pyplot
-figure, axes = pyplot.subplots(4, 3, figsize=(12, 13.7), layout="constrained")
-for each in axes.flat:
-    each.plot(range(50), label="a line")
-    each.set(xlabel="layer", ylabel="bits", title="a panel")
-    each.legend()
-for kind in ("png", "svg"):
-    figure.savefig({str(tmp_path)!r} + "/x." + kind, dpi=170, bbox_inches="tight")
-print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    peak = int(done.stdout) * 1024
-    width, height = Image.open(tmp_path / "x.png").size
-    assert width * height == pytest.approx(5e6, rel=0.2)
-    work = output_cost.figure(SimpleNamespace(inputs={}))  # type: ignore[arg-type]
-    assert 1 < work.memory_mb * 2**20 / peak < 1.6
-
-
-def test_solids_take_longer_by_rays_and_by_objects() -> None:
-    def work(objects: int, antialias: int) -> Work:
-        render = {"kind": "solids", "size_px": 48, "backend": {"antialias": antialias}}
-        space = {"max_objects": objects, "min_objects": objects}
-        content = {"start": 0, "stop": 10, "dataset": {"render": render, "space": space}}
-        return shared_cost.scenes(SimpleNamespace(content=content))  # type: ignore[arg-type]
-
-    few, many, fine = work(2, 1), work(12, 1), work(2, 4)
-    assert fine.elements == 16 * few.elements
-    assert many.python - few.python == 10 * 10 * shared_cost._PLACED
-    assert many.bytes_disk - few.bytes_disk == 10 * 10 * shared_cost._DESCRIBED
-
-
-def test_a_training_draws_scenes_where_it_reads_none() -> None:
-    (job,) = planned().select("training")
-    content = job.content
-    draws, reads = (SimpleNamespace(content=content, inputs=inputs, wildcards=job.wildcards)
-                    for inputs in ({}, {"scenes": [job]}))  # fmt: skip
-    more = shared_cost.training(draws).elements - shared_cost.training(reads).elements  # type: ignore[arg-type]
-    assert more == pytest.approx(shared_cost._drawn_in_training(content))
-    none = {**content, "model": {**content["model"], "source": "controlled:none"}}
-    untrained = SimpleNamespace(content=none, inputs={}, wildcards=job.wildcards)
-    assert shared_cost.training(untrained).elements == 0  # type: ignore[arg-type]
-
-
-def test_a_short_training_is_mostly_evaluated() -> None:
-    def steps(number: int) -> float:
-        def change(content: dict[str, Any]) -> None:
-            content["models"][0]["training"]["steps"] = number
-
-        (job,) = planned(change).select("training")
-        return job.work.passes
-
-    assert steps(10) == 10 * 16 + 11 * training.VAL_SCENES
-    assert steps(1000) == 1000 * 16 + 21 * training.VAL_SCENES
-
-
-def test_figures_grow_with_rows_and_with_pictures_and_the_page_holds_them() -> None:
-    def more(content: dict[str, Any]) -> None:
-        fits = content["studies"]["binding_information"]["fits"]
-        fits[0]["seed_blocks"] = [[seed] for seed in range(40)]
-        content["datasets"][0]["render"]["object_px"] *= 2
-
-    small, large = planned(), planned(more)
-    sizes = [
-        {product.wildcards["figure"]: product.work.bytes_disk for product in graph.select("figure")}
-        for graph in (small, large)
-    ]
-    assert sizes[0]["scenes"] < sizes[1]["scenes"]
-    assert sizes[0]["training"] < sizes[1]["training"]
-    (page,), (longer,) = small.select("report"), large.select("report")
-    grown = sum(sizes[1].values()) - sum(sizes[0].values())
-    assert longer.work.bytes_disk - page.work.bytes_disk == pytest.approx(0.55 * grown)
 
 
 def test_the_key_is_what_decides() -> None:
@@ -415,13 +297,6 @@ def test_a_job_that_no_gpu_holds_is_refused(
         cost.refuse_too_large(graph, None, "config.yaml", largest - 1)
 
 
-def test_jobs_without_a_gpu_are_not_asked_for_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "gpu_memory_mb", lambda: 1.0)
-    graph = planned()
-    assert not any(product.work.device_mb for product in graph.products.values())
-    cost.refuse_too_large(graph, None, "config.yaml")
-
-
 def test_a_record_is_read_as_snakemake_quotes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -433,12 +308,3 @@ def test_a_record_is_read_as_snakemake_quotes_it(
     metadata.parent.mkdir(parents=True)
     metadata.write_text(json.dumps({"params": [*map(repr, texts[:2]), texts[2]]}))
     assert recorded(Path("results/report.html")) == (spec, texts)
-
-
-def test_small_fits_take_the_calls_of_their_iterations_and_steps() -> None:
-    """However few scenes and weights there are."""
-    probes = {job.wildcards["probe"]: job.work.python for job in planned().select("fit")}
-    assert probes["quadratic"] - probes["linear"] > fits._BACKWARD
-    n_problems = 4  # both plain ones, counts and objects of the chain
-    least = fits._CALL * fits._ITERATION * fits._PATH * n_problems
-    assert least < probes["linear"] < 3 * least

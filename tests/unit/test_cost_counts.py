@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
-from solid_scenes import scene, solid
 
 from bindscope.codes.space import build_space
 from bindscope.config.codes import BalancedSpace, UniformSpace
@@ -24,22 +22,15 @@ from bindscope.graph.towers import Tower
 from bindscope.models import known_answer
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
-from bindscope.scenes.solids import raycast_backend
-from bindscope.sources import masks
 from bindscope.statistics import bootstrap
 from bindscope.studies.binding_id import cost as vlm
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
 from bindscope.studies.binding_information.probes.base import TARGETS, Target
 from bindscope.studies.binding_information.probes.module import InputShape
-from bindscope.studies.concepts import approximators
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.config import Encoder
 from bindscope.studies.concepts.dual import encoders
-
-ROOT = Path(__file__).resolve().parents[2]
-RULES = ROOT / "workflow" / "rules"
-
 
 # --- Arithmetic against arrays -----------------------------------------------------------------
 
@@ -57,7 +48,7 @@ def test_tokens_of_an_object(source: str, vision: dict[str, int], tokens: int) -
     assert vlm._object_tokens({"source": source}, vision) == tokens
 
 
-@pytest.mark.parametrize("shape", [(3, 700, 96), (2, 40_000, 24), (1, 10, 7)])
+@pytest.mark.parametrize("shape", [(2, 40_000, 24), (1, 10, 7)])
 def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     store, manifest = tmp_path / "a.zarr", tmp_path / "a.json"
     write_arrays(store, manifest, {"z": np.ones(shape, np.float32)}, spec="{}", code="c")
@@ -76,13 +67,6 @@ def test_linear_parts_are_counted_as_they_are_fitted(
     """Together where they read the same bits, with a row for each bit that one of them reads."""
     heads = [part for name in TARGETS for part in Target(name, (4, 3), n_counts).parts]
     assert sorted(fits._problems(heads, 8)) == problems
-
-
-def test_a_fit_of_many_bits_takes_longer_than_its_weights_say() -> None:
-    """Preconditioners grow with the square of what a head reads, their factors with its cube."""
-    assert fits._descent(800, 10, 8, 60) > 3 * fits._descent(400, 10, 8, 60)
-    products = 60 * 100 * 4.0 * 100_000 * 20
-    assert products < fits._descent(20, 100, 100_000, 60) < 1.2 * products
 
 
 @pytest.mark.parametrize(
@@ -137,9 +121,7 @@ def test_weights_of_a_transformer() -> None:
 @pytest.mark.parametrize(
     "space",
     [
-        {"kind": "balanced", "n_objects": 6, "chosen": [6, 6], "sizes": [8, 8]},
         {"kind": "balanced", "n_objects": 9, "chosen": [3, 3], "sizes": [6, 6]},
-        {"kind": "uniform", "min_objects": 9, "max_objects": 9, "sizes": [6, 6]},
         {"kind": "uniform", "min_objects": 1, "max_objects": 3, "sizes": [4, 4]},
     ],
     ids=str,
@@ -168,56 +150,16 @@ def peak_of(function: Callable[[], object]) -> float:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("dim", [24, 26, 36])
-def test_a_proof_that_codes_differ_holds_all_differences(dim: int) -> None:
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (36, dim))
-    model = {"source": "known-answer:hadamard", "dim": dim}
+def test_a_proof_that_codes_differ_holds_all_differences() -> None:
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (36, 26))
+    model = {"source": "known-answer:hadamard", "dim": 26}
     counted = shared_cost._proof_bytes(model, 36)
     peak = peak_of(lambda: known_answer.injective(signs, 9, 9))
     assert 0.9 * peak < counted + 1e5 < 1.6 * peak + 2e5
     assert shared_cost._proof_bytes(model | {"source": "known-answer:rotated"}, 36) == 0
 
 
-@pytest.mark.parametrize(("n", "samples"), [(2000, 1000), (500, 100), (3000, 2000)])
-def test_intervals_hold_what_is_drawn(n: int, samples: int) -> None:
-    values = np.random.default_rng(0).normal(size=(n, 3))
-    peak = peak_of(lambda: bootstrap.resampled_means(values, samples, 0))
-    assert fits._resampled(n * samples) == pytest.approx(peak, rel=0.15)
-
-
-def test_shading_holds_vectors_of_each_ray() -> None:
-    picture = scene([solid("cube"), solid("sphere", 2, 2, material="metal")], size=96)
-    peak = peak_of(lambda: raycast_backend._image(picture, 2))
-    assert peak == pytest.approx(shared_cost._RAY * (2 * picture.size_px) ** 2, rel=0.2)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kind": "mlp", "widths": [20, 30]},
-        {"kind": "mlp", "widths": [20]},
-        {"kind": "structured", "terms": ["additive"]},
-    ],
-    ids=str,
-)
-def test_weights_of_an_approximator(options: dict[str, Any]) -> None:
-    sizes, slots, dim = (5, 3), 2, 7
-    generator = torch.Generator()
-    learner: torch.nn.Module
-    if options["kind"] == "mlp":
-        learner = approximators.Perceptron(sizes, slots, dim, options["widths"], generator)
-    else:
-        learner = approximators.Structured(sizes, slots, dim, options["terms"], 4, generator)
-    real = sum(part.numel() for part in learner.parameters() if part.ndim > 1)  # without biases
-    counted, each = concepts.learner_weights(options, sizes, slots, dim)
-    assert counted == real
-    layers = [*options.get("widths", ()), dim]
-    assert each == (sum(a * b for a, b in pairwise(layers)) if len(layers) > 1 else counted)
-
-
-def test_colors_of_a_mask_become_numbers_in_place() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (500, 700, 3), np.uint8)
-    numbers = masks.NUMBERS["red_green_blue"](pixels)
-    assert (numbers == pixels.astype(int) @ [1, 256, 65536]).all()
-    peak = peak_of(lambda: masks.NUMBERS["red_green_blue"](pixels))
-    assert peak < 0.5 * shared_cost._PHOTO_PIXEL * 500 * 700
+def test_intervals_hold_what_is_drawn() -> None:
+    values = np.random.default_rng(0).normal(size=(2000, 3))
+    peak = peak_of(lambda: bootstrap.resampled_means(values, 1000, 0))
+    assert fits._resampled(2000 * 1000) == pytest.approx(peak, rel=0.15)

@@ -19,17 +19,11 @@ def values(path):
     return [value for _, value in stream(path)]
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 7, 100, 1 << 20])
-@pytest.mark.parametrize("name", ["objects.json", "attributes.json", "image_data.json"])
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+@pytest.mark.parametrize("name", ["objects.json", "image_data.json"])
 def test_a_file_is_read_as_json_reads_it_whatever_the_chunks(name, chunk, monkeypatch):
     monkeypatch.setattr(json_list, "_CHUNK", chunk)
     assert values(DATA / name) == json.loads((DATA / name).read_text())
-
-
-@pytest.mark.parametrize("text", ["[]", " \n[ ]\n", '\ufeff[{"a": "]"}]', '[1,\n"a,b" , [2, {}]]'])
-def test_small_arrays(text, tmp_path):
-    (tmp_path / "a.json").write_text(text, encoding="utf-8")
-    assert values(tmp_path / "a.json") == json.loads(text.lstrip("\ufeff"))
 
 
 def test_the_archives_of_the_release_are_read_as_they_are(tmp_path):
@@ -44,24 +38,11 @@ def test_the_archives_of_the_release_are_read_as_they_are(tmp_path):
         values(path)
 
 
-@pytest.mark.parametrize("cut", [1, 2, 40, 1000])
+@pytest.mark.parametrize("cut", [1, 1000])
 def test_a_file_that_was_cut_off_is_refused_with_the_element(cut, tmp_path):
     path = tmp_path / "objects.json"
     path.write_text((DATA / "objects.json").read_text().rstrip()[:-cut])
     with pytest.raises(InputError, match=r"objects.json, element \d: is no whole JSON .*\n.*again"):
-        values(path)
-
-
-def test_damaged_archives_are_refused(tmp_path):
-    path = tmp_path / "objects.json.zip"
-    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.write(DATA / "objects.json", "objects.json")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-30])
-    with pytest.raises(InputError, match=r"no whole zip archive .*\n.*download it again"):
-        values(path)
-    path.write_bytes(whole[:200] + bytes([whole[200] ^ 255]) + whole[201:])
-    with pytest.raises(InputError):
         values(path)
 
 
@@ -70,7 +51,6 @@ def test_damaged_archives_are_refused(tmp_path):
     [
         ("", "does not begin with a JSON array"),
         ('{"image_id": 1}', "does not begin with a JSON array"),
-        ("[{]", "element 0: is no whole JSON"),
         ("[1, nonsense]", "element 1: is no whole JSON"),
         ("[1}", "element 1: is no whole JSON"),
     ],
@@ -138,9 +118,7 @@ def test_a_damaged_end_of_the_attributes_is_noticed(tmp_path):
     [
         ({"id": 1, "objects": []}, "element 0: 'image_id' is missing"),
         ({"image_id": "1", "objects": []}, "element 0: 'image_id' is 1"),
-        ({"image_id": 1, "objects": None}, "element 0: 'objects' is None"),
         ({"image_id": 1, "objects": [{"object_id": 1}]}, "element 0: 'names' is missing"),
-        ({"image_id": 1, "objects": [{"object_id": 1, "names": ["a"]}]}, "element 0: 'x' is miss"),
         ([], "element 0: 'image_id' is not in an object"),
     ],
 )
@@ -148,13 +126,6 @@ def test_elements_of_another_form_are_refused(element, message, tmp_path):
     (tmp_path / "objects.json").write_text(json.dumps([element]))
     with pytest.raises(InputError, match=message):
         list(read_annotations(tmp_path / "objects.json", DATA / "attributes.json"))
-
-
-def test_a_coco_number_that_is_none_is_refused(tmp_path):
-    row = {"image_id": 1, "url": "http://a/VG_100K/1.jpg", "width": 1, "height": 1, "coco_id": "x"}
-    (tmp_path / "a.json").write_text(json.dumps([row]))
-    with pytest.raises(InputError, match="coco_id is 'x'"):
-        read_images(tmp_path / "a.json")
 
 
 def peak_of_reading(folder):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from jobs_by_hand import job_by_hand, linear_fit_graph, script
 from pydantic import ValidationError
 
 from bindscope.config.codes import Dataset
-from bindscope.config.root import Config
 from bindscope.core.errors import BindscopeError, InputError
 from bindscope.core.store.reader import open_store
 from bindscope.priors.assignments import (
@@ -24,7 +21,6 @@ from bindscope.priors.assignments import (
     corpus_log_weights,
 )
 from bindscope.sources.reading import read_source
-from bindscope.studies.build import build
 from releases import GENOME, GENOME_PHOTOS, write_genome_photos
 
 COUNTS = {"train": 3, "val": 1, "test": 1}
@@ -107,19 +103,6 @@ def test_means_are_over_a_split_with_weights_of_train() -> None:
     big = np.stack([np.arange(30)] * 2, axis=1)
     with pytest.raises(BindscopeError, match=r"test, scene 1: an exact count"):
         assignment_rows({"train": [big[:2]], "test": [big[:2], big]}, (30, 30))
-
-
-def test_the_configuration_of_the_page_can_be_planned() -> None:
-    page = (GENOME.parents[2] / "docs" / "natural_images.md").read_text()
-    text = re.findall(r"```yaml\n(datasets:.*?)```", page, flags=re.S)[1]
-    config = yaml.safe_load(text)
-    for entry in config["datasets"]:
-        if "path" in entry["source"]:
-            entry["source"]["path"] = str(GENOME)
-    graph = build(Config.model_validate(config))
-    names = {product.wildcards["dataset"] for product in graph.select("assignment_priors")}
-    assert names == {"vg-color", "vg-topattr"}
-    assert {p.wildcards["dataset"] for p in graph.select("fit")} == names
 
 
 @pytest.mark.parametrize(

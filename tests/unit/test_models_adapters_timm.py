@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +104,8 @@ def test_every_layer_equals_timms_bit_for_bit(model: tuple[Any, ...], factor: in
     assert layers_read[0].shape == (3, tokens.n_tokens, ours.dim)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=NAMES)
-def test_every_kind_keeps_the_promises_of_a_model(model: tuple[Any, ...]) -> None:
-    name, overrides, *_ = model
+def test_a_model_with_registers_keeps_the_promises_of_a_model() -> None:
+    name, overrides, *_ = MODELS[0]
     check_model(load_model(configuration(name, overrides), None, "cpu"))
 
 
@@ -124,7 +121,7 @@ def test_layer_0_is_what_enters_block_1() -> None:
         )
 
 
-@pytest.mark.parametrize("side", [32, 47, 20])
+@pytest.mark.parametrize("side", [32, 47])
 def test_preprocessing_equals_timms_within_a_grey_level(side: int) -> None:
     """Timm resizes with PIL; both work on uint8, so they differ by at most one grey level."""
     name, overrides, *_ = MODELS[1]
@@ -175,8 +172,6 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
     [
         ("no_such_model", {}, "no model 'no_such_model'"),
         ("vit_tiny_patch16_224", {"n_layers": 5}, "3 blocks, the configuration says 5"),
-        ("vit_tiny_patch16_224", {"input_px": 40}, "40 px is not a whole number of patches of 16"),
-        ("vit_tiny_patch16_224", {"overrides": {"color": 1}}, "timm refuses the overrides"),
         ("swin_tiny_patch4_window7_224", {"overrides": {}}, "not a plain vision transformer"),
         ("cait_xxs24_224", {}, "tokens, but the token map counts"),
     ],
@@ -184,25 +179,6 @@ def test_weights_from_a_file(tmp_path: Path) -> None:
 def test_errors_name_the_problem(name: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load_model(configuration(name, **{"overrides": _TINY, **changes}), None, "cpu")
-
-
-_CURE = """
-import sys
-import bindscope
-from bindscope.core import workarounds
-assert "torch" not in sys.modules
-import timm, torch, torchvision
-assert not workarounds.declare_torchvision_operators()
-print(bool(workarounds._libraries), torch.version.cuda or torch.version.hip)
-"""
-
-
-def test_the_cure_acts_only_where_it_is_needed() -> None:
-    printed = subprocess.run(
-        [sys.executable, "-c", _CURE], capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "PATH": ""},
-    ).stdout.split()  # fmt: skip
-    assert printed[0] == "False" or printed[1] == "None"
 
 
 def test_the_cure_is_not_needed_with_cuda_or_working_operators(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from small_models import EASY, TINY, configured, trained, write
 
 from bindscope.codes.sampling import sample_codes
@@ -111,16 +109,6 @@ def test_frozen_model_keeps_the_protocol(frozen: FrozenViT, images: Images) -> N
     assert not layers[-1][1].requires_grad
 
 
-def test_products_on_disk(tmp_path: Path) -> None:
-    trained_model = trained(configured())
-    manifest = json.loads(write(trained_model, tmp_path).read_text())
-    assert manifest["weights"] == "vit.safetensors"
-    assert manifest["input_px"] == 32
-    on_disk = load_file(tmp_path / "vit.safetensors")
-    assert on_disk.keys() == trained_model.weights.keys()
-    assert json.loads((tmp_path / "vit.history.json").read_text()) == trained_model.history
-
-
 def test_damaged_missing_and_foreign_weights_are_refused(tmp_path: Path) -> None:
     manifest = write(untrained(configured("none"), EASY), tmp_path)
     wide = configured("none").model_copy(
@@ -139,11 +127,6 @@ def test_damaged_missing_and_foreign_weights_are_refused(tmp_path: Path) -> None
         load(configured("none"), manifest, CPU)
     with pytest.raises(ModelError, match="its weights are not there"):
         load(configured("none"), None, CPU)
-
-
-def test_patches_must_divide_the_image() -> None:
-    with pytest.raises(ModelError, match="20 px is not a whole number of patches of 8 px"):
-        build(Architecture.model_validate(TINY), 20, torch.Generator())
 
 
 def test_other_image_sizes_are_resized(frozen: FrozenViT) -> None:
@@ -187,10 +170,3 @@ def test_a_model_runs_at_another_input_size(images: Images, tmp_path: Path) -> N
     )
     with pytest.raises(ModelError, match="set `input_px: 56` or `input_px: 64`"):
         load(config.model_copy(update={"input_px": 60}), manifest, CPU)
-
-
-def test_training_at_another_size_resizes_the_scenes(images: Images, tmp_path: Path) -> None:
-    config = configured(input_px=16)
-    frozen = load(config, write(trained(config), tmp_path), CPU)
-    assert frozen.token_map.grid == (2, 2)
-    assert frozen.preprocess(images[:2]).shape == (2, 3, 16, 16)

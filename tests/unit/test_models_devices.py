@@ -70,9 +70,3 @@ def test_fits_side_by_side_take_a_device_each(
     current.clear()
     job.run_fit(probe, None, [0], "none")
     assert current == ["cuda:0"]
-
-
-def test_a_fit_on_the_cpu_asks_for_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "visible_devices", lambda: pytest.fail("asked for GPUs"))
-    monkeypatch.setattr(job, "fit", lambda *arguments: ["fitted"])
-    assert job.run_fit(SimpleNamespace(device="cpu"), None, [0], "none") == ["fitted"]

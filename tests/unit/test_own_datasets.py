@@ -160,24 +160,6 @@ def test_the_table_and_the_settings_decide_what_runs_again(folder: Path) -> None
     assert {"records", "record_codes", "record_scenes", "counted_priors", "fit"} <= changed
 
 
-def test_a_dry_run_names_a_table_that_is_not_there(folder: Path) -> None:
-    config = example()
-    config["datasets"][0] |= {"n_scenes": dict.fromkeys(("train", "val", "test"), 8)}
-    config["datasets"][0]["source"]["path"] = "own_images/nothing.csv"
-    with pytest.raises(ConfigError, match=r"nothing\.csv: there is no such file or folder"):
-        read_graph(config, "kitchen.yaml")
-
-
-def test_maps_of_attention_need_masks_and_are_left_out(folder: Path) -> None:
-    config = example()
-    study = config["studies"]["binding_information"]
-    study["probes"] = [{"name": "attention", "family": "attention_quadratic"}]
-    study["fits"][0] |= {"tokens": ["patches"], "probes": ["attention"]}
-    graph = planned(config)
-    assert [fit.wildcards["tokens"] for fit in graph.select("fit")] == ["patches"]
-    assert not graph.select("attention")
-
-
 def test_splits_by_feature_code_resample_feature_codes(folder: Path) -> None:
     config = example()
     for rule, disjoint in (("hashed_images", False), ("hashed_feature_codes", True)):

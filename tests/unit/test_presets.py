@@ -74,14 +74,6 @@ def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(nam
     assert len(small.products) < len(large.products)
 
 
-def test_small_presets_about_models_start_from_the_zoo() -> None:
-    for name in ("main_table", "structure", "layers", "complexity"):
-        graph = plan(f"{name}_small")
-        assert not graph.select("training")
-        models = load_file(FOLDER / f"{name}_small.yaml").models
-        assert any(model.source.startswith("zoo:") for model in models), name
-
-
 def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
     resolution = plan("resolution_small")
     assert len(resolution.select("training")) == 3

@@ -114,11 +114,6 @@ def test_versions_are_the_locks(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ENVS, ids=str)
-def test_only_conda_forge(path: Path) -> None:
-    assert yaml.safe_load(path.read_text())["channels"] == ["conda-forge", "nodefaults"]
-
-
-@pytest.mark.parametrize("path", ENVS, ids=str)
 def test_nothing_that_a_job_imports_is_missing(path: Path) -> None:
     assert scripts(path.stem)
     present = {canonicalize_name(PYPI.get(name, name)) for name in specs(path)}

@@ -122,15 +122,10 @@ def test_no_private_name_of_another_package():
     ("code", "name"),
     [
         ("import torch\ntorch._softmax_backward_data(1)", "torch._softmax_backward_data"),
-        ("import numpy as np\nnp.linalg._umath.solve", "numpy.linalg._umath"),
-        ("from torch import _C", "torch._C"),
         ("from torch._dynamo import disable", "torch._dynamo.disable"),
-        ("def f():\n    import torch._meta_registrations", "torch._meta_registrations"),
-        ("from snakemake.dag import DAG\nDAG._secret()", "snakemake.dag.DAG._secret"),
         ("def f(dag):\n    dag._secret = 1", "(...)._secret"),
         ("import torch\ngetattr(torch, '_C')", "torch._C"),
         ("from importlib import import_module\nimport_module('torch._C')", "torch._C"),
-        ("import sys\nsys._getframe()", "sys._getframe"),
     ],
 )
 def test_the_search_finds(code, name):
@@ -142,10 +137,7 @@ def test_the_search_finds(code, name):
     [
         "class A:\n    def f(self, other):\n        self._ours = other._ours",
         "import numpy as np\nnp.__version__",
-        "from __future__ import annotations",
         "from bindscope.core.files import _ours",
-        "_ours = 3\nprint(_ours)",
-        "import torch as _torch\n_torch.tensor(1)",
     ],
 )
 def test_what_is_ours_or_public_may_be_used(code):

@@ -13,10 +13,8 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import Dataset
 from bindscope.scenes.clevr_2d import EDGE, FILL, stamps
-from bindscope.scenes.clevr_2d_palette import COLORS, SHAPES
+from bindscope.scenes.clevr_2d_palette import COLORS
 from bindscope.scenes.render import render_scenes
-from bindscope.scenes.solids.vocabulary import COLORS as CLEVRS
-from bindscope.scenes.value_names import value_names
 
 # SHA-256 of all images of a dataset in the order of its scenes' slots, by the image's side.
 GOLDEN = {
@@ -105,13 +103,6 @@ def test_pixels_have_the_colors_of_their_labels() -> None:
             assert colors == {palette[cell // 3], (0, 0, 0)}
             left, right, top, bottom = extent(mask == slot + 1)
             assert tuple(boxes[slot]) == (left, top, right + 1, bottom + 1)
-
-
-def test_colors_are_clevrs_and_values_have_names() -> None:
-    assert {name: CLEVRS[name] for name in COLORS} == COLORS
-    assert list(COLORS) == sorted(CLEVRS)
-    names = value_names(clevr_2d())
-    assert [list(group["values"]) for group in names] == [list(COLORS), list(SHAPES)]
 
 
 @pytest.mark.parametrize(

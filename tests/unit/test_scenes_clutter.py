@@ -146,8 +146,7 @@ def test_a_bar_splits_the_object_below_it() -> None:
         assert 0 < scenes["visible"][i, below] < 1
 
 
-@pytest.mark.parametrize("size", [10, 11, 24, 31, 32])
-@pytest.mark.parametrize("bar", [1, 6])
+@pytest.mark.parametrize(("size", "bar"), [(10, 6), (11, 1), (32, 6)])
 def test_a_bar_leaves_something_on_both_sides_of_every_shape(size: int, bar: int) -> None:
     drawn_stamps = stamps((size,), 8, bar)
     for shape in drawn_stamps.masks[:8]:
@@ -220,13 +219,6 @@ def test_without_stuff_the_background_is_white_and_has_no_label() -> None:
     assert colors <= set(COLORS.values())
 
 
-def test_one_to_four_regions_of_stuff_fill_the_background() -> None:
-    for n in (1, 3, 4):
-        _, scenes = drawn(dataset(**{**BARE, "stuff": n, "unlabelled": 0}), 20)
-        assert (scenes["stuff"].sum(axis=1) == n).all()
-        assert (scenes["masks"] > 0).all()
-
-
 def test_types_that_are_drawn_twice_stand_there_twice() -> None:
     groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
     space = {"kind": "draws", "groups": groups, "n_objects": 5}
@@ -269,7 +261,7 @@ def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     return of, sample_codes(of, "train", 0, n), start, draw(st.integers(0, n))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_cases())
 def test_a_scene_is_the_same_in_whatever_shard(case: tuple[Dataset, np.ndarray, int, int]) -> None:
     of, objects, start, cut = case
@@ -299,12 +291,9 @@ def test_a_scene_is_the_same_in_whatever_shard(case: tuple[Dataset, np.ndarray, 
 @pytest.mark.parametrize(
     ("render", "problem"),
     [
-        ({"object_px": [97]}, "does not fit an image"),
         ({"object_px": [60]}, "and its copy 64 px apart do not fit"),
         ({"object_px": [50], "duplicates": 0}, "side by side do not fit"),
         ({"occluder_px": 8}, "leaves nothing to see of an object of 10 px"),
-        ({"textures": ["dots"]}, "two_textures asks for a second texture"),
-        ({"textures": ["dots", "dots"]}, "names a texture twice"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(render: dict[str, Any], problem: str) -> None:

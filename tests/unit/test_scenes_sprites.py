@@ -14,7 +14,6 @@ from bindscope.config.codes import Dataset
 from bindscope.scenes.render import render_scenes
 from bindscope.scenes.sprite_palette import SIDE, SLOT_PX
 from bindscope.scenes.sprites import SHIFT
-from bindscope.scenes.value_names import value_names
 from bindscope.studies.binding_id.tasks.images import draw
 from bindscope.studies.binding_id.tasks.scenes import LAYOUTS, Scenes, SplitName, words_of
 
@@ -68,19 +67,12 @@ def test_jitter_moves_by_a_pixel_and_changes_colors() -> None:
     assert (varied["images"][still] != plain["images"][still]).any(axis=(1, 2, 3)).all()
 
 
-def test_values_have_names() -> None:
-    of_split = dataset(render={"kind": "sprites", "words": "estimation"})
-    assert [group["values"][0] for group in value_names(of_split)] == ["azure", "frustum"]
-
-
 @pytest.mark.parametrize(
     ("sizes", "space", "words"),
     [
         ((7, 4), {"kind": "uniform", "max_objects": 2}, "knows 6 colors"),
-        ((6, 5), {"kind": "uniform", "max_objects": 2}, "knows 4 shapes"),
         ((6, 4), {"kind": "uniform", "max_objects": 10}, "up to 10 objects"),
         ((6, 4), {"kind": "draws", "n_objects": 2}, "hold repeats"),
-        ((6, 4, 2), {"kind": "uniform", "max_objects": 2}, "exactly two groups"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(

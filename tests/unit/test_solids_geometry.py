@@ -36,15 +36,6 @@ def test_a_camera_looks_where_it_is_told(pitch: float | None) -> None:
         assert camera.pitch == pytest.approx(pitch)
 
 
-def test_clevrs_directions() -> None:
-    directions = Camera.on_clevrs_side(5.34, 9.9, None, (0, 0, 0)).directions
-    for direction, opposite in (("left", "right"), ("front", "behind"), ("above", "below")):
-        np.testing.assert_allclose(directions[direction], -np.array(directions[opposite]))
-    assert np.dot(directions["right"], directions["behind"]) == pytest.approx(0, abs=1e-12)
-    # the camera stands at (7.48, -6.51) over the ground, so its right is this way
-    np.testing.assert_allclose(directions["right"], (0.6563, 0.7545, 0), atol=1e-4)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_mesh_and_distance_are_the_same_body(shape: str) -> None:
     body = mesh(shape)
@@ -119,12 +110,6 @@ def test_depth_of_the_ground() -> None:
     assert labels.depth[16, 16] * DEPTH_UNIT == pytest.approx(10, abs=DEPTH_UNIT)
     assert (labels.mask == 0).all()
     assert labels.boxes.shape == (0, 4)
-
-
-def test_nothing_is_seen_above_the_horizon() -> None:
-    labels = cast(scene([], position=(0, -8, 0.5), size=32))
-    assert (labels.depth[:10] == 0).all()
-    assert (labels.depth[-10:] > 0).all()
 
 
 def test_a_ball_far_away_has_the_size_that_perspective_gives_it() -> None:

@@ -166,19 +166,13 @@ def test_every_color_looks_like_itself() -> None:
         assert {color, nearest} in ({color}, {"brown", "yellow"}, {"brown"}), (color, nearest)
 
 
-@pytest.mark.parametrize("shape", ["cube", "sphere", "cylinder"])
-@pytest.mark.parametrize("color", ["gray", "cyan", "brown"])
+@pytest.mark.parametrize(("shape", "color"), [("cube", "gray"), ("sphere", "cyan")])
 def test_rubber_and_metal_differ_clearly(shape: str, color: str) -> None:
     rubber, metal = (_patch(shape=shape, color=color, material=m) for m in ("rubber", "metal"))
     assert rubber.shape == metal.shape  # the same body
     assert np.abs(rubber - metal).mean() > 12  # of 255
     if shape != "cube":  # lamps are mirrored where the surface turns their way
         assert np.ptp(metal, axis=0).mean() > 1.8 * np.ptp(rubber, axis=0).mean()
-
-
-def test_small_and_large_differ() -> None:
-    areas = [len(_patch(shape="sphere", size=size)) for size in ("small", "large")]
-    assert 3.3 < areas[1] / areas[0] < 4.7
 
 
 def test_antialiasing_keeps_the_light() -> None:
@@ -213,7 +207,6 @@ def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) ->
 @pytest.mark.parametrize(
     ("render", "message"),
     [
-        ({"colors": ["red", "red"]}, "names a color twice"),
         ({"camera_height": 0.5}, "under the ground"),
         ({"camera_distance": 5.0}, "can stand among objects"),
     ],
@@ -243,15 +236,6 @@ def test_another_version_of_mitsuba_is_refused(monkeypatch: pytest.MonkeyPatch) 
     _use(monkeypatch, types.SimpleNamespace(__version__="3.5.0"))
     with pytest.raises(ConfigError, match=r"3\.5\.0 is installed, not 3\.9\.1"):
         draw(MitsubaBackend(kind="mitsuba"), [scene([])])
-
-
-def test_a_variant_that_does_not_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(variant: str) -> None:
-        raise ImportError("no CUDA driver")
-
-    _use(monkeypatch, types.SimpleNamespace(__version__=VERSION, set_variant=refuse))
-    with pytest.raises(ConfigError, match=r"cuda_ad_rgb does not run here \(no CUDA driver\)"):
-        draw(MitsubaBackend(kind="mitsuba", variant="cuda_ad_rgb"), [scene([])])
 
 
 def test_the_project_file_offers_the_version_that_the_backend_wants() -> None:

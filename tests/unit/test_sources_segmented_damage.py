@@ -53,16 +53,12 @@ def recode(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        (MASK, Path.unlink, r"ADE_train_1_seg\.png .*there is no such mask(.|\n)*source\.skip"),
         (MASK, cut, r"ADE_train_1_seg\.png .*does not decode as a mask(.|\n)*source\.skip"),
         (MASK, regrey, r"ADE_train_1_seg\.png .*mode L, not RGB"),
         (MASK, recode, rf"has the class 6\d\d\d, and the index {N_NAMES} names"),
         (MASK.replace("_seg.png", ".jpg"), Path.unlink, r"training image 0: there is no image"),
         ("objectInfo150.csv", Path.unlink, r"Info150\.csv: there is no such file(.|\n)*Stuff"),
-        ("objectInfo150.csv", lambda p: p.write_text("wall,0\nsky,0\n"), "has no column 'Name'"),
         ("objectInfo150.csv", cut, r"has not 150 classes in order, but \d"),
-        ("index_ade20k.pkl", Path.unlink, r"index_ade20k\.pkl: there is no such file"),
-        ("index_ade20k.pkl", cut, r"index_ade20k\.pkl: is no pickle of data"),
         ("index_ade20k.pkl", lambda p: p.write_bytes(pickle.dumps([1])), "is no index of ADE20K"),
         ("index_ade20k.pkl",
          lambda p: p.write_bytes(pickle.dumps(
@@ -112,8 +108,6 @@ def change(path: Path, alter: Callable[[dict[str, Any]], object]) -> None:
     ("damage", "message"),
     [
         (cut, r"panoptic_train2017\.json"),
-        (Path.unlink, r"panoptic_train2017\.json: cannot be read"),
-        (lambda p: change(p, lambda c: c.pop("categories")), "has no list 'categories'"),
         (lambda p: change(p, lambda c: c["categories"].pop()), "annotations 1: there is no "
          "category with the id 199"),
         (lambda p: change(p, lambda c: c["images"].pop(0)), "annotations 0: there is no image "
@@ -148,7 +142,6 @@ def test_a_mask_without_one_of_its_segments_is_named(panoptic: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("segments", "message"),
     [
-        (Segments("m.png", "green", (1, 2), (False, False)), "channels 'green' are none of blue"),
         (Segments("m.png", "blue", (1,), (False,)), "1 numbers and 1 marks of stuff for 2 objects"),
         (Segments("m.png", "blue", (4, 4), (False, False)), "4 is the number of two objects"),
     ],

@@ -156,7 +156,6 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut photo": (lambda f: cut(f / "b.jpg"), r"b\.jpg .*does not decode as an image"),
     "no photo": (lambda f: (f / "b.jpg").unlink(), r"row 4: there is no image .*b\.jpg"),
     "no mask": (lambda f: (f / "b.png").unlink(), r"row 4: there is no mask .*b\.png"),
-    "cut mask": (lambda f: cut(f / "b.png"), r"b\.png .*does not decode as a mask"),
     "lossy mask": (lambda f: replace(f / "b.png", Image.fromarray(NUMBERS), "JPEG"),
                    r"b\.png .*is a JPEG"),
     "other size": (lambda f: replace(f / "b.png", Image.new("L", (3, 3), 1)),
@@ -214,17 +213,6 @@ def test_a_number_of_two_objects_is_not_called_absent(folder: Path) -> None:
     with pytest.raises(InputError, match="7 is the number of two objects") as error:
         read(folder, [ROWS[0].replace("png,1", "png,7"), *ROWS[1:]])
     assert "no pixel" not in str(error.value)
-
-
-def test_the_same_mistake_many_times_is_one_line(folder: Path) -> None:
-    for i in range(50):
-        Image.new("RGB", SIZE).save(folder / f"{i}.jpg")
-    rows = [f"{i}.jpg,a.png,1,Red,0,0,4,8" for i in range(50)]
-    with pytest.raises(InputError, match=r"'Red' is not in .*\(and in 49 more places\)") as error:
-        read(folder, rows)
-    assert len(str(error.value).splitlines()) < 6
-    with pytest.raises(InputError, match=r"\.\.\. and 30 more of this kind"):
-        read(folder, [f"none-{row.replace('Red', 'red')}" for row in rows], masks=None)
 
 
 def test_n_scenes_all_takes_what_there_is(folder: Path) -> None:

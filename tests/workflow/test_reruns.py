@@ -35,7 +35,6 @@ def test_touching_every_file_runs_nothing(finished: Clone, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "change",
     [
-        {"report.figures": ["tokens", "layers"]},
         {"studies.binding_information.fits.0.seed_blocks": [[0], [1]]},
         {"models.0.training.steps": 5},
     ],

@@ -146,13 +146,3 @@ def kinds(config: Config) -> dict[str, set[object]]:
     for name, section in sections(config).items():
         covered[name] = {key for key in type(section).model_fields if getattr(section, key)}
     return covered
-
-
-def test_draws_that_differ_in_the_seed_alone_are_one_in_a_quick_preset() -> None:
-    def datasets(name: str) -> list[str]:
-        content = quick(load_file(ROOT / f"config/presets/{name}.yaml"))
-        return [dataset["name"] for dataset in content["datasets"]]
-
-    assert datasets("calibration_small") == ["grid-02"]
-    # a seed of its own, but cameras of its own too
-    assert datasets("occlusion_small")[-1] == "all-heights"

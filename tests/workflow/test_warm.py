@@ -17,10 +17,9 @@ pytestmark = pytest.mark.workflow
 
 @pytest.mark.parametrize(
     ("line", "code"),
-    [("sys.exit(3)", 3), ("sys.exit('no')", 1), ("1 / 0", 1), ("os.kill(os.getpid(), 9)", -9),
-     ("os._exit(5)", 5), ("print(sys.stdin.read(), os.environ['SAYS'], *sys.argv[1:])", 0),
-     ("print(sorted({'numpy', 'torch', 'pandas', 'zarr', 'bindscope'} & set(sys.modules)))", 0),
-     ("import torch; print(torch.ones(2).sum().item(), 'torch' in sys.modules)", 0)],
+    [("sys.exit(3)", 3), ("1 / 0", 1), ("os.kill(os.getpid(), 9)", -9),
+     ("print(sys.stdin.read(), os.environ['SAYS'], *sys.argv[1:])", 0),
+     ("print(sorted({'numpy', 'torch', 'pandas', 'zarr', 'bindscope'} & set(sys.modules)))", 0)],
 )  # fmt: skip
 def test_a_script_ends_and_speaks_as_with_python(line: str, code: int, tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -48,12 +48,6 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return Clone.make(tmp_path_factory.mktemp("clone") / "here")
 
 
-def test_the_ci_preset_is_planned_elsewhere_as_in_the_clone(clone: Clone, tmp_path: Path) -> None:
-    planned = clone.would_run()
-    assert planned["report"] == 1
-    assert clone.would_run("--directory", str(tmp_path)) == planned
-
-
 def test_a_run_elsewhere_with_a_configuration_and_data_of_its_own(
     clone: Clone, tmp_path: Path
 ) -> None:
