@@ -106,14 +106,3 @@ def test_the_step_that_is_timed_is_the_twins():
         tiny = {"side": 2, "dim": 3, "batch": 4, "tokens": min(case.tokens, 2)}
         entry = probe_fitting.step_entry(replace(case, **tiny), Options(repetitions=1), rate=1e12)
         assert [comparison.name for comparison in entry.others] == ["GEMM floor", "literal twin"]
-
-
-def test_the_step_of_pairs_that_is_timed_is_the_literal_one():
-    """A tiny size: `expansion_entry` ends the benchmark where the losses differ."""
-    pair_scoring = importlib.import_module("pair_scoring")
-    tiny, quick = pair_scoring.Size(3, 8, 4), Options(threads=1, repetitions=1)
-    entry = pair_scoring.expansion_entry(tiny, quick)
-    assert [comparison.name for comparison in entry.others] == ["literal N x N x d expansion"]
-    few = pair_scoring.drawn(tiny)
-    assert few.n_pairs == 3 * 8 * 7 // 2
-    assert tiny.flops == 2 * 2 * 24 * 4 * 4 + 2 * 2 * 3 * 8 * 8 * 4

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,29 +167,6 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         refuse([fit], 1, "config.yaml")
 
 
-def test_a_table_is_made_of_the_rows_that_it_reads_and_not_of_others() -> None:
-    job = SimpleNamespace(work=Work(bytes_rows=1e3, rows_of={"strata": 1e6}))
-
-    def read(*outputs: str) -> float:
-        product = SimpleNamespace(inputs={"fits": [job] * 3}, reads={"fits": outputs})
-        return output_cost.rows_read(product)  # type: ignore[arg-type]
-
-    assert (read(), read("images"), read("strata")) == (3e3, 3e3, 3e6)
-
-
-def test_records_are_those_of_the_splits_where_these_are_known() -> None:
-    def work(split: dict[str, Any]) -> Work:
-        content = {"dataset": {"split": split}}
-        product = SimpleNamespace(content=content, wildcards={"dataset": "photos"})
-        return shared_cost.records(product)  # type: ignore[arg-type]
-
-    few, many = (work({"sizes": {"train": n, "val": 10, "test": 10}}) for n in (100, 1100))
-    assert many.bytes_disk - few.bytes_disk == 1000 * shared_cost._RECORD
-    assert not few.unknown
-    assert work({"rule": "column"}).unknown == "how many scenes photos has"
-    assert work({"rule": "column"}).bytes_disk < few.bytes_disk
-
-
 def test_a_fit_has_memory_for_its_intervals() -> None:
     def fit_of(samples: int) -> Work:
         def change(content: dict[str, Any]) -> None:
@@ -211,21 +187,6 @@ def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:
     real = sum(part.numel() for part in tower.parameters())
     assert towers.text_weights(model) == pytest.approx(real, rel=0.05)
     assert towers.text_weights({"source": "zoo:captions-0"}) == 0
-
-
-@pytest.mark.parametrize(("rule", "width"), [("joint", 640), ("text_embeddings", 640), ("x", 1024)])
-def test_embeddings_where_images_and_texts_meet_have_the_width_of_texts(
-    rule: str, width: int
-) -> None:
-    overrides = {"model_type": "clip", "text_config": {"hidden_size": 640}, "hidden_size": 1024}
-    model = {"source": "hf:a/clip", "n_layers": 2, "overrides": overrides}
-    embedding = SimpleNamespace(rule=rule, content={"model": model})
-    codes = SimpleNamespace(content={"n_scenes": 3})
-    inputs = {"embeddings": [embedding], "codes": [codes, codes]}
-    if rule == "x":
-        assert towers.tower_of(model, 224).width == width
-    else:
-        assert concepts._read(SimpleNamespace(inputs=inputs)) == (6, width)  # type: ignore[arg-type]
 
 
 def test_the_key_is_what_decides() -> None:

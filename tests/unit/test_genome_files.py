@@ -10,7 +10,7 @@ import pytest
 from bindscope.core.errors import InputError
 from bindscope.sources import json_list
 from bindscope.sources.genome import files
-from bindscope.sources.genome.files import read_annotations, read_images, stream
+from bindscope.sources.genome.files import read_annotations, stream
 
 DATA = Path(__file__).parents[1] / "fixtures" / "visual_genome"
 
@@ -72,13 +72,6 @@ def test_an_endless_element_does_not_fill_the_memory(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text('["' + "a" * 100_000)
     with pytest.raises(InputError, match="element 0: is no whole JSON"):
         values(tmp_path / "a.json")
-
-
-def test_images():
-    images = read_images(DATA / "image_data.json")
-    assert list(images) == [1, 2, 3, 4, 6, 7, 8, 9]
-    assert images[1] == ("VG_100K_2/1.jpg", 400, 300, None)
-    assert images[2] == ("VG_100K/2.jpg", 400, 300, 1002)
 
 
 def test_objects_get_the_attributes_of_their_number_and_of_merged_ones():

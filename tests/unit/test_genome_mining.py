@@ -56,12 +56,6 @@ def test_colors_of_the_fixture():
     assert mined.left_out == again
 
 
-def test_boxes_end_where_the_image_ends():
-    boxes = {scene.image_id: scene.boxes for scene in miner().scenes()}
-    assert boxes[7].tolist() == [[390, 290, 400, 300], [0, 0, 55, 55]]
-    assert boxes[3][0].tolist() == [0, 0, 100, 200]
-
-
 def test_top_attributes_of_the_fixture():
     mined = miner(feature="attribute", min_value_images=2)
     assert mined.vocabulary.values == ("green", "white", "black", "red", "tall", "no_attribute")

@@ -187,13 +187,6 @@ def test_fetch_takes_shards_and_refuses_pickles(hub: Hub) -> None:
         weights.fetch(CONFIG.source)
 
 
-def test_fetch_of_timm_asks_where_timm_keeps_the_weights(hub: Hub) -> None:
-    weights.fetch("timm:vit_tiny_patch16_224.augreg_in21k@main")
-    assert hub.asked[0] == ("timm/vit_tiny_patch16_224.augreg_in21k", "main")
-    with pytest.raises(ModelError, match="timm knows no such model"):
-        weights.fetch("timm:no_such")
-
-
 def test_fetch_without_network_takes_what_the_cache_has(hub: Hub) -> None:
     online = weights.fetch(CONFIG.source)
     hub.online = False
@@ -288,15 +281,6 @@ def test_two_jobs_take_two_devices_and_a_third_waits(tmp_path: Path) -> None:
         assert "--resources gpu=2" in caught.value.remedy
     with hold_device("cuda", **pretend) as again:
         assert again == "cuda:0"
-
-
-def test_a_device_is_known_by_its_name_not_its_number(tmp_path: Path) -> None:
-    """A job that sees only GPU b (CUDA_VISIBLE_DEVICES) calls it cuda:0."""
-    with (
-        hold_device("cuda", devices=["GPU-b"], folder=tmp_path) as first,
-        hold_device("cuda", devices=["GPU-b", "GPU-a"], folder=tmp_path) as second,
-    ):
-        assert (first, second) == ("cuda:0", "cuda:1")
 
 
 _HOLDER = """

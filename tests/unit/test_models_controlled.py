@@ -16,7 +16,7 @@ from bindscope.core.interfaces import Model
 from bindscope.models.controlled import load
 from bindscope.models.stream import FrozenViT
 from bindscope.models.training import untrained
-from bindscope.models.vit import ViT, build, resized_positions, transform
+from bindscope.models.vit import ViT, build, resized_positions
 from bindscope.scenes.render import render_scenes
 
 CPU = torch.device("cpu")
@@ -127,12 +127,6 @@ def test_damaged_missing_and_foreign_weights_are_refused(tmp_path: Path) -> None
         load(configured("none"), manifest, CPU)
     with pytest.raises(ModelError, match="its weights are not there"):
         load(configured("none"), None, CPU)
-
-
-def test_other_image_sizes_are_resized(frozen: FrozenViT) -> None:
-    assert frozen.preprocess(np.zeros((2, 48, 48, 3), np.uint8)).shape == (2, 3, 32, 32)
-    values = transform(24)(np.full((1, 24, 24, 3), 255, np.uint8), CPU, "here")
-    assert float(values.min()) == float(values.max()) == pytest.approx(1)
 
 
 def test_position_embeddings_are_interpolated() -> None:

@@ -171,14 +171,6 @@ def test_images_that_are_left_out_are_counted_in_the_plan(
     assert note.endswith("3 images left out")
 
 
-def test_a_value_of_one_row_may_be_misspelled(
-    photos: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    photos.write_text(photos.read_text().replace("circle", "circel", 1))
-    assert main(["new", "my-run.yaml", "--model", "path:vit", "--labels", str(photos)]) == 0
-    assert "in one row only (misspelled?): shape 'circel'" in capsys.readouterr().out
-
-
 def test_a_value_may_be_called_none(tmp_path: Path) -> None:
     labels = tmp_path / "objects.csv"
     labels.write_text("image,color,shape\na.png,None, ball\na.png,NA,box\nb.png,,ball\n")

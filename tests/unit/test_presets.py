@@ -74,12 +74,6 @@ def test_a_large_preset_has_a_small_twin_that_needs_neither_gpu_nor_download(nam
     assert len(small.products) < len(large.products)
 
 
-def test_a_model_that_is_read_at_several_sizes_is_trained_once() -> None:
-    resolution = plan("resolution_small")
-    assert len(resolution.select("training")) == 3
-    assert len({p.wildcards["model"] for p in resolution.select("pooled")}) == 7
-
-
 @pytest.mark.parametrize(
     ("probes", "targets", "has_figure"),
     [

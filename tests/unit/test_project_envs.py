@@ -120,13 +120,6 @@ def test_nothing_that_a_job_imports_is_missing(path: Path) -> None:
     assert not imported(path.stem) - present
 
 
-def test_every_rule_with_a_script_has_an_environment() -> None:
-    for rules in Path("workflow/rules").glob("*.smk"):
-        for rule in re.split(r"(?m)^rule ", rules.read_text())[1:]:
-            named = re.search(r"envs/(\w+)\.yaml", rule)
-            assert "script:" not in rule or (named and Path(f"envs/{named[1]}.yaml") in ENVS)
-
-
 def test_everything_imported_is_declared() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]

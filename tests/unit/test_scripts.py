@@ -6,15 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from jobs_by_hand import SCRIPTS, ci_graph, job_by_hand, loaded, loaded_by_scripts, script
 
 from bindscope.core.store.reader import open_store
-
-
-@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.stem)
-def test_a_script_has_a_main_and_runs_nothing_on_import(path: Path) -> None:
-    assert callable(script(path.stem).main)
 
 
 def test_scripts_run_with_a_job_made_by_hand(tmp_path: Path) -> None:

@@ -111,15 +111,6 @@ def test_what_cannot_fit_is_refused_before_anything_is_placed() -> None:
     check_room(config, 9, "dataset 'solids'")
 
 
-def test_a_scene_that_finds_no_room_says_which_and_what_to_change() -> None:
-    composer = _composer(dataset(min_distance=3.5))
-    with pytest.raises(ConfigError) as caught:
-        composer.compose(123, np.ones(12, int))
-    text = str(caught.value)
-    for part in ("'solids'", "train", "scene 123", "12 objects", "min_distance: 3.5", "extent"):
-        assert part in text
-
-
 def test_a_refused_arrangement_is_placed_anew() -> None:
     tried: list[Scene] = []
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
+from solid_scenes import NATURAL, OCCLUSION, codes, dataset, scene, solid
 
-from bindscope.codes.sampling import sample_codes
-from bindscope.codes.type_counts import type_counts_of
 from bindscope.config.composition import read_configuration
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
 from bindscope.core.errors import ConfigError
@@ -55,16 +53,6 @@ def test_arrays_agree_with_each_other() -> None:
         assert (described.split, described.index, described.seed) == ("val", 2 + i, 0)
         np.testing.assert_array_equal(draw(RAYCAST, [described])[0], arrays["images"][i])
     assert 0 < (1 - arrays["visible"][arrays["visible"] >= 0]).mean() < 0.5
-
-
-def test_natural_scenes_hold_six_objects_repeats_included() -> None:
-    config = dataset(NATURAL, backend={"kind": "raycast", "antialias": 1}, size_px=32)
-    objects = sample_codes(config, "test", 0, 8)
-    arrays = render_scenes(config, "test", 0, objects)
-    copies = type_counts_of(config, "test", 0, objects)
-    for row, cells in zip(copies, arrays["cells"], strict=True):
-        np.testing.assert_array_equal(np.bincount(cells, minlength=96), row)
-    assert arrays["cells"].shape == (8, 6)
 
 
 def test_a_shard_that_cannot_be_placed_leaves_nothing_and_the_others_stay(tmp_path: Path) -> None:
@@ -189,19 +177,6 @@ def test_too_many_objects_are_refused() -> None:
     few = dataset({**OCCLUSION, "max_objects": 2})
     with pytest.raises(ConfigError, match=r"scene 5.*has 3 objects.*allows 2"):
         render_scenes(few, "test", 4, np.array([[1] + [0] * 11, [1] * 3 + [0] * 9], np.uint8))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"groups": [{"name": "hue", "size": 4}]}, "has no feature 'hue'"),
-        ({"groups": [{"name": "color", "size": 5}]}, "has 5 values, and the solids .* knows 4"),
-    ],
-)
-def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) -> None:
-    space = {"kind": "uniform", "max_objects": 2, **change}
-    with pytest.raises(ValueError, match=message):
-        dataset(space, colors=FOUR)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from bindscope.graph.steps import SHARED_STEPS
 from bindscope.scenes.solids.values import VALUES
 from bindscope.sources.download import fetch
 from bindscope.sources.reading import read_source
-from bindscope.sources.records import objects_of, read_records
+from bindscope.sources.records import objects_of
 from releases import write_clevr, zipped
 
 GROUPS = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
@@ -256,18 +256,3 @@ def test_an_address_without_a_file_is_not_asked_again(server: Server, tmp_path: 
     assert len(server.requests) == 1
     with pytest.raises(InputError, match="the download failed"):
         fetch("http://127.0.0.1:9/CLEVR_v1.0.zip", "0" * 64, tmp_path / "other", wait_s=0)
-
-
-def test_from_download_to_records(server: Server, tmp_path: Path) -> None:
-    write_clevr(tmp_path / "clevr")
-    server.content = zipped(tmp_path / "clevr", tmp_path / "x.zip").read_bytes()
-    downloaded = {
-        "url": server.url, "sha256": digest(server.content), "folder": str(tmp_path / "downloads"),
-    }  # fmt: skip
-    graph = linear_fit_graph(dataset(None, FEWER, **downloaded).model_dump(mode="json"))
-    for rule in ("download", "records"):
-        (product,) = graph.select(rule)
-        script(rule).main(job_by_hand(product, tmp_path))
-    records = read_records(tmp_path / product.path(), "train")
-    assert records.images == str(tmp_path / "downloads" / "CLEVR_v1.0.zip")
-    assert len(records.scenes) == 4

@@ -13,8 +13,6 @@ from bindscope.config.codes import Dataset
 from bindscope.config.segmented import Ade20kSource
 from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph
-from bindscope.core.store.reader import open_store
-from bindscope.core.store.writer import StoreWriter
 from bindscope.graph.data import add_records
 from bindscope.graph.steps import SHARED_STEPS
 from bindscope.sources import ade20k, json_list
@@ -25,8 +23,6 @@ from bindscope.sources.parts import split_of
 from bindscope.sources.photos import PADDING, Placed
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import Record, write_records
-from bindscope.studies.same_object.config import PatchSampling
-from bindscope.studies.same_object.patch_samples import write_samples
 from segmented_releases import (
     BENCHMARK,
     BUILDING,
@@ -197,16 +193,6 @@ def test_what_is_left_out_is_listed_with_its_reason(
     ]
 
 
-def test_coco_leaves_out_photos_of_crowds_alone(tmp_path: Path) -> None:
-    crowd = draw("000000000031", (40, 40), (1,), "train2017", crowds=(1,))
-    more = draw("000000000200", (40, 40), (1,), "val2017")
-    source = coco(write_coco(tmp_path, [*COCO, crowd, more]), source={"skip": ["000000000139.jpg"]})
-    *_, skipped = read_source(source)
-    assert [(Path(image.image).name, image.reason) for image in skipped] == [
-        ("000000000031.jpg", "no object is labelled"), ("000000000139.jpg", "source.skip"),
-    ]  # fmt: skip
-
-
 # --- into a square --------------------------------------------------------------------------------
 
 
@@ -248,29 +234,6 @@ def test_letterbox_keeps_the_shape() -> None:
     assert (placed.size, placed.corner) == ((50, 25), (0, 12))
     assert placed.boxes(np.array([[0.0, 0.0, 200.0, 100.0]])).tolist() == [[0, 12, 50, 37]]
     assert Placed.fit_into((1, 500), 50, "letterbox").size == (1, 50)
-
-
-def test_patches_of_photos_can_be_sampled(panoptic: Path, tmp_path: Path) -> None:
-    source = coco(panoptic)
-    records = records_of(source)
-    arrays = stored(tmp_path, panoptic, records, size_px=48)
-    path = tmp_path / "samples.json"
-    with StoreWriter(path.with_suffix(".zarr"), path, spec="{}", code="c:c") as writer:
-        groups = {group.name: group.size for group in source.space.groups}
-        write_samples(
-            [tmp_path / "s.json"], "train", len(records), (6, 6), groups, PatchSampling(), writer
-        )
-    store = open_store(path)
-    patches = store.read("patches")
-    skipped = {entry["image"] for entry in store.attributes["skipped"]}
-    assert {i for i, row in enumerate(patches) if (row < 0).all()} == skipped
-    assert len(skipped) < len(records)
-    for i, k in np.argwhere(patches >= 0):
-        row, column = divmod(int(patches[i, k]), 6)
-        square = arrays["masks"][i, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
-        number = int(np.bincount(square.ravel()).argmax())
-        assert store.read("instances")[i, k] == number > 0
-        assert store.read("classes")[i, k] == arrays["classes"][i, number - 1]
 
 
 # --- configuration and keys -----------------------------------------------------------------------
