@@ -14,6 +14,7 @@ from packages import install
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 TOY = ROOT / "tests" / "toy"
 REGISTRY = "src/bindscope/core/registries.py"
+GRID = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "all"}
 LINE = '    "toy": "bindscope.studies.toy.study:STUDY",\n'
 
 
@@ -29,40 +30,12 @@ def add_toy(clone: Clone) -> list[Path]:
     return [*there, Path(REGISTRY)]
 
 
-def test_a_study_touches_one_line_and_an_edit_of_it_reruns_its_products_alone(
-    finished: Clone, tmp_path: Path
-) -> None:
+def test_a_study_touches_one_line(finished: Clone, tmp_path: Path) -> None:
     clone = finished.copy(tmp_path / "clone")
     assert add_toy(clone) == [Path(REGISTRY)]
     assert clone.would_run() == {}  # registered, but not in the configuration: nothing happens
-
-    grid = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "all"}
-    clone.edit({"studies.toy": {"grids": [grid]}})
+    clone.edit({"studies.toy": {"grids": [GRID]}})
     assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
-
-    clone.snakemake()
-    table = pd.read_csv(clone.path / "results/tables/lengths.csv")
-    assert list(table["layer"]) == [0, 1]
-    assert (table["length"] > 0).all()
-    assert (clone.path / "results/figures/lengths.png").stat().st_size > 1000
-    page = (clone.path / "results/report.html").read_text()
-    assert "How long tokens are" in page
-    assert clone.would_run() == {}
-    rest = {path: of for path, of in finished.results().items() if not path.startswith("report.")}
-    assert rest.items() <= clone.results().items()
-
-    edits = {
-        "work.py": {"lengths": 2, "table": 1, "figure": 1, "report": 1},
-        "tables.py": {"table": 1, "figure": 1, "report": 1},
-        "figures.py": {"figure": 1, "report": 1},
-        "findings.py": {"report": 1},
-    }
-    for module, jobs in edits.items():
-        path = clone.path / "src/bindscope/studies/toy" / module
-        before = path.read_text()
-        path.write_text(before + "\nassert True\n")
-        assert clone.would_run() == jobs, module
-        path.write_text(before)
 
 
 def install_toy(site: Path) -> None:
@@ -75,27 +48,39 @@ def install_toy(site: Path) -> None:
     install(site, "toy-study", "bindscope.studies", {"toy": "toy_study.study:STUDY"})
 
 
-def test_the_study_of_another_package_touches_no_file(
+def test_the_study_of_another_package_touches_no_file_and_an_edit_reruns_its_products_alone(
     finished: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clone, site = finished.copy(tmp_path / "clone"), tmp_path / "site"
     install_toy(site)
     monkeypatch.setenv("PYTHONPATH", str(site))
-    grid = {"name": "all", "datasets": ["tiny"], "models": ["vit"], "layers": "all"}
     assert clone.would_run() == {}
-    clone.edit({"studies.toy": {"grids": [grid]}})
+    clone.edit({"studies.toy": {"grids": [GRID]}})
     assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
     clone.snakemake()
     assert clone.would_run() == {}
     table = pd.read_csv(clone.path / "results/tables/lengths.csv")
+    assert list(table["layer"]) == [0, 1]
     assert (table["length"] > 0).all()
+    assert (clone.path / "results/figures/lengths.png").stat().st_size > 1000
+    rest = {path: of for path, of in finished.results().items() if not path.startswith("report.")}
+    assert rest.items() <= clone.results().items()
     page = (clone.path / "results/report.html").read_text()
     assert "How long tokens are" in page
     assert "How long the [CLS] token is, layer by layer" in page  # the caption
 
-    work = site / "toy_study/work.py"
-    work.write_text(work.read_text() + "\nassert True\n")
-    assert clone.would_run() == {"lengths": 2, "table": 1, "figure": 1, "report": 1}
+    edits = {
+        "work.py": {"lengths": 2, "table": 1, "figure": 1, "report": 1},
+        "tables.py": {"table": 1, "figure": 1, "report": 1},
+        "figures.py": {"figure": 1, "report": 1},
+        "findings.py": {"report": 1},
+    }
+    for module, jobs in edits.items():
+        path = site / "toy_study" / module
+        before = path.read_text()
+        path.write_text(before + "\nassert True\n")
+        assert clone.would_run() == jobs, module
+        path.write_text(before)
 
     (site / "toy_study/study.py").write_text("import nothing_of_this_name\n")
     failed = clone.snakemake("--dry-run", check=False)
