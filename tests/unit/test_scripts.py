@@ -2,34 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import numpy as np
-from jobs_by_hand import SCRIPTS, ci_graph, job_by_hand, loaded, loaded_by_scripts, script
-
-from bindscope.core.store.reader import open_store
-
-
-def test_scripts_run_with_a_job_made_by_hand(tmp_path: Path) -> None:
-    graph = ci_graph()
-    codes = next(p for p in graph.select("codes") if p.wildcards["split"] == "val")
-    anchors = next(p for p in graph.select("anchors") if p.wildcards["split"] == "val")
-    (priors,) = graph.select("priors")
-    for product in (codes, anchors, priors):
-        script(product.rule).main(job_by_hand(product, tmp_path))
-
-    labels = open_store(tmp_path / codes.path(), spec_key=codes.key, code=codes.code)
-    assert labels.read("objects").shape == (64, 6)
-    assert labels.read("features").shape == (64, 5)
-    logits = open_store(tmp_path / anchors.path(), spec_key=anchors.key).read("object")
-    assert logits.dtype == np.float32
-    assert logits.shape == (64, 6)
-    rows = json.loads((tmp_path / priors.path()).read_text())
-    assert [row["split"] for row in rows] == ["train", "val", "test"]
-    assert {row["spec_key"] for row in rows} == {priors.key}
-    assert {row["code_key"] for row in rows} == {priors.code}
-
+from jobs_by_hand import SCRIPTS, loaded, loaded_by_scripts
 
 _STORE = {"numpy", "zarr"}
 _TABLE = {"numpy", "pandas", "pyarrow"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +10,6 @@ from harness import Clone
 from bindscope.studies.build import captions
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
-
-
-def test_make_run_on_a_finished_run(finished: Clone, tmp_path: Path) -> None:
-    clone = finished.copy(tmp_path / "clone")
-    done = subprocess.run(
-        [sys.executable, "-m", "bindscope.commands.run", "--configfile", clone.configfile],
-        cwd=clone.path, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Nothing to be done" in done.stdout + done.stderr
-    assert done.stderr.rstrip().endswith("  Report   results/report.html")
 
 
 def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path) -> None:
