@@ -109,13 +109,13 @@ def test_every_layer_equals_the_librarys_bit_for_bit(kind: str, px: int) -> None
     assert tokens.has_cls is has_cls
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_keeps_the_promises_of_a_model(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["dinov2_with_registers", "siglip2_vision_model", "vit_mae"])
+def test_models_keep_the_promises_of_a_model(kind: str) -> None:
     """Above all the raster order of patches: MAE's trap is a shuffle."""
     check_model(load_model(configuration(kind), None, "cpu"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["clip_vision_model", "siglip2_vision_model", "vit", "vit_mae"])
 def test_attention_is_the_librarys_eager_one(kind: str) -> None:
     model = load_model(configuration(kind), None, "cpu")
     pixels = model.preprocess(scenes(n=2))

@@ -19,26 +19,14 @@ from bindscope.studies.build import read_graph
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 CHANGED = "the file is truncated or was changed (its digest differs)"
 FULL_DISK = Path(__file__).parent / "full_disk"
-GROUPS = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
 
 # --- mistakes in the configuration: nothing is planned -------------------------------------------
 
 MISTAKES = {
-    "unknown key": (
-        {"studies.binding_information.probes.1.rankk": 3},
-        "studies.binding_information.probes.1.rankk: unknown key; did you mean 'rank'?",
-        "config/README.md lists every key",
-    ),
     "no weights in a folder": (
         {"models.1": {"name": "identity", "source": "hf:path:/no/such", "n_layers": 2}},
         "/no/such: there is no such file or folder",
         "correct the `path:` of the source",
-    ),
-    "more objects than cells": (
-        {"datasets.0.space": {"kind": "uniform", "groups": GROUPS, "min_objects": 7,
-                              "max_objects": 9}},
-        "datasets.0.space: min_objects is 7, but the groups make only 6 cells",
-        "config/README.md lists every key",
     ),
     "a split without feature codes": (
         {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000}},
