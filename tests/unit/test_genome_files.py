@@ -136,7 +136,7 @@ def test_memory_does_not_grow_with_the_files(tmp_path, monkeypatch):
     monkeypatch.setattr(json_list, "_CHUNK", 1 << 14)
     thing = {"object_id": 1, "names": ["tree"], "x": 0, "y": 0, "w": 1, "h": 1}
     peaks = []
-    for n in (100, 1500):
+    for n in (100, 800):
         for name in ("objects", "attributes"):
             rows = [{"image_id": i, name: [thing] * 10} for i in range(n)]
             (tmp_path / f"{name}.json").write_text(json.dumps(rows))

@@ -52,6 +52,7 @@ def test_training_learns_an_easy_set(objective: str) -> None:
     assert steps_logged == [0, *(steps * i // 20 for i in range(1, 21))]
 
 
+@pytest.mark.usefixtures("_few_validation_scenes")
 @pytest.mark.parametrize("objective", ["objects", "self_distillation"])
 def test_seeds_reproduce_weights_bitwise(objective: str) -> None:
     torch.manual_seed(1)
@@ -64,6 +65,7 @@ def test_seeds_reproduce_weights_bitwise(objective: str) -> None:
     assert not torch.equal(first.weights["embed.weight"], reseeded.weights["embed.weight"])
 
 
+@pytest.mark.usefixtures("_few_validation_scenes")
 @pytest.mark.parametrize("objective", ["objects", "masked"])
 def test_random_init_is_where_the_trained_twins_started(objective: str) -> None:
     initial = untrained(configured("none", seed=3), EASY)

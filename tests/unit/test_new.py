@@ -203,7 +203,7 @@ def test_a_model_of_the_working_directory_is_checked(
     monkeypatch.setattr("sys.path", list(sys.path))
     assert main(["new", "my-run.yaml", "--model", "python:own_tower:load"]) == 0
     assert "4 blocks of width 96, 6 x 6 patches of 16 px" in Path("my-run.yaml").read_text()
-    assert main(["plan", "--cost", "--all", "--configfile", "my-run.yaml"]) == 0
+    assert main(["path", "report", "--configfile", "my-run.yaml"]) == 0
 
 
 def test_a_model_of_another_package_is_used_by_its_name(
