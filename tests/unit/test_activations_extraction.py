@@ -129,7 +129,8 @@ def test_a_model_may_overwrite_the_tokens_it_gave(tmp_path):
     scenes, manifests = images(10), {}
     for model in (TinyModel(), Reusing()):
         with store(tmp_path / "pooled") as pooled, store(tmp_path / "patches") as patches:
-            extract(model, scenes, extraction(), pooled=pooled, patches={1: patches})
+            options = extraction(dtype="float32")  # nothing is copied to another type
+            extract(model, scenes, options, pooled=pooled, patches={1: patches})
         manifests[type(model)] = [
             (tmp_path / f"{x}.json").read_bytes() for x in ("pooled", "patches")
         ]

@@ -26,6 +26,12 @@ def test_a_file_is_read_as_json_reads_it_whatever_the_chunks(name, chunk, monkey
     assert values(DATA / name) == json.loads((DATA / name).read_text())
 
 
+@pytest.mark.parametrize("text", [" \n[ ]\n", '\ufeff[{"a": "]"}, "b,c" ,\n[2, {}]]'])
+def test_small_arrays(text, tmp_path):
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    assert values(tmp_path / "a.json") == json.loads(text.lstrip("\ufeff"))
+
+
 def test_the_archives_of_the_release_are_read_as_they_are(tmp_path):
     path = tmp_path / "objects.json.zip"
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
@@ -69,7 +75,7 @@ def test_what_is_no_array_is_refused(text, message, tmp_path):
 def test_an_endless_element_does_not_fill_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(json_list, "_CHUNK", 100)
     monkeypatch.setattr(json_list, "_LONGEST", 1000)
-    (tmp_path / "a.json").write_text('["' + "a" * 100_000)
+    (tmp_path / "a.json").write_text('["' + "a" * 100_000 + '"]')
     with pytest.raises(InputError, match="element 0: is no whole JSON"):
         values(tmp_path / "a.json")
 

@@ -138,7 +138,8 @@ def test_maps_are_tokens_in_raster_order() -> None:
     assert model.n_layers == 2
     assert [(s.dim, s.token_map.grid) for s in model.shapes.values()] == [(4, (8, 8)), (6, (4, 8))]
     assert not model.token_map.has_cls
-    layers_read = tokens(model, [1, 2])
+    layers_read = tokens(model, [2, 1, 2])
+    assert list(layers_read) == [1, 2]
     direct, x = twin(model, Cnn()), model.preprocess(pixels())
     stem = direct.stem(x)
     torch.testing.assert_close(layers_read[1], as_tokens(stem))

@@ -8,8 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -224,39 +225,37 @@ def test_a_run_that_ended_as_a_zombie_does_not_count(clone: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be two users")
-def test_a_run_of_another_user_is_seen(clone: Path) -> None:
+def test_a_run_of_another_user_is_seen() -> None:
     """Its working directory cannot be read; where the folder is locked, it may be this one."""
-    words = ["python3", "-c", "read line", "snakemake"]
-    process = subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=54321,
-                               cwd=clone)  # fmt: skip
-    try:
-        for folder in clone, *list(clone.parents)[:-2]:
-            folder.chmod(0o755)
-        assert as_user(54322, lambda: command.live_runs(clone)) == []
-        lock(clone)
-        runs = as_user(54322, lambda: command.live_runs(clone))
-        text = f"process {process.pid} of 54321, in a folder that you may not read"
-        assert [text, False] in runs
-        (clone / ".snakemake").chmod(0o700)
-        assert as_user(54322, lambda: command.live_runs(clone)) == runs
-    finally:
-        process.kill()
-        process.wait()
-
-
-def as_user(number: int, call: Callable[[], list[command.Live]]) -> list[list[object]]:
-    """Return what a call returns to another user, as JSON has it."""
-    read, write = os.pipe()
-    if not (child := os.fork()):
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to others
+        clone = Path(folder)
+        clone.chmod(0o755)
+        process = subprocess.Popen(
+            ["python3", "-c", "read line", "snakemake"], executable="/bin/sh",
+            stdin=subprocess.PIPE, user=54321, cwd=clone,
+        )  # fmt: skip
         try:
-            os.setuid(number)
-            os.write(write, json.dumps(call()).encode())
+            assert live_runs_as(54322, clone) == []
+            lock(clone)
+            text = f"process {process.pid} of 54321, in a folder that you may not read"
+            runs = live_runs_as(54322, clone)
+            assert [text, False] in runs
+            (clone / ".snakemake").chmod(0o700)
+            assert live_runs_as(54322, clone) == runs
         finally:
-            os._exit(0)  # also after an error: no second process goes on with the tests
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read) as answer:
-        return list(json.loads(answer.read()))
+            process.kill()
+            process.wait()
+
+
+def live_runs_as(user: int, clone: Path) -> list[list[object]]:
+    """Return what another user sees; the interpreter may be where only root can read it."""
+    code = (
+        "import json, os; from pathlib import Path; from bindscope.commands.run import live_runs; "
+        f"os.setuid({user}); print(json.dumps(live_runs(Path({str(clone)!r}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    return list(json.loads(done.stdout))
 
 
 def test_read_only_results_are_refused_but_for_a_dry_run(

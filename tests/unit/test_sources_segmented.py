@@ -205,6 +205,7 @@ def test_a_mask_is_resized_without_new_labels() -> None:
     rng = np.random.default_rng(0)
     mask = rng.choice(np.array([0, 3, 200], np.uint16), (30, 44))
     assert (shrink(mask, 30, 44) == mask).all()
+    assert shrink(np.arange(6, dtype=np.uint16)[None], 1, 2).tolist() == [[1, 4]]  # by centres
     assert (shrink(np.kron(mask, np.ones((3, 5), np.uint16)), 30, 44) == mask).all()
     assert (shrink(mask, 90, 88) == np.kron(mask, np.ones((3, 2), np.uint16))).all()
     for shape in ((7, 9), (31, 45), (100, 3)):

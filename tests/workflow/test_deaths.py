@@ -209,9 +209,9 @@ def test_jobs_call_nothing_that_their_code_key_lacks(
 def test_killed_snakemake_leaves_no_orphan_and_the_next_run_completes(
     finished: Clone, tmp_path: Path
 ) -> None:
-    """It is killed while scenes are written, on the way to a fit to activations of them."""
+    """It is killed while scenes are written, on the way to activations of them."""
     clone = Clone.make(tmp_path / "clone")
-    target = clone.product("fit", tokens="patches")
+    target = clone.product("pooled", model="vit", part="first")
     run = subprocess.Popen(
         clone.command("--", target.path()), cwd=clone.path, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
