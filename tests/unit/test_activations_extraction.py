@@ -9,10 +9,7 @@ import torch
 from activations_by_hand import TinyModel, extraction, images, store
 
 from bindscope.activations.extraction import (
-    bytes_needed,
     extract,
-    patch_arrays,
-    pooled_arrays,
 )
 from bindscope.activations.images import StoreImages
 from bindscope.core.errors import BindscopeError, ModelError, StoreError
@@ -237,21 +234,6 @@ def test_a_model_is_held_to_its_word(tmp_path, stream, message):
         with pytest.raises(ModelError, match=message):
             attempt(layer)
         assert list(tmp_path.iterdir()) == []
-
-
-def test_estimate_is_what_is_written(tmp_path):
-    model, scenes = TinyModel(), images(10)
-    for dtype in ROUND:
-        with store(tmp_path / "pooled") as writer:
-            extract(model, scenes, extraction(dtype=dtype), pooled=writer)
-        with store(tmp_path / "patches") as writer:
-            extract(model, scenes, extraction(dtype=dtype), patches={1: writer})
-        for name, arrays in (
-            ("pooled", pooled_arrays(10, 5, 5, model.token_map, dtype)),
-            ("patches", patch_arrays(10, 5, model.token_map, dtype)),
-        ):
-            chunks = tmp_path.glob(f"{name}.zarr/*/c.*")
-            assert sum(path.stat().st_size for path in chunks) == bytes_needed(arrays)
 
 
 def test_a_disk_that_is_too_small_stops_before_the_forward_pass(tmp_path, monkeypatch):

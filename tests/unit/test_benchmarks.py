@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -56,25 +55,6 @@ def test_alternatives_take_turns_and_the_first_turn_does_not_count(monkeypatch):
     runs = {name: lambda name=name: order.append(name) for name in "ab"}
     assert measure.side_by_side(runs, QUICK) == {"a": 1.5, "b": 5}
     assert order == ["a", "b"] * 3
-
-
-def test_a_run_writes_a_record_and_prints_where_the_table_is_from(records, monkeypatch, capsys):
-    def entries(options):
-        assert options == QUICK
-        return [Entry("nothing", 0.25, notes={"answer": 42})]
-
-    monkeypatch.setitem(sys.modules, "toy", toy(entries))
-    assert run.main(["--size", "ci", "--threads", "1", "--repetitions", "2"]) == 0
-    record = json.loads((records / "toy.json").read_text())
-    (row,) = record["entries"]
-    assert (record["title"], row["what"], row["notes"]) == ("A toy", "nothing", {"answer": 42})
-    assert (row["seconds"], record["options"]["threads"]) == (0.25, 1)
-    printed = capsys.readouterr().out
-    assert "A toy" in printed
-    assert "| nothing | 250 |" in printed
-    command = "`python benchmarks/run.py toy --size ci --threads 1 --repetitions 2`"
-    assert f"{command}, " in printed
-    assert f"commit {record['machine']['commit']}: {record['machine']['processor']}" in printed
 
 
 def test_a_broken_promise_and_a_failure_end_with_1_and_hide_nothing(records, monkeypatch, capsys):

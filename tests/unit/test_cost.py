@@ -28,32 +28,21 @@ from bindscope.core.errors import ConfigError
 from bindscope.core.graph import Graph, Product
 from bindscope.core.store.writer import write_arrays
 from bindscope.core.work import REFERENCE, Work, refuse, stored
-from bindscope.fitting import lbfgs, regressions
 from bindscope.graph import cost as shared_cost
-from bindscope.graph import output_cost, towers
+from bindscope.graph import towers
 from bindscope.graph.towers import Tower
-from bindscope.models import known_answer, training
+from bindscope.models import known_answer
 from bindscope.models.vit import build as build_vit
 from bindscope.priors.counts import count_levels, not_counted
-from bindscope.scenes import sprite_palette
 from bindscope.statistics import bootstrap
-from bindscope.studies.binding_id import cost as vlm
-from bindscope.studies.binding_id import oracle
-from bindscope.studies.binding_id.tasks.scenes import LAYOUTS
 from bindscope.studies.binding_information import cost as fits
 from bindscope.studies.binding_information.config import AnyProbe
-from bindscope.studies.binding_information.probes import batches, convex
-from bindscope.studies.binding_information.probes.base import TARGETS, Target
+from bindscope.studies.binding_information.probes.base import Target
 from bindscope.studies.binding_information.probes.module import InputShape
 from bindscope.studies.build import build
-from bindscope.studies.concepts import alignment
 from bindscope.studies.concepts import cost as concepts
 from bindscope.studies.concepts.config import Encoder
 from bindscope.studies.concepts.dual import encoders
-from bindscope.studies.datasets import figures as sheets
-from bindscope.studies.same_object import cost as pairs
-from bindscope.studies.same_object import data as pair_data
-from bindscope.studies.same_object.effects import passes
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "workflow" / "rules"
@@ -92,32 +81,6 @@ def test_all_work_is_counted_without_torch() -> None:
         "assert all(made.work.memory_mb > 0 for made in products)"
     )
     assert not {"torch", "pandas"} & loaded(code)
-
-
-def test_constants_beside_torch_are_those_of_the_science() -> None:
-    assert (pair_data.PAIR_BYTES, pair_data.BLOCK) == (pairs.PAIR_BYTES, pairs.BLOCK)
-    assert (pairs._BATCH, pairs._ATTENDED, pairs._MASKS) == (
-        passes.BATCH,
-        passes.WEIGHTS,
-        passes.MASKS,
-    )
-    assert fits._CONVEX_WORK == batches.WORK
-    assert (len(convex.STRENGTHS), regressions.REFRESH) == (fits._STRENGTHS, fits._REFRESH)
-    assert (4 * lbfgs.MEMORY + 10) / 4 == fits._MOVED
-    assert (bootstrap.BLOCK, known_answer.PROVABLE) == (fits._RESAMPLED, shared_cost._PROVABLE)
-    assert (vlm._ORACLE_WIDTH, vlm._SPRITE_PX) == (oracle.WIDTH, sprite_palette.SLOT_PX)
-    for name, layout in LAYOUTS.items():
-        assert vlm._SLOTS.get(name, 9) == len(layout.regions)
-        if not layout.sprites:
-            sides = [x1 - x0 for x0, _, x1, _ in layout.regions]
-            assert (layout.size_px, max(sides)) == (vlm._IMAGE_PX, vlm._SLOT_PX)
-    assert concepts._ALIGNED == 1 + alignment.PERMUTATIONS + 6
-    evaluated = (shared_cost._EVALUATIONS, shared_cost._VAL_SCENES)
-    assert evaluated == (training.EVALUATIONS, training.VAL_SCENES)
-    assert (output_cost._SHEET_COLUMNS, output_cost._SHEET_PX) == (
-        sheets.COLUMNS,
-        sheets._LARGEST_PX,
-    )
 
 
 # --- Memory ------------------------------------------------------------------------------------
@@ -181,17 +144,6 @@ def test_what_is_done_is_not_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     }
     with pytest.raises(ConfigError, match=re.escape(fit.path())):
         refuse([fit], 1, "config.yaml")
-
-
-def test_a_fit_has_memory_for_its_intervals() -> None:
-    def fit_of(samples: int) -> Work:
-        def change(content: dict[str, Any]) -> None:
-            information = content["studies"]["binding_information"].setdefault("information", {})
-            information["bootstrap_samples"] = samples
-
-        return a_fit(planned(change)).work
-
-    assert fit_of(100_000).bytes_peak >= fits._resampled(1e7) > fit_of(2).bytes_peak
 
 
 def test_a_tower_of_texts_is_loaded_with_that_of_images() -> None:
@@ -287,23 +239,7 @@ def test_a_record_is_read_as_snakemake_quotes_it(
     assert recorded(Path("results/report.html")) == (spec, texts)
 
 
-# --- counts against the arrays themselves -------------------------------------------------------
-
-
 # --- Arithmetic against arrays -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("source", "vision", "tokens"),
-    [
-        # A slot of 66 px of 384 takes 5 of 27 cells, in the whole image and in a crop.
-        ("hf:llava-hf/llava-onevision-qwen2-7b-ov-hf@x", {"image_size": 384, "patch_size": 14}, 50),
-        ("hf:Qwen/Qwen2-VL-2B-Instruct@x", {"patch_size": 14, "spatial_merge_size": 2}, 9),
-        ("hf:Qwen/Qwen2-VL-2B-Instruct@x", {}, 9),
-    ],
-)
-def test_tokens_of_an_object(source: str, vision: dict[str, int], tokens: int) -> None:
-    assert vlm._object_tokens({"source": source}, vision) == tokens
 
 
 @pytest.mark.parametrize("shape", [(2, 40_000, 24), (1, 10, 7)])
@@ -313,18 +249,6 @@ def test_floats_of_a_store(shape: tuple[int, ...], tmp_path: Path) -> None:
     files = [manifest, *(path for path in store.rglob("*") if path.is_file())]
     size = sum(path.stat().st_size for path in files)
     assert stored("float32", shape) == pytest.approx(size, rel=0.01, abs=1500)
-
-
-@pytest.mark.parametrize(
-    ("n_counts", "problems"),
-    [(0, [(16, 14), (21, 24), (28, 12)]), (5, [(16, 14), (21, 5), (21, 24), (33, 12)])],
-)
-def test_linear_parts_are_counted_as_they_are_fitted(
-    n_counts: int, problems: list[tuple[int, int]]
-) -> None:
-    """Together where they read the same bits, with a row for each bit that one of them reads."""
-    heads = [part for name in TARGETS for part in Target(name, (4, 3), n_counts).parts]
-    assert sorted(fits._problems(heads, 8)) == problems
 
 
 @pytest.mark.parametrize(

@@ -135,22 +135,6 @@ def test_torchs_own_attention_module() -> None:
     assert not torch.allclose(edited[2].weights(), plain[2].weights(), atol=1e-4)
 
 
-def test_torchvisions_transformer() -> None:
-    from torchvision.models.vision_transformer import VisionTransformer
-
-    torch.manual_seed(0)
-    module = VisionTransformer(32, 8, 2, 2, 16, 32)
-    names = [f"encoder.layers.encoder_layer_{i}" for i in range(2)]
-    model = hooked(module, *names, has_cls=True)
-    maps = dict(model.attention(PIXELS, [1, 2]))
-    part = module.encoder.layers[1]
-    with torch.no_grad():
-        normed = part.ln_1(dict(model.residual_stream(PIXELS, [1]))[1])
-        _, expected = part.self_attention(*[normed] * 3, average_attn_weights=False)
-    assert expected.shape == (2, 2, 17, 17)
-    torch.testing.assert_close(maps[2].weights(), expected, **CLOSE)
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -89,10 +89,6 @@ def make_vit(columns: int = 4) -> nn.Module:
     return Vit(columns)
 
 
-def make_list() -> Any:
-    return [1]
-
-
 def make_blind() -> nn.Module:
     return nn.Sequential(nn.Linear(7, 7))
 
@@ -277,11 +273,6 @@ def test_layers_are_the_modules(layer: Any) -> None:
     model = load("make_cnn", "stem", "wide")
     with pytest.raises(ModelError, match=f"no layer {layer!r}(.|\n)*layers 1 to 2"):
         tokens(model, [layer])
-
-
-def test_an_input_of_unknown_size() -> None:
-    with pytest.raises(ModelError, match="how large its input is"):
-        load_model(hooked("make_cnn", "stem"), None, "cpu")
 
 
 @pytest.mark.parametrize(

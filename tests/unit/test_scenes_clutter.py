@@ -13,7 +13,6 @@ from scipy.ndimage import binary_dilation, label
 import datasets_by_hand
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Dataset
-from bindscope.core.errors import ConfigError
 from bindscope.scenes.clutter.looks import (
     DARKER,
     STUFF,
@@ -211,14 +210,6 @@ def test_small_objects_and_stuff_have_their_shares(default: tuple[np.ndarray, Sc
     assert abs((scenes["classes"] == 9).any(axis=1).mean() - 0.3) < 0.1
 
 
-def test_without_stuff_the_background_is_white_and_has_no_label() -> None:
-    _, scenes = drawn(dataset(**{**BARE, "duplicates": 1}), 20)
-    assert (scenes["images"][scenes["masks"] == 0] == 255).all()
-    assert not scenes["stuff"].any()
-    colors = {tuple(rgb) for rgb in scenes["images"][scenes["masks"] > 0].tolist()}
-    assert colors <= set(COLORS.values())
-
-
 def test_types_that_are_drawn_twice_stand_there_twice() -> None:
     groups = [{"name": "color", "size": 2}, {"name": "shape", "size": 2}]
     space = {"kind": "draws", "groups": groups, "n_objects": 5}
@@ -299,22 +290,6 @@ def test_a_scene_is_the_same_in_whatever_shard(case: tuple[Dataset, np.ndarray, 
 def test_what_cannot_be_drawn_is_refused(render: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         dataset(**render)
-
-
-def test_spaces_that_cannot_be_drawn_are_refused() -> None:
-    three = {"kind": "uniform", "groups": [*GROUPS, {"name": "x", "size": 2}], "max_objects": 2}
-    with pytest.raises(ValueError, match="the clutter renderer draws exactly two groups"):
-        dataset(three)
-    wide = {
-        "kind": "uniform",
-        "groups": [{"name": "color", "size": 9}, GROUPS[1]],
-        "max_objects": 2,
-    }
-    with pytest.raises(ConfigError, match="9 values, and the clutter renderer knows 8"):
-        render_scenes(dataset(wide), "train", 0, np.zeros((0, 72), np.uint8))
-    many = {"kind": "draws", "groups": GROUPS, "n_objects": 130}
-    with pytest.raises(ConfigError, match="up to 130 objects, and a cluttered scene holds 123"):
-        render_scenes(dataset(many), "train", 0, np.zeros((0, 64), np.uint8))
 
 
 def test_no_room_for_a_bar_takes_the_bar_away_and_keeps_the_copy() -> None:

@@ -141,16 +141,6 @@ def test_a_mistake_is_named_with_its_place_and_a_remedy(mistake: str, folder: Pa
         assert part in str(error.value)
 
 
-def test_no_file_and_no_folder_of_images(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.csv: cannot be read"):
-        read_source(dataset(folder, source__path=str(folder / "none.csv")))
-    with pytest.raises(InputError, match="no such folder or archive"):
-        read_source(dataset(folder, source__images=str(folder / "nowhere")))
-    (folder / "objects.parquet").write_bytes(b"PAR1 cut off")
-    with pytest.raises(InputError, match=r"objects\.parquet: cannot be read"):
-        read_source(dataset(folder, source__path=str(folder / "objects.parquet")))
-
-
 def test_repeats_are_kept_in_the_record_and_merged_in_the_code(folder: Path) -> None:
     write_rows(folder, [*ROWS, "c.png,blue,circle,4,0,8,4,test"])
     _, splits, *_ = read_source(dataset(folder, source__repeats=True))
