@@ -1,4 +1,4 @@
-"""What Snakemake runs again after a run, a change, a touch, a deletion."""
+"""What Snakemake runs again after a run, a change, a touch, a deletion; and its own report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from harness import Clone
 
 from bindscope.config.root import Config
-from bindscope.studies.build import build
+from bindscope.studies.build import build, captions
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 TABLE = "results/tables/binding_information.parquet"
@@ -88,3 +88,11 @@ def test_deleted_store_is_made_again_and_a_damaged_manifest_is_refused(
     assert failed.returncode != 0
     assert str(manifest.relative_to(clone.path)) in failed.stdout + failed.stderr
     assert "remedy" in failed.stdout + failed.stderr
+
+
+def test_snakemakes_own_report_has_our_captions(finished: Clone, tmp_path: Path) -> None:
+    clone = finished.copy(tmp_path / "clone")
+    clone.snakemake("--report", "results/snakemake-report.html")
+    page = (clone.path / "results/snakemake-report.html").read_text()
+    assert captions()["tokens"][:40] in page
+    assert "The table priors; docs/tables.md describes" in page
