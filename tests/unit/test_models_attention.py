@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bindscope.core.errors import ModelError
+from bindscope.models.attention import BlockAttention
 from bindscope.models.vit import ViT
 
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -156,3 +157,10 @@ def test_modules_whose_attention_cannot_be_read(names: list[str], message: str) 
     model = hooked(Stack(16, both=both, masked=Masked()), *names)
     with pytest.raises(ModelError, match=message):
         list(model.attention(PIXELS, [1]))
+
+
+def test_maps_of_some_heads_are_parts_of_all() -> None:
+    bias = torch.randn(1, 3, 5, 5)
+    attention = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
+    torch.testing.assert_close(attention.logits(slice(1, 3)), attention.logits()[:, 1:3])
+    torch.testing.assert_close(attention.weights(slice(0, 1)), attention.weights()[:, :1])
