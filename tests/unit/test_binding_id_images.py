@@ -85,21 +85,6 @@ def test_a_thing_looks_the_same_in_every_slot() -> None:
     assert all((look == looks[0]).all() for look in looks)
 
 
-def test_sprites_vary_within_their_region() -> None:
-    scenes = scenes_of(Rule("sprites", 9), 4)
-    plain, jittered, again = (
-        draw(scenes, "sprites", jitter)
-        for jitter in (None, np.random.default_rng(0), np.random.default_rng(0))
-    )
-    np.testing.assert_array_equal(jittered.images, again.images)
-    assert (np.abs(jittered.boxes - plain.boxes) <= 1).all()
-    assert (jittered.boxes != plain.boxes).any()
-    regions = LAYOUTS["sprites"].boxes(scenes.slot)
-    assert (regions[..., :2] <= jittered.boxes[..., :2]).all()
-    assert (jittered.boxes[..., 2:] <= regions[..., 2:]).all()
-    assert len({tuple(pixel) for pixel in jittered.images[jittered.masks == 1].tolist()}) > 100
-
-
 @pytest.mark.parametrize(
     ("shape", "volume"),
     [

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import reason
-from jobs_by_hand import job_by_hand, loaded, script
+from jobs_by_hand import job_by_hand, script
 from safetensors.numpy import load_file
 
 from bindscope.config.loading import load_config
@@ -312,8 +312,3 @@ def test_a_mistake_is_named(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         load_config(content, "c.yaml")
     assert "studies.binding_id.suites.0" in caught.value.problem
-
-
-def test_planning_loads_nothing_that_computes() -> None:
-    modules = loaded("import bindscope.studies.binding_id.study")
-    assert modules <= {"pydantic", "numpy"}

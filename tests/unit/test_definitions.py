@@ -64,19 +64,6 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         function.cache_clear()
 
 
-def test_closure_holds_what_is_used(tree: Path) -> None:
-    """`c` is handed on whole by `late`, so that all of it is code."""
-    code = keys.closure(("fit.py",))
-    named = {module: names - {definitions.EFFECTS} for module, names in code.definitions.items()}
-    assert named == {
-        "fit.py": {"main"}, "bindscope.a": {"run", "LIMIT"},
-        "bindscope.c": {"Base", "Thing", "helper", "shared"},
-        "bindscope.e": {"used", "STATE"}, "bindscope.local": {"late"},
-    }  # fmt: skip
-    assert "scipy" in code.foreign
-    assert "numpy" not in code.foreign
-
-
 @pytest.mark.parametrize(
     ("file", "before", "after", "changes"),
     [

@@ -7,7 +7,6 @@ from probe_problems import probe, problem, tokens_of
 from test_learning_curve import problem as curve_problem
 
 from bindscope.core.files import temporary_path
-from bindscope.fitting import checkpoint as checkpoints_module
 from bindscope.fitting.checkpoint import Checkpoints
 from bindscope.studies.binding_information.config import Information
 from bindscope.studies.binding_information.fit import run_fit
@@ -60,15 +59,6 @@ def test_killed_learning_curves_end_in_the_same_rows(deaths, tmp_path):
     )
     assert died > 1
     np.testing.assert_equal(resumed, whole)
-
-
-def test_short_fits_keep_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints_module, "WORTH_S", 60.0)
-    data = problem(n=(96, 48, 32), dim=6)
-    checkpoints = Checkpoints(tmp_path / "weights.safetensors", "key")
-    run_fit(PROBES["quadratic"], data, [0], "none", checkpoints)
-    assert checkpoints.number > 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_attempt_began_to_write_goes_with_the_rest(tmp_path):

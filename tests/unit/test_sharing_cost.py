@@ -30,16 +30,6 @@ def scenes(n=400, seed=0):
     return plain, plain + 2.0 + rng.normal(0, 0.5, n)
 
 
-def test_the_cost_is_the_mean_difference_and_each_seeds_own():
-    plain, shared = zip(scenes(seed=0), scenes(seed=1), strict=True)
-    cost = sharing_cost(NAMES, plain, shared)
-    assert cost.cost_bits == pytest.approx(np.mean(shared) - np.mean(plain))
-    assert cost.seed_costs == pytest.approx(
-        [b.mean() - a.mean() for a, b in zip(plain, shared, strict=True)]
-    )
-    assert cost.low < cost.cost_bits < cost.high
-
-
 def test_the_interval_is_that_of_the_difference():
     plain, shared = scenes(2000)
     cost = sharing_cost(NAMES, [plain], [shared], n_samples=3000)
