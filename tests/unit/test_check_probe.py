@@ -25,7 +25,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-# Those with the word `quadratic_reuse` are the multilinear ones of two groups.
+# `quadratic_reuse` is `multilinear_reuse` of two groups.
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "quadratic_reuse"])
 def test_our_families_keep_their_promises(family: str) -> None:
     check_probe(family, **SMALL.get(family, {"rank": 3}))
