@@ -1,6 +1,7 @@
 """Made-up rows in the shape and the range of the default configuration's results, and their use."""
 
 import json
+from functools import cache
 
 import matplotlib as mpl
 import numpy as np
@@ -221,6 +222,11 @@ def make_table(rows):
 
 def default_table(seeds=(0,)):
     """Make the table of the default configuration."""
+    return _default_table(seeds).copy()
+
+
+@cache
+def _default_table(seeds):
     return make_table(vit_rows(seeds) + known_rows())
 
 
@@ -273,6 +279,11 @@ def statistics_table(datasets=(("colorshape", 0.6, 0.3), ("smaller", 3.2, 0.1)))
 
 def paper_table():
     """Rows like the paper's main table, for a model, dataset and probes of the paper's names."""
+    return _paper_table().copy()
+
+
+@cache
+def _paper_table():
     published = {"linear": (34.0, 1.4), "quadratic": (21.6, 1.7), "dnn": (20.4, 1.6)}
     h = (39.94129173, 7.03342290)
     rows = [

@@ -24,7 +24,7 @@ from bindscope.core.interfaces import Inputs
 from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
-from bindscope.studies.binding_information.findings import LABELS, NUMBERS, chapter
+from bindscope.studies.binding_information.findings import chapter
 from bindscope.studies.binding_information.quantities import BEYOND, PAIRING
 from bindscope.studies.binding_information.quotes import at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
@@ -86,22 +86,6 @@ def test_the_lead_says_where_most_and_where_least_is_read():
     assert lead.endswith("(features), on scenes of matching (last layer).")
 
 
-def test_three_caveats_that_follow_from_the_table():
-    zoo = sentences.caveats(about(zoo_table()))
-    assert len(zoo) == 3
-    assert "lower bounds of a probe" in zoo[0]
-    assert "small vision transformers" in zoo[2]
-    table = zoo_table()
-    table["flags"] = "assumed_prior"
-    assert "is unknown: its values are estimates" in sentences.caveats(about(table))[0]
-    few = [row for row in SMALL if row["model"] not in ("none-1", "none-2")]
-    assert "fewer than three" in sentences.caveats(about(parts_table(few)))[1]
-    mine = about(parts_table([parts_row("matching", "mine")]), {})
-    assert not any("small vision transformers" in text for text in sentences.caveats(mine))
-    nothing = parts_table([row | {"flags": "diverged"} for row in SMALL])
-    assert sentences.caveats(about(nothing)) == ()
-
-
 def test_the_findings_say_what_the_table_says():
     table = zoo_table()
     binding_chapter = chapter_of(table, ZOO)
@@ -126,9 +110,9 @@ def test_the_findings_say_what_the_table_says():
     assert "binding</em>" in binding_chapter.introduction
 
 
-@pytest.mark.parametrize("flags", ["", "diverged", "above_prior;collapsed"])
+@pytest.mark.parametrize("flags", ["", "above_prior;collapsed"])
 @given(data=st.data())
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
     """Flagged rows hold numbers that would be seen: 7777 bits."""
     rows = [row | {"n_train": 100} for row in SMALL]
@@ -150,17 +134,6 @@ def test_no_sentence_quotes_a_row_that_may_not_be_quoted(flags, data):
         flag = flags.rpartition(";")[2]
         assert any(f"flagged {flag}" in text for text in texts)
         assert "above_prior" not in " ".join(texts)
-
-
-def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
-    table = parts_table([row | {"flags": "diverged"} for row in SMALL])
-    facts = about(table)
-    assert sentences.lead(facts) == ()
-    assert sentences.key_numbers(facts) == []
-    assert sentences.histogram_here(facts) == []
-    text = text_of(sentences.findings(facts))
-    assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
-    assert "≥" not in text
 
 
 def test_bounds_are_rounded_down_and_their_intervals_outwards():
@@ -205,13 +178,6 @@ def test_every_number_that_is_said_is_in_the_interval_that_is_said(spread):
     for value, low, high in intervals:
         assert as_number(low) <= as_number(value) <= as_number(high)
         assert len({len(text.partition(".")[2]) for text in (value, low, high)}) == 1
-
-
-def test_a_small_bound_is_a_number_and_not_an_absence():
-    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, -0.3))])
-    text = text_of(sentences.findings(about(table, {})))
-    assert "≥ \u22120.30 from the [CLS] token" in text
-    assert "Bits of pairing that the best probes decode from the last layers:" in text
 
 
 def judged(facts, claim):
@@ -295,36 +261,6 @@ def test_as_many_networks_are_told_of_as_were_read():
     assert "none (a vision transformer not trained): ≥" in text
     (lead,) = sentences.lead(facts)
     assert "in 3 vision transformers trained to classify the objects (objects), and ≥" in lead
-
-
-def test_what_a_model_is_comes_from_its_source():
-    sources = {
-        "a": f"hf:facebook/dinov2-large@{40 * 'a'}", "b": "timm:path:/home/me",
-        "c": "zoo:counting-captions-unpaired-2", "d": "controlled:rotation",
-    }  # fmt: skip
-    models = [{"name": name, "source": source} for name, source in sources.items()]
-    table = parts_table([parts_row("matching", name) for name in sources])
-    text = text_of(sentences.findings(about(table, {"models": models})))
-    assert "a (facebook/dinov2-large): ≥" in text
-    assert "b: ≥" in text
-    assert "/home/me" not in text
-    assert "c (a vision transformer trained on captions of the same words, unpaired)" in text
-    assert "d (a vision transformer trained with the objective rotation)" in text
-
-
-def test_counts_that_are_not_told_apart_are_said_to_be_together():
-    row = parts_row("counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False)
-    facts = about(parts_table([row]), {})
-    text = text_of(sentences.findings(facts))
-    assert "≥ 5.00 from the [CLS] token" in text
-    assert "Counts and pairing are not separated here" in text
-    assert "19.27 bits of counts and pairing" in sentences.lead(facts)[0]
-
-
-def test_nothing_to_bind_has_no_share():
-    row = parts_row("matching", "mine", decoded=(4.0, 0.0, 0.0), h=(7.0, 0.0, 0.0))
-    facts = about(make_table([row]), {})
-    assert "7.00 for features" in text_of(sentences.findings(facts))
 
 
 def test_an_assumed_prior_makes_no_bounds():
@@ -416,38 +352,3 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
-
-
-def test_all_rows_are_listed_with_intervals_and_warnings():
-    table = default_table()
-    rows = section(chapter_of(table), "rows").tables[0]
-    assert len(rows.rows) == len(table)
-    assert [heading for _, heading, _ in rows.choices] == list(LABELS)
-    with_numbers = [number for number in NUMBERS if number.source in table]
-    with_numbers = [number for number in with_numbers if table[number.source].notna().any()]
-    assert len(rows.columns) == len(LABELS) + 1 + len(with_numbers)  # no row has a warning
-    headings = [column.heading for column in rows.columns]
-    cell = rows.rows[0][headings.index("B*, bound")]
-    value = table["conditional_binding_lower_bound_bits"].iloc[0]
-    assert cell.value == repr(float(value))
-    assert " to " in cell.below
-    flagged = chapter_of(make_table([make_row(flags="collapsed")]))
-    assert section(flagged, "rows").tables[0].rows[0][-1].text == "collapsed"
-
-
-def test_provenance_has_a_line_per_fit():
-    binding_chapter = chapter_of(
-        make_table([make_row(seed=seed) for seed in (0, 1)] + [make_row("other")])
-    )
-    (keys,) = binding_chapter.provenance
-    assert keys.title == "Keys of the 2 fits"
-    assert keys.folded
-    assert sorted(row[len(LABELS)].text for row in keys.rows) == ["0", "0, 1"]
-
-
-def test_a_run_of_known_answers_only_has_a_chapter():
-    binding_chapter = chapter_of(make_table(known_rows()))
-    assert binding_chapter.findings == binding_chapter.key_numbers == ()
-    assert binding_chapter.notes[0].startswith("No model other than planted encoders was measured.")
-    empty = chapter_of(default_table().iloc[:0], config={})
-    assert empty.provenance == ()

@@ -9,7 +9,6 @@ from sample_tables import GROUPS, make_row, make_table, to_input, words
 
 from bindscope.core.interfaces import Inputs
 from bindscope.studies.binding_information.figures.breakdown import (
-    Breakdown,
     breakdown,
     choose_fits,
     gains,
@@ -42,12 +41,6 @@ def test_breakdown_of_plain_probes_subtracts_from_the_null_probe():
     figure = breakdown.draw({"a": gained, "b": gained}, GROUPS)
     assert {"red", "cross", "a", "1.00", "features: \u22125.0 bits"} <= set(words(figure))
     assert reason(breakdown, {}, [])
-
-
-def test_breakdown_takes_more_than_two_groups():
-    groups = [*GROUPS, ("size", ("small", "large"))]
-    part = Breakdown(np.zeros(12), np.zeros(7), "features")
-    assert "cross large" in words(breakdown.draw(dict.fromkeys("abcd", part), groups))
 
 
 def test_the_breakdown_shows_quadratic_on_cls_or_what_comes_nearest():

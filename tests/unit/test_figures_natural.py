@@ -2,9 +2,7 @@
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
-from drawing import reason
 from sample_tables import make_row, make_table, priors_table, statistics_table, words
 
 from bindscope.studies.binding_information.figures.bars import natural, tokens
@@ -84,13 +82,6 @@ def test_an_estimated_prior_is_marked_in_every_figure_that_draws_differences_fro
     assert f"photos\n[CLS]\nlinear{DAGGER}" in words(flagged["layers"])
 
 
-def test_nothing_is_marked_where_the_law_is_known():
-    for figure in (natural.draw(make_table(rows_of("")), priors_table(CELLS), ["photos"], CELLS),
-                   layers.draw(make_table(rows_of("")))):  # fmt: skip
-        assert not any(DAGGER.strip() in text for text in words(figure))
-        assert not hatched_artists(figure)
-
-
 def test_only_the_flagged_datasets_bars_are_hatched():
     table = make_table(rows_of("assumed_prior"))
     assert assumed_prior(table) == {"photos"}
@@ -154,17 +145,3 @@ def test_the_papers_numbers_are_words_unless_dataset_and_model_agree(trends):
     paper = make_table([row | {"model_kind": "hf"} for row in rows_of("assumed_prior")])
     stars = natural.draw(paper, assigned(10.0), ["photos"], CELLS, MODELS, named)
     assert np.allclose(positions(stars.axes[0], "*"), [[39.9, 0.0], [47.0, 0.0]])
-
-
-def test_nothing_to_draw_is_said():
-    table = make_table(rows_of(""))
-    why = "No model was measured on images that were read."
-    assert reason(natural, table, assigned(10.0), [], CELLS) == why
-    assert reason(natural, table, assigned(10.0), ["photos"], CELLS) is None
-
-
-def test_rows_of_any_seed_make_one_mark():
-    rows = [make_row(seed=s, dataset="photos", flags="assumed_prior") for s in (0, 1)]
-    marks = over_seeds(measured(make_table(rows), known_answer=False))
-    assert marks["assumed_prior"].tolist() == [True]
-    assert isinstance(marks, pd.DataFrame)

@@ -20,7 +20,6 @@ from bindscope.report.chapter import (
     KeyNumber,
     Section,
     Warned,
-    number,
     page_table,
 )
 from bindscope.report.job import make_parts
@@ -147,21 +146,6 @@ def test_the_page_is_the_same_for_the_same_input(page, tmp_path):
     assert str(tmp_path) not in page
 
 
-def test_a_chapter_has_its_parts_in_order(tmp_path):
-    page = page_of(toy(tmp_path))
-    contents = page[page.index("<nav") : page.index("</nav>")]
-    text = text_of(page.replace(contents, "<nav>"))
-    parts = (
-        "Long is longer.", "What overview shows.", "Limits", "It is only a toy.",
-        "How long things are", "3.1 cm", "bent: not straight (1 row)", "There are two:",
-        "<short> is short.", "Two are few.", "An introduction", "What detail shows.",
-        "Is it so?", "A point.", "What check shows.", "Lengths (3 rows)", "Provenance",
-    )  # fmt: skip
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
-    assert "Nothing is here" not in text
-
-
 def test_ids_are_unique_links_lead_somewhere_and_images_are_described(page):
     outline = Outline(page)
     ids = [attributes["id"] for _, attributes in outline.tags if "id" in attributes]
@@ -209,28 +193,11 @@ def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
     assert "&lt;b&gt;lead" in page
 
 
-def test_the_foot_names_version_commit_configuration_and_keys(page):
-    foot = page[page.index("<footer") :]
-    assert "bindscope 0.1, commit <code>abc</code>. " in foot
-    assert "numpy 2.4.6." in text_of(page)
-    assert KEYS["code_key"] in page
-    configuration = page[page.index("<pre") : page.index("</pre>")]
-    assert "source: controlled:objects" in configuration
-    assert page.index("<summary>Keys ") > page.index('id="provenance"')
-
-
 def test_large_vector_figures_are_embedded_as_pixels(tmp_path):
     large = drawing(tmp_path, "large", svg="x" * (LARGEST_SVG_BYTES + 1))
     page = page_of(Part("toy", "Toy", Chapter(), (large,)))
     assert "data:image/png;base64" in page
     assert "x" * 100 not in page
-
-
-def test_numbers_have_a_real_minus_sign_and_no_negative_zero():
-    assert number(-1.234) == "\u22121.23"
-    assert number(-0.001) == "0.00"
-    assert number(None) == number(float("nan")) == ""
-    assert number(0.3049, "z.0%") == "30%"
 
 
 def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
@@ -287,13 +254,6 @@ def test_captions_have_at_most_60_words_and_say_what_their_intervals_cover():
         assert len(entry.title) > 5
 
 
-def test_columns_without_values_are_hidden():
-    frame = LENGTHS.assign(length=None, key="")
-    table = page_table("Lengths", COLUMNS, frame)
-    assert [column.heading for column in table.columns] == ["model", "layer"]
-    assert {len(row) for row in table.rows} == {2}
-
-
 class Visible(Outline):
     """The words outside of folded parts (but their summaries), options, drawings and scripts."""
 
@@ -323,6 +283,15 @@ def test_all_but_the_result_and_its_numbers_folds(tmp_path):
         assert folded not in words
 
 
+def test_groups_are_known_to_the_filter(tmp_path):
+    config = {
+        "models": [{"name": "a", "seeds": [0, 1]}, {"name": "b"}],
+        "studies": {"toy": {"groups": [{"name": "both", "models": ["a", "b"]}]}, "none": None},
+    }
+    page = page_of(toy(tmp_path), config=config)
+    assert '{"a": ["a-0", "a-1"], "both": ["a-0", "a-1", "b"]}' in page
+
+
 def test_a_figure_is_inline_with_ids_of_its_own_and_its_values(tmp_path):
     svg = (
         '<?xml version="1.0"?><svg width="9pt" viewBox="0 0 9 9"><metadata>m</metadata>'
@@ -334,20 +303,3 @@ def test_a_figure_is_inline_with_ids_of_its_own_and_its_values(tmp_path):
         assert text in page
     assert "<metadata>" not in page
     assert "<?xml" not in page
-
-
-def test_groups_are_known_to_the_filter(tmp_path):
-    config = {
-        "models": [{"name": "a", "seeds": [0, 1]}, {"name": "b"}],
-        "studies": {"toy": {"groups": [{"name": "both", "models": ["a", "b"]}]}, "none": None},
-    }
-    page = page_of(toy(tmp_path), config=config)
-    assert '{"a": ["a-0", "a-1"], "both": ["a-0", "a-1", "b"]}' in page
-
-
-def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):
-    style = page[page.index("<style>") : page.index("</style>")]
-    sizes = [float(size) * 16 for size in re.findall(r"font-size: ([\d.]+)rem", style)]
-    assert min(sizes) >= 12
-    assert re.search(r"\.scroll {[^}]*overflow: auto", style)
-    assert re.search(r"\.wide {[^}]*overflow-x: auto", style)

@@ -203,17 +203,6 @@ def test_damaged_files_are_refused(products, tmp_path, text, words):
         products.build()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("[", "is not JSON"), ("[1]", "is not a JSON object"), ("[]", "holds no row")],
-)
-def test_damaged_priors_are_refused(products, tmp_path, text, words):
-    (tmp_path / "priors.json").write_text(text)
-    for table in (PRIORS, BINDING_INFORMATION):
-        with pytest.raises(StoreError, match=words):
-            table.build(products.inputs)
-
-
 def test_other_mistakes_are_named(products):
     products.given["fits"].append(products.given["fits"][0])
     with pytest.raises(StoreError, match="two rows for colorshape vit-objects 4 cls quadratic"):
@@ -258,14 +247,6 @@ def test_the_schema_stands_in_the_file(products, tmp_path):
     path.write_bytes(b"PAR1")
     with pytest.raises(StoreError, match="cannot be read as Parquet"):
         read_table(path)
-
-
-def test_an_invalid_table_is_not_written(products, tmp_path):
-    table = products.build()
-    table.loc[0, "binding_bits"] = 0.0
-    with pytest.raises(StoreError, match="breaks its schema"):
-        write_table(table, tmp_path / "table", BINDING_SCHEMA)
-    assert not list(tmp_path.glob("table*"))
 
 
 def test_html_holds_text_not_markup(products, tmp_path):

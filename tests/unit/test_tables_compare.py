@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from sample_tables import default_table, make_row, make_table, paper_table, priors_table
+from sample_tables import default_table, make_row, make_table, paper_table
 
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.published import (
-    TREND_COLUMNS,
     beside,
     read_published,
     slug,
@@ -15,9 +14,8 @@ from bindscope.studies.binding_information.published import (
 )
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
-from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.compare import compare as compare_any
-from bindscope.tables.compare import compared, main, trained_models, write_reference
+from bindscope.tables.compare import compared, main, write_reference
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
@@ -91,10 +89,6 @@ def test_measured_numbers_of_trained_models_are_left_out_and_named(reference):
     assert not compare(table, reference, trained=[model]).passed
 
 
-def test_the_default_run_trains_nothing():
-    assert trained_models(CONFIG) == []
-
-
 def test_unstable_columns_are_left_out(reference):
     table = default_table()
     table["spec_key"] = "12" * 32
@@ -118,40 +112,12 @@ def test_the_command_exits_with_what_it_found(tmp_path, reference, capsys):
     assert main([parquet, str(tmp_path / "new.csv")]) == 0
 
 
-def test_the_reference_of_the_repository_has_the_columns_that_are_compared():
-    first = (CLONE / "resources/reference/binding_information.csv").read_text().splitlines()[0]
-    assert first.split(",") == compared(BINDING_SCHEMA)
-
-
-def test_any_table_can_have_a_reference(tmp_path, capsys):
-    write_table(priors_table(), tmp_path / "priors", PRIORS.schema)
-    parquet, reference = str(tmp_path / "priors.parquet"), tmp_path / "priors.csv"
-    assert main([parquet, str(reference), "--write"]) == 0
-    assert main([parquet, str(reference)]) == 0
-    reference.write_text(reference.read_text().replace("26.488", "26.489"))
-    assert main([parquet, str(reference)]) == 1
-    assert "h_object_bits of colorshape train differs by 0.001" in capsys.readouterr().out
-
-
 def test_a_bad_reference_is_refused(tmp_path):
     (tmp_path / "bad.csv").write_text("dataset,model\na,b\n")
     with pytest.raises(StoreError, match="do not match"):
         compare(default_table(), tmp_path / "bad.csv")
     with pytest.raises(StoreError, match="cannot be read"):
         compare(default_table(), tmp_path / "none.csv")
-
-
-def test_published_numbers_name_their_source():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
-    assert numbers["value"].notna().all()
-    assert set(numbers["unit"]) == {"bits", "share"}
-    trends = read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)
-    assert numbers["table"].str.contains(r"Table \d|sections? \d").all()
-    assert trends["source"].str.contains(r"section \d").all()
-    for frame in (numbers, trends):
-        assert frame["paper"].str.contains(r"arXiv \d{4}\.\d{5}").all()
-    with pytest.raises(StoreError, match="has columns"):
-        read_published(PUBLISHED / "trends.csv")
 
 
 def test_published_bits_and_shares_agree():
@@ -180,14 +146,6 @@ def test_published_numbers_stand_beside_the_same_setting_only():
     assert "no dataset of that name" in why_not(default_table(), numbers)[0]
     assert "1 of 22" in " ".join(why_not(paper_table(), numbers))
     assert slug("openai/clip-vit-large-patch14-336") == "clip-vit-large-patch14-336"
-
-
-def test_another_model_on_the_papers_dataset_is_not_compared():
-    numbers = read_published(PUBLISHED / "binding_information.csv")
-    table = paper_table()
-    table["model"] = "mine"
-    assert not len(beside(table, numbers))
-    assert "does not measure facebook/dinov2-large" in why_not(table, numbers)[0]
 
 
 def test_views_take_the_deepest_layer_and_average_seeds():

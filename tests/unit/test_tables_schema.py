@@ -17,14 +17,10 @@ from sample_tables import (
 
 from bindscope.core.errors import StoreError
 from bindscope.core.registries import studies
-from bindscope.studies.binding_information.best import _CHOSEN
-from bindscope.studies.binding_information.flags import ratios
-from bindscope.studies.binding_information.quantities import RATIOS, SHARES
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.datasets.tables import PRIORS
 from bindscope.tables.describe import all_tables
 from bindscope.tables.schema import declared, frame_of, validate
-from bindscope.tables.write import HTML_ROWS, html_text
 
 BITS = ("bits per scene", "bits per pair", "bits per patch")
 ROOT = Path(__file__).parents[2]
@@ -39,16 +35,6 @@ def test_default_table_is_valid():
     table = default_table((0, 1))
     assert len(validate(table, BINDING_SCHEMA, "table")) == 2 * 81 + 18
     validate(priors_table(), PRIORS.schema, "priors")
-
-
-def test_a_page_shows_the_first_rows_of_a_long_table_and_names_the_file_with_all():
-    frame = pd.DataFrame({"number": range(HTML_ROWS + 1)})
-    page = html_text(frame, "long")
-    assert page.count("<tr>") == HTML_ROWS  # without the heading, which has a style
-    assert f"<td>{HTML_ROWS - 1}</td>" in page
-    assert f"<td>{HTML_ROWS}</td>" not in page
-    assert "The first 1,000 of 1,001 rows. All of them: long.parquet" in page
-    assert "The first" not in html_text(frame.head(HTML_ROWS), "long")
 
 
 BROKEN = {
@@ -166,15 +152,6 @@ def test_a_value_of_another_type_is_named():
         validate(twice, BINDING_SCHEMA, "table")
 
 
-def test_three_rows_are_named_and_that_there_are_more():
-    rows = [make_row(seed=seed) | {"status": "fine", "reason": "why"} for seed in range(4)]
-    with pytest.raises(StoreError, match=r"column status: one of .* 2; \.\.\.\]"):
-        check(*rows)
-    with pytest.raises(StoreError) as error:
-        check(*rows[:1], make_row(seed=1))
-    assert "..." not in str(error.value)
-
-
 def test_priors_add_up():
     table = priors_table()
     table.loc[0, "h_feature_bits"] = 1.0
@@ -201,24 +178,3 @@ def test_every_table_is_declared_in_full(name):
 
 def test_the_page_about_tables_lists_every_column():
     assert all_tables() in (ROOT / "docs" / "tables.md").read_text()
-
-
-def test_a_ratio_is_declared_in_one_line():
-    """Its column, its rule and its value follow from the declaration."""
-    row = complete(make_row(**COUNTED))
-    rules = [words for words, _ in BINDING_SCHEMA.rules]
-    values = ratios(row)
-    for ratio in RATIOS:
-        assert ratio.name in BINDING_SCHEMA.names
-        assert f"{ratio.name} = {ratio.estimate} / {ratio.whole.entropy}" in rules
-        assert values[ratio.name] == pytest.approx(row[ratio.name])
-
-
-def test_a_share_of_a_fit_is_declared_in_one_place():
-    """Its column follows, and so does its value in rows of fits and of the best probe."""
-    for share in SHARES:
-        (column,) = (c for c in BINDING_SCHEMA.columns if c.name == share.name)
-        assert (column.unit, column.meaning, column.low, column.high) == (
-            share.unit, share.meaning, 0, 1,
-        )  # fmt: skip
-        assert share.name in _CHOSEN["object"][1]

@@ -5,6 +5,7 @@ some spread over training seeds.
 """
 
 import json
+from functools import cache
 
 import numpy as np
 from sample_tables import FAMILIES, H_FEATURE, known_rows, make_row, make_table
@@ -101,4 +102,9 @@ def zoo_rows(families=("linear",), seed=0):
 
 def zoo_table(families=("linear",), known=True):
     """Make the table of the zoo, with known-answer encoders."""
+    return _zoo_table(families, known).copy()
+
+
+@cache
+def _zoo_table(families, known):
     return parts_table(zoo_rows(families) + (known_rows() if known else []))
