@@ -80,7 +80,7 @@ def test_a_skipped_image_has_no_patches_and_others_keep_theirs() -> None:
     assert drawn.arrays["purity"][0].tolist() == [0, 0, 0]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 7), st.integers(1, 30), st.integers(2, 40), st.integers(0, 2**32),
     st.integers(0, 10**9), st.integers(0, 7),
@@ -167,24 +167,6 @@ def run(
     return open_store(manifest)
 
 
-def test_a_store_holds_the_labels_of_the_masks(tmp_path: Path) -> None:
-    arrays = scenes()
-    store = run(tmp_path, write_shards(tmp_path, arrays, 4), n_patches=64, min_purity=1.0)
-    assert set(store.names) == {
-        "patches", "instances", "classes", "purity", "copy_of",
-    }  # fmt: skip
-    assert not store.read("copy_of").any()  # these scenes do not say
-    assert store.attributes["grid"] == [4, 4]
-    assert store.attributes["skipped"] == []
-    patches, instances = store.read("patches"), store.read("instances")
-    assert patches.shape == (N, 16)  # the whole grid
-    for i in range(N):
-        mask = arrays["masks"][i, ::2, ::2].ravel()
-        np.testing.assert_array_equal(patches[i][patches[i] >= 0], np.flatnonzero(mask))
-        np.testing.assert_array_equal(instances[i][patches[i] >= 0], mask[mask > 0])
-        np.testing.assert_array_equal(store.read("classes")[i], instances[i])
-
-
 def test_neither_shards_nor_the_number_of_scenes_move_a_draw(tmp_path: Path) -> None:
     arrays = scenes()
     whole = run(tmp_path, write_shards(tmp_path, arrays, 12), n_patches=5)
@@ -236,29 +218,18 @@ def test_bad_scenes_are_refused(tmp_path: Path) -> None:
         run(tmp_path, write_shards(tmp_path / "nothing", nothing, 12))
 
 
-def test_options_are_checked() -> None:
-    for bad in ({"n_patches": 1}, {"min_purity": 1.1}, {"stuff": "skip"},
-                {"class_groups": []}, {"class_groups": ["a", "a"]}):  # fmt: skip
-        with pytest.raises(ValueError, match=next(iter(bad))):
-            PatchSampling.model_validate(bad)
-
-
 CLUTTER = {"kind": "clutter", "size_px": 48, "object_px": [16], "patch_px": 8, "small": 0,
            "duplicates": 1}  # fmt: skip
-SOLIDS = {"kind": "solids", "size_px": 48, "fixed": {"size": "large"},
-          "backend": {"kind": "raycast", "antialias": 1}}  # fmt: skip
-SHAPES = {"kind": "shapes", "size_px": 48, "object_px": 16, "margin_px": 0, "placement": "grid"}
 
 
-@pytest.mark.parametrize("render", [SHAPES, CLUTTER, SOLIDS], ids=lambda render: render["kind"])
-def test_scenes_of_every_renderer_can_be_sampled(tmp_path: Path, render: dict[str, object]) -> None:
+def test_samples_of_rendered_scenes_have_the_labels_of_their_masks(tmp_path: Path) -> None:
     counts = {"train": 4, "val": 4, "test": 4}
     groups = [{"name": name, "size": size} for name, size in GROUPS.items()]
     dataset = Dataset.model_validate(
         {
             "name": "any", "split": {"rule": "random"}, "n_scenes": counts, "shard_size": counts,
             "space": {"kind": "uniform", "groups": groups, "min_objects": 3, "max_objects": 4},
-            "render": render,
+            "render": CLUTTER,
         }
     )  # fmt: skip
     objects = sample_codes(dataset, "test", 0, 4)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import Image
 from segmented_photos import COCO, MASK, ade, coco, stored
@@ -18,7 +17,6 @@ from bindscope.core.store.writer import StoreWriter
 from bindscope.sources.reading import read_source
 from bindscope.sources.records import write_records
 from bindscope.studies.same_object.config import PatchSampling
-from bindscope.studies.same_object.findings import _note_skipped
 from bindscope.studies.same_object.patch_samples import ONE_OBJECT, write_samples
 from segmented_releases import BUILDING, CAR, WALL, Photo, draw, write_ade20k, write_coco
 
@@ -75,15 +73,6 @@ def test_every_bad_image_is_listed_with_its_reason_and_the_rest_is_used(
         "ADE_train_5.jpg": "no object is labelled",
     }
     assert open_store(samples).attributes["skipped"] == [{"image": 3, "reason": ONE_OBJECT}]
-
-
-def test_the_report_counts_images_without_a_pair_beside_the_table() -> None:
-    rows = [("photos", "6x6", 3), ("photos", "6x6", 3), ("drawn", "6x6", 0)]
-    table = pd.DataFrame(rows, columns=["dataset", "grid", "n_skipped"])
-    assert _note_skipped(table) == [
-        "Test images without a pair of patches, which are left out: photos (6x6) 3."
-    ]
-    assert _note_skipped(table[table["dataset"] == "drawn"]) == []
 
 
 def test_without_being_asked_to_skip_the_first_one_ends_the_job(release: Path) -> None:

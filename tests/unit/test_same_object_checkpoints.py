@@ -22,7 +22,6 @@ PROBES = {
     "quadratic": {**FEW, "ranks": (1, 2)},
     "quadratic_position": FEW,
     "class_position": {**FEW, "pairs": 500, "iterations": 3},
-    "position": FEW,
     "identity_pointwise": {"steps": 12},
     "cosine": {},
 }

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from edited_toy import OBJECTS, RowsByEdit, index_rows, measured, on_toy
@@ -18,7 +17,6 @@ from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
-from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.effects.job import (
     ablation_rows,
     beyond,
@@ -26,7 +24,6 @@ from bindscope.studies.same_object.effects.job import (
     loss_rows,
     pretraining_losses,
 )
-from bindscope.studies.same_object.effects.passes import objects_of_patches
 from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
@@ -45,7 +42,6 @@ from bindscope.studies.same_object.effects.subspace import (
 )
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.fitted_scorer import FittedScorer
-from bindscope.studies.same_object.scores import couples_won
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.schema import table_of
 
@@ -100,7 +96,8 @@ def test_what_is_outside_keeps_directions_that_are_mostly_so() -> None:
     basis = outside(tilted, (axes[:, 3:4], torch.zeros(6, 0).double()))
     assert overlap(basis, axes[:, 3:4]) < 1e-12
     assert overlap(axes[:, [0, 4]], basis) == pytest.approx(1)
-    assert outside(axes[:, :2], (axes[:, :3],)).shape == (6, 0)
+    inside = axes[:, :1] * 0.3 + axes[:, 3:4] * 0.91**0.5  # with more than half of its length
+    assert outside(inside, (axes[:, 3:4],)).shape == (6, 0)
 
 
 def test_a_shuffle_permutes_within_an_image_and_leaves_no_patch_its_own() -> None:
@@ -139,7 +136,7 @@ def an_editor(dim: int = 8, k: int = 2) -> Editor:
     return Editor(bases, mean, order_of_patches(4, 6, 0), torch.arange(6).expand(4, 6) // 2)
 
 
-@pytest.mark.parametrize("subspace", ["probe", "beyond", "random", "variance"])
+@pytest.mark.parametrize("subspace", ["beyond", "variance"])
 @pytest.mark.parametrize("edit", ["shuffle", "inject", "remove"])
 def test_an_edit_of_strength_0_changes_no_bit(edit: Any, subspace: Any) -> None:
     tokens = torch.randn(4, 7, 8, generator=torch.Generator().manual_seed(2))
@@ -174,11 +171,6 @@ def test_controls_of_matched_length_move_every_token_as_far() -> None:
     for name in ("variance", "mean"):
         torch.testing.assert_close(far[name], far["beyond"], atol=1e-5, rtol=1e-4)
     assert torch.equal(as_long_as(torch.ones(1, 3), torch.zeros(1, 3)), torch.zeros(1, 3))
-
-
-def test_the_variance_basis_is_that_of_the_largest_eigenvalues() -> None:
-    basis = variance_basis(torch.diag(torch.tensor([1.0, 5.0, 3.0])).double(), 2).abs()
-    torch.testing.assert_close(basis, torch.tensor([[0, 0], [1, 0], [0, 1]]).double())
 
 
 def test_matched_directions_hold_the_variance_of_the_probes_and_lie_elsewhere() -> None:
@@ -263,40 +255,6 @@ def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
     assert control == pytest.approx(plain, abs=0.03)
 
 
-def test_areas_within_images_count_couples_of_one_image() -> None:
-    logits = np.array([0.1, 0.3, 0.2, 5.0, 5.0, 9.0, 1.0])
-    same = np.array([False, True, True, True, False, False, True])
-    counts = np.array([3, 0, 3, 1])
-    image = np.repeat(np.arange(4), counts)
-    won, couples = couples_won(logits, same, image, 4)
-    assert won.tolist() == [2.0, 0.0, 0.5, 0.0]
-    assert couples.tolist() == [2.0, 0.0, 2.0, 0.0]
-
-
-class _Masks:
-    """Stands for a shard of scenes, and notes how much of it is read at a time."""
-
-    def __init__(self, masks: npt.NDArray[np.uint8]) -> None:
-        self.masks, self.most = masks, 0
-
-    def layout(self, name: str) -> Any:
-        return SimpleNamespace(n_rows=len(self.masks))
-
-    def read(self, name: str, rows: slice) -> npt.NDArray[np.uint8]:
-        masks = self.masks[rows]
-        self.most = max(self.most, len(masks))
-        return masks
-
-
-def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
-    masks = np.random.default_rng(0).integers(0, 4, (90, 8, 8), dtype=np.uint8)
-    stores: Any = [_Masks(masks[:50]), _Masks(masks[50:])]
-    instances = objects_of_patches(stores, (2, 2), 80)
-    assert max(store.most for store in stores) <= 16
-    whole = count_pixels(masks[:80], (2, 2)).argmax(-1)
-    np.testing.assert_array_equal(instances.numpy(), np.where(whole == 0, -1, whole))
-
-
 def test_rows_are_valid_under_the_schema() -> None:
     names = {"dataset": "toy", "model": "toy", "layer": "1", "probe": "quadratic",
              "spec_key": "0" * 8, "code_key": "0" * 8}  # fmt: skip
@@ -344,7 +302,7 @@ def test_a_loss_is_compared_batch_by_batch() -> None:
 # --- The model's own loss -----------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["objects", "masked", "self_distillation"])
+@pytest.fixture(scope="module", params=["masked", "self_distillation"])
 def evaluation(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Evaluation:
     """A small model with the heads of its objective."""
     folder, config = tmp_path_factory.mktemp("trained"), configured(request.param)

@@ -24,7 +24,6 @@ from bindscope.studies.same_object.effects.subspace import Intervention
 from bindscope.studies.same_object.estimates import Bootstrap
 from bindscope.studies.same_object.figures.effects import same_object_attention
 from bindscope.studies.same_object.figures.effects import same_object_edits as figure
-from bindscope.studies.same_object.findings import _edits, _missing_losses
 from bindscope.studies.same_object.quantities import EDITS
 from bindscope.studies.same_object.tables import EDITS_SCHEMA
 from bindscope.tables.groups import with_groups
@@ -121,17 +120,6 @@ def test_an_edit_that_changes_nothing_is_refused(table: pd.DataFrame) -> None:
         reasons = {effect.reason for effect in effects if effect.claim != "attention-beyond-rivals"}
         assert reasons == {"empty edit"}
         assert all(np.isnan(effect.value) for effect in effects if effect.reason)
-
-
-def test_findings_say_which_models_have_no_loss(table: pd.DataFrame) -> None:
-    assert _missing_losses({"same_object_edits": table}) == []
-    lost = table.assign(
-        reason=table["reason"].mask(table["quantity"] == "pretraining_loss", "none")
-    )
-    (finding,) = _missing_losses({"same_object_edits": lost})
-    assert finding.points == (("No loss", "toy: none."),)
-    (section,) = _edits({"same_object_edits": table})
-    assert section.figures == ("same_object_attention", "same_object_edits")
 
 
 def test_the_figures_show_both_readers_and_all_heads(table: pd.DataFrame) -> None:

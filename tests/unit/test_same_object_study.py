@@ -14,7 +14,6 @@ from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.core.splits import SPLITS
 from bindscope.core.store.reader import open_store
 from bindscope.core.store.writer import StoreWriter
-from bindscope.figures import style
 from bindscope.statistics.claims import judge
 from bindscope.studies.same_object.claims import (
     CLAIMS,
@@ -49,11 +48,6 @@ PROBES = {
     "quadratic": QuadraticScorer(name="quadratic", family="quadratic", l2=(0.1,), steps=20),
     "position": PositionScorer(name="position", family="position", l2=(0.01,), steps=20),
 }
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    monkeypatch.setitem(style._RC, "savefig.dpi", 30)
 
 
 def write_sample(path, split, count, seed):
@@ -187,9 +181,8 @@ def verdicts(rows, groups=()):
     return {judgment.claim.name.removeprefix("quadratic-over-"): judgment for judgment in judgments}
 
 
-@pytest.mark.parametrize("flags", ["not_converged", "diverged;not_converged"])
 @pytest.mark.parametrize("family", ["class_position", "class_pointwise", "position", "quadratic"])
-def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family, flags):
+def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family):
     rows = [
         row("a", "2", "quadratic", 0.9, **ends("position_lead", 0.2),
             **ends("last_layer_lead", 0.1)),
@@ -202,7 +195,7 @@ def test_a_claim_over_a_rival_that_has_not_converged_is_not_testable(family, fla
     assert {claim.verdict for claim in verdicts(rows).values()} == {"holds"}
     for entry in rows:
         if entry["family"] == family and (family, entry["layer"]) != ("quadratic", "2"):
-            entry["flags"] = flags
+            entry["flags"] = "diverged;not_converged"
     bad = verdicts(rows)
     untestable = {name for name, claim in bad.items() if claim.verdict == "not testable"}
     assert (
@@ -358,9 +351,7 @@ def test_of_two_quadratic_probes_the_same_one_is_compared_with_all():
     ("layers", "judged"),
     [
         (["0", "1", "3"], False),  # of four blocks, the last one was not read
-        (["1", "2", "final"], False),
         (["0", "4", "final"], False),  # neither the input nor the last norm is an inner layer
-        (["2", "4"], True),
         (["0", "3", "4", "final"], True),
     ],
 )
@@ -390,23 +381,12 @@ def test_figures_are_drawn_and_the_chapter_names_what_was_found(planted_study, t
     deeper = [table[table["layer"] == "0"].assign(layer=layer) for layer in ("1", "2")]
     layers = write_input(SAME_OBJECT, pd.concat([table, *deeper]), tmp_path, "layers")
     assert "three layers" in reason(same_object_layers, **same_object_layers.read(of_table))
-    many = [table[table["layer"] == "0"].assign(layer=str(n)) for n in (0, 6, 7, 12, 13, 24)]
-    data = same_object_layers.read(
-        Inputs(
-            {"table": [write_input(SAME_OBJECT, pd.concat(many), tmp_path, "many")]},
-            content,
-            published,
-        )
-    )
-    ticks = [tick.get_text() for tick in same_object_layers.draw(**data).axes[0].get_xticklabels()]
-    assert ticks == ["24", "13", "7", "0"]  # names of neighbors would overlap
     for figure, inputs in (
         (same_object_layers, Inputs({"table": [layers]}, content, published)),
         (same_object_models, of_table),
         (same_object_strata, of_strata),
     ):
-        data = figure.read(inputs)
-        style.save(figure.draw(**data), tmp_path / "x.png", tmp_path / "x.svg")
+        assert figure.draw(**figure.read(inputs)).axes
     config = {"studies": {"same_object": {"groups": groups}}}
     page = chapter({"same_object": table}, Inputs({}, config, published))
     assert "planted on blobs" in page.lead[0]
@@ -428,14 +408,7 @@ def test_the_chapter_leads_with_a_model_and_with_positions_on_its_own_grid(table
     ]  # fmt: skip
 
 
-def test_a_figure_without_pairs_of_one_class_says_so(planted_study, table, tmp_path):
-    strata = STRATA.build(planted_study.inputs)
-    only = strata[strata["same_class"] != "same"]
-    layers = best_layers(fitted(with_groups(table, ())))
-    assert "two objects of one class" in reason(same_object_strata, with_groups(only, ()), layers)
-
-
-def test_ranks_are_shown_beside_the_full_form(tmp_path):
+def test_ranks_are_shown_beside_the_full_form():
     rows = [row("a", layer, "quadratic", 0.8 + int(layer) / 100) for layer in ("1", "2")]
     rows += [row("a", "2", "quadratic", 0.7 + rank / 100, rank=rank) for rank in (1, 2, 4)]
     table = with_groups(pd.DataFrame(rows), ())
@@ -443,6 +416,5 @@ def test_ranks_are_shown_beside_the_full_form(tmp_path):
     (curve,) = figure.axes
     np.testing.assert_allclose(curve.lines[0].get_ydata(), [71, 72, 74])
     assert curve.lines[1].get_ydata()[0] == pytest.approx(82)  # full rank, at the best layer
-    style.save(figure, tmp_path / "x.png", tmp_path / "x.svg")
     none = table[table["rank"] == 0]
     assert "no truncated form" in reason(same_object_ranks, none)
