@@ -96,7 +96,6 @@ DUAL = {"name": "d", "encoder": {"kind": "product"}, "spaces": [[4, 4]], "covera
         ({"singles": "others"}, "must have the groups and as many slots"),
         ({"datasets": []}, "there is nothing to embed"),
         ({"planted": []}, "there is no embedding"),
-        ({"planted": ["nobody"]}, "nobody"),
         ({"datasets": ["nothing"]}, "nothing"),
         ({"dual_encoders": ["d"]}, "they are approximated alone: give `complexity`"),
         ({"dual_encoders": ["e"]}, "e"),

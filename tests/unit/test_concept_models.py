@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 from drawing import reason
 
-from bindscope.core.interfaces import Inputs
 from bindscope.statistics.claims import Case, judge
 from bindscope.studies.concepts import claims
 from bindscope.studies.concepts.claims import CLAIMS, FOLLOWS
 from bindscope.studies.concepts.figures import concept_models
-from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.planted import CASES
 from bindscope.studies.concepts.tables import CONCEPTS_SCHEMA
 from bindscope.studies.concepts.views import WITHIN, correlated, encoder_models, measures
@@ -102,7 +100,7 @@ def test_a_correlation_that_its_resamples_hardly_reach_is_judged_all_the_same(
         assert (judgment.verdict, judgment.effect.high) == ("holds", 0.95)
 
 
-def test_the_figure_and_the_chapter_show_every_model(table: pd.DataFrame) -> None:
+def test_the_figure_shows_every_model(table: pd.DataFrame) -> None:
     figure = concept_models.draw(table)
     drawn = sum(
         len(line.get_xdata())
@@ -116,12 +114,3 @@ def test_the_figure_and_the_chapter_show_every_model(table: pd.DataFrame) -> Non
         a.get_title("left") for a in constant.axes
     }
     assert reason(concept_models, table[~rules]) == "No trained encoder was measured."
-    models_chapter = chapter({"concepts": table}, Inputs())
-    (text,) = (
-        text for sentence, text in models_chapter.findings[0].points
-        if "correlates with the recognition of held-out pairs" in sentence
-    )  # fmt: skip
-    assert "recognized in what product predicts" in text
-    assert [section.name for section in models_chapter.sections] == [
-        "dual-encoders", "models", "claims", "approximators",
-    ]  # fmt: skip

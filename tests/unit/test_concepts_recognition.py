@@ -11,8 +11,6 @@ from scipy.optimize import minimize
 from bindscope.core.errors import InputError
 from bindscope.studies.concepts import planted_encoders as planted
 from bindscope.studies.concepts.recognition import (
-    TARGETS,
-    Target,
     fit_probes,
     fit_softmax,
     queries,
@@ -166,26 +164,6 @@ def test_queries_of_the_true_vectors_recognize_and_their_order_matters():
     assert np.all(readout.object_hits(7 * embedded, CLEVR) == 1)
     exchanged = queries(concepts, of_one[::-1], CLEVR.present)
     assert exchanged.object_hits(embedded, CLEVR).mean() < 0.1
-
-
-def test_a_target_is_declared_in_one_place(monkeypatch):
-    first = Target(
-        "the value of the first type is recognized",
-        lambda readout, z, scenes: readout.concept_hits(z, scenes)[:, 0],
-        TARGETS["concept"].expected,
-    )
-    monkeypatch.setitem(TARGETS, "first", first)
-    of_one = np.eye(200)[: CLEVR.n_objects]
-    values = CLEVR.values_of_objects
-    concepts = [
-        np.stack([of_one[values[:, k] == v].sum(axis=0) for v in range(size)])
-        for k, size in enumerate(CLEVR.sizes)
-    ]
-    rows = recognize(
-        queries(concepts, of_one, CLEVR.present), of_one[CLEVR.slots].sum(axis=1), CLEVR
-    )
-    assert [row["measure"] for row in rows if row["stratum"] == "none"] == [*TARGETS]
-    assert accuracy_of(rows, "first", "none")["value"] == 1
 
 
 def test_what_could_not_be_reconstructed_is_dropped_and_counted():

@@ -27,7 +27,7 @@ from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.together.figures import pairing_use as figure
 from bindscope.studies.together.findings import chapter
 from bindscope.studies.together.names import BINDING_ID, BITS
-from bindscope.studies.together.tables import PAIRING_USE, place_of
+from bindscope.studies.together.tables import PAIRING_USE
 from mutations import example
 
 MECHANISMS = ("slot", "color", "gather", "order")
@@ -175,20 +175,12 @@ def test_figure_and_report_say_it_of_every_toy(
     assert reason(figure, table.iloc[:0])
 
 
-def test_layers_have_names() -> None:
-    assert [place_of(layer, 4) for layer in range(1, 5)] == [
-        "tower", "input of decoder layer 0", "input of decoder layer 1",
-        "after the last decoder layer",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"models": ["kept"]}, "'kept' is no toy"),
         ({"task": "two-things"}, "no suite of studies.binding_id runs `pairing` on 'two-things'"),
         ({"dataset": "sprites-for-all"}, "are in no `fits` of studies.binding_information"),
-        ({"dataset": "nowhere"}, "'nowhere' is not defined"),
     ],
 )
 def test_what_was_not_measured_is_named(change: dict[str, Any], words: str) -> None:

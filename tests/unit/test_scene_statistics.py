@@ -12,9 +12,7 @@ from solid_scenes import OCCLUSION
 
 from bindscope.core.errors import StoreError
 from bindscope.core.store.writer import write_arrays
-from bindscope.scenes.palette import COLORS, SHAPES
 from bindscope.scenes.statistics import scene_statistics
-from bindscope.studies.datasets.figures import describe, scenes
 from bindscope.studies.datasets.tables import SCENE_STATISTICS
 from bindscope.tables.write import read_table
 
@@ -78,46 +76,3 @@ def test_from_scenes_to_the_table(tmp_path: Path) -> None:
     assert set(table["backend"]) == {"raycast"}
     hidden = table.groupby("dataset")["mean_occlusion"].mean()
     assert hidden["height-0"] > 1.5 * hidden["height-1"] > 0  # a low camera hides more
-
-
-def test_clutter_has_statistics_and_a_contact_sheet(tmp_path: Path) -> None:
-    groups = [{"name": "color", "size": 8}, {"name": "shape", "size": 8}]
-    four = {"train": 4, "val": 4, "test": 4}
-    cluttered = {
-        "name": "cluttered",
-        "space": {"kind": "uniform", "groups": groups, "min_objects": 6, "max_objects": 9},
-        "split": {"rule": "random"}, "n_scenes": four, "shard_size": four,
-        "render": {"kind": "clutter", "duplicates": 1, "occluders": 1},
-    }  # fmt: skip
-    model = {"name": "vit", "source": "controlled:none", "training": {"dataset": "cluttered"},
-             "architecture": {"n_layers": 1, "width": 4, "n_heads": 1, "patch_px": 16}}  # fmt: skip
-    fit = {"name": "all", "datasets": ["cluttered"], "models": ["vit"], "probes": ["linear"]}
-    graph = ci_graph(
-        datasets=[cluttered], models=[model],
-        study={
-            "fits": [fit], "probes": [{"name": "linear", "family": "linear"}],
-            "learning_curves": [],
-        },
-    )  # fmt: skip
-    assert not graph.select("figure", figure="occlusion")  # no camera, no heights
-    (target,) = graph.select("table", table="scene_statistics")
-    (sheet,) = graph.select("figure", figure="scenes")
-    for product in [*graph.select("scenes", "scene_statistics"), target, sheet]:
-        script(product.step.script.removesuffix(".py") or product.rule).main(
-            job_by_hand(product, tmp_path)
-        )
-    table = read_table(tmp_path / target.path(), SCENE_STATISTICS.schema)
-    assert list(table["split"]) == ["train", "val", "test"]
-    assert set(table["backend"]) == {"clutter"}
-    assert table["camera_height"].isna().all()
-    assert (table["mean_occlusion"] > 0.1).all()
-    assert (tmp_path / sheet.path()).stat().st_size > 10_000
-    drawn = scenes.read(job_by_hand(sheet, tmp_path).inputs)
-    words = describe(drawn["sheets"]["cluttered"].cells[0], drawn["groups"]["cluttered"])
-    assert set(" ".join(words).split()) <= {*COLORS, *SHAPES}
-    assert len(words) >= 7  # six objects or more and a copy; neither bar nor stuff
-
-
-def test_datasets_that_are_not_drawn_have_no_statistics() -> None:
-    assert not ci_graph().select("scene_statistics")
-    assert not ci_graph().select("table", table="scene_statistics")

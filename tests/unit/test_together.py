@@ -108,16 +108,6 @@ def test_rows_are_joined_by_dataset_model_and_layer(small):
     assert list(rows.loc["bad"]["training_seed"]) == [1, 1, 1]
 
 
-def test_keys_are_those_of_all_rows_that_were_joined(joined):
-    rows = [bits("a", 5.0), bits("a", 6.0, seed=1)], [positions(), pair_row("a", 0.01, "4")]
-    (before,) = joined(*rows, {"a": "a"})["spec_key"]
-    for i in (0, 1):
-        rows[i][1]["spec_key"] = "cd" * 32
-        (after,) = joined(*rows, {"a": "a"})["spec_key"]
-        assert after != before
-        before = after
-
-
 def test_a_flagged_number_is_not_repeated(small):
     row = small.set_index(["model", "layer"]).loc[("bad", "4")]
     assert row["cls_status"] == "not_converged"
@@ -133,12 +123,6 @@ def test_a_flagged_quadratic_probe_has_no_score(joined):
     assert table["same_object_accuracy"].isna().all()
     assert not len(points(table))
     assert left_out(table) == [("scenes", "a", "diverged")]
-
-
-def test_a_number_that_the_other_table_lacks_comes_with_its_reason(joined):
-    unmeasured = bits("a", np.nan, pairing_ratio=None, reason="counts are not told apart")
-    table = joined([unmeasured], [positions(), pair_row("a", 0.01)], {"a": "a"})
-    assert left_out(table) == [("scenes", "a", "counts are not told apart")]
 
 
 def test_of_several_quadratic_probes_validation_chooses(joined):
@@ -272,17 +256,6 @@ def test_a_mistake_is_named(section, message):
     with pytest.raises(ConfigError) as caught:
         load_config(config(**section), "c")
     assert f"studies.together.{message}" in str(caught.value)
-
-
-def test_a_dataset_that_one_study_does_not_measure_is_named():
-    raw = config(datasets=["tiny", "more"])
-    raw["datasets"].append({**raw["datasets"][0], "name": "more"})
-    block = {"name": "more", "datasets": ["more"], "models": ["vit"], "probes": ["linear"]}
-    raw["studies"]["binding_information"]["fits"].append(block)
-    with pytest.raises(ConfigError) as caught:
-        load_config(raw, "c")
-    assert "'more' is not measured together: add it to `fits` of same_object" in str(caught.value)
-    assert "binding_information (" not in str(caught.value)
 
 
 def test_a_study_that_takes_no_part_is_named():
