@@ -23,8 +23,8 @@ from bindscope.scenes.render import render_scenes
 
 PROBES = [
     {"family": "linear", "targets": ["chained"]},
-    {"family": "quadratic", "targets": ["chained"], "rank": 4, "steps": 20},
-    {"family": "set", "targets": ["chained"], "steps": 15},
+    {"family": "quadratic", "targets": ["chained"], "rank": 4, "steps": 40},
+    {"family": "set", "targets": ["chained"], "steps": 50},
 ]
 
 
