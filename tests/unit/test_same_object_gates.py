@@ -38,7 +38,6 @@ def rows(family, ranks=(), **planted):
     fields = {"name": "p", "family": family}
     fields |= {"ranks": ranks} if ranks else {}
     fields |= {"iterations": 8} if family == "class_position" else {}
-    fields |= {"steps": 50} if family == "identity_pointwise" else {}
     probe = TypeAdapter(AnyScorer).validate_python(fields)
     results = fit_probe(probe, *splits(**planted), bootstrap_samples=200)
     return {result.row["rank"]: scored(result) for result in results}
