@@ -336,13 +336,14 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
             "22", "21.7", "3", "arXiv 2606.03976, Table 3"] in cells  # fmt: skip
     none = section(chapter_of(default_table()), "published")
     assert none.paragraphs[1].startswith("No value of this run is comparable")
-    (here,) = sentences.histogram_here(about(zoo_table()))
+    facts = about(zoo_table())
+    (here,) = sentences.histogram_here(facts)
     assert section(chapter_of(zoo_table(), ZOO), "published").paragraphs[1] == here
     here = here.replace("\u00a0", " ")
     # 11.29 of 19.27 bits, exactly; the shares are bounds, rounded down.
     assert here.startswith("In scenes of counting, counts alone reach 59 % of B*; from the [CLS] "
                            "token, probes decode ≥ ")  # fmt: skip
-    rows = about(zoo_table()).quotes.rows
+    rows = facts.quotes.rows
     rows = rows[(rows["dataset"] == "counting") & (rows["tokens"] == "cls")]
     shares = 100 * rows[BEYOND.bound] / rows[BEYOND.entropy]
     assert [int(n) for n in re.findall(r"≥ (\d+) %", here)] == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,29 +22,31 @@ ROOMS = (
 MODULES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Modules of bindscope that a file imports, inside functions and for types too."""
+    names: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
+    return tuple(name for name in names if name.startswith("bindscope"))
 
 
 def room(module: str) -> str:
     return module.split(".")[1]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_a_module_imports_no_room_after_its_own(path: Path) -> None:
-    room_of_path = path.parts[0].removesuffix(".py")
-    if room_of_path == "__init__":
-        return
-    later = ROOMS[ROOMS.index(room_of_path) + 1 :]
-    later_imports = [
-        m for m in imports(SOURCE / path) if m.startswith("bindscope.") and room(m) in later
-    ]
-    assert not later_imports
+def test_a_module_imports_no_room_after_its_own() -> None:
+    upward = []
+    for path in MODULES:
+        room_of_path = path.parts[0].removesuffix(".py")
+        if room_of_path != "__init__":
+            later = ROOMS[ROOMS.index(room_of_path) + 1 :]
+            upward += [(str(path), module) for module in imports(SOURCE / path)
+                       if module.startswith("bindscope.") and room(module) in later]  # fmt: skip
+    assert upward == []
 
 
 def test_every_room_has_its_place() -> None:
@@ -59,7 +61,7 @@ def test_a_study_imports_no_other_one(study: str) -> None:
 
 
 def test_the_interfaces_import_nothing_of_the_package() -> None:
-    assert not [m for m in imports(SOURCE / "core/interfaces.py") if m.startswith("bindscope")]
+    assert imports(SOURCE / "core/interfaces.py") == ()
 
 
 def test_nothing_but_the_registry_names_a_study() -> None:
@@ -68,12 +70,7 @@ def test_nothing_but_the_registry_names_a_study() -> None:
     The `__init__` of the package and of `testing` say what is public.
     """
     named_there = {Path("core/registries.py"), Path("__init__.py"), Path("testing/__init__.py")}
-    shared = [path for path in MODULES if path.parts[0] != "studies"]
-    for path in shared:
-        if path in named_there:
-            continue
-        for study in STUDIES:
-            named = [
-                m for m in imports(SOURCE / path) if m.startswith(f"bindscope.studies.{study}")
-            ]
-            assert not named, path
+    studies = tuple(f"bindscope.studies.{name}" for name in STUDIES)
+    for path in MODULES:
+        if path.parts[0] != "studies" and path not in named_there:
+            assert not [m for m in imports(SOURCE / path) if m.startswith(studies)], path
