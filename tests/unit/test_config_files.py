@@ -90,6 +90,15 @@ def test_seeds_make_models_and_names_stand_for_all_of_them() -> None:
     assert section["groups"] == [{"name": "objects", "models": ["objects-0", "objects-2"]}]
 
 
+def test_groups_that_are_given_are_kept() -> None:
+    groups = [{"name": "all", "models": ["objects", "rotated"]}]
+    section = {"fits": [{"models": ["objects"]}], "groups": groups}
+    written, _ = write_out({"models": MODELS, "studies": {"binding_information": section}})
+    assert written["studies"]["binding_information"]["groups"] == [
+        {"name": "all", "models": ["objects-0", "objects-2", "rotated-3", "rotated-4"]}
+    ]
+
+
 def test_a_list_of_seeds_plans_what_models_by_hand_plan() -> None:
     raw = read_configuration(CONFIG / "presets/layers_small.yaml")
     sources = {"objects": "objects", "features": "features", "untrained": "none"}

@@ -38,6 +38,17 @@ def test_every_position_of_the_range_is_used() -> None:
         assert ((times - expected) ** 2 / expected).sum() < 130  # chi2, 80 degrees, p = 3e-4
 
 
+def test_seed_split_and_index_change_places() -> None:
+    objects = _codes(20, 9)
+    base = render_scenes(_dataset(), "train", 0, objects)["boxes"]
+    for changed in (
+        render_scenes(_dataset(seed=1), "train", 0, objects),
+        render_scenes(_dataset(), "val", 0, objects),
+        render_scenes(_dataset(), "train", 20, objects),
+    ):
+        assert (changed["boxes"] != base).any(axis=(1, 2)).all()
+
+
 @pytest.mark.parametrize("placement", ["uniform", "grid"])
 def test_places_do_not_depend_on_which_objects_there_are(placement: str) -> None:
     drawn = _dataset(placement=placement)
@@ -51,6 +62,8 @@ def test_grid_cells_are_dealt_out_evenly() -> None:
     canvas = Canvas(size=96, box=16, margin=4, capacity=9)
     places = place("grid", canvas, RandomWords(0, "train", 0), np.full(4000, 5), "here")
     assert (places[:, 5:] < 0).all()
+    assert places[:, :5].min() >= 4
+    assert places[:, :5].max() <= 96 - 4 - 16
     centres = places[:, :5] + 8
     column, row = ((centres - 4) // (92 / 3)).astype(int).transpose(2, 0, 1)
     cells = 3 * row + column

@@ -230,6 +230,7 @@ def test_of_many_failures_each_is_short_and_the_last_ones_are_counted(tmp_path: 
     lines = failure_lines([Failure("fit a", "", [str(log)])] * 30)
     assert len(lines) < 70
     assert lines[-1] == "and 20 more: results/logs/snakemake.log"
+    assert len(last_lines("10:00:00 one\nx\nx\n10:00:01 two\n" + "y\n" * 5, 12)) == 6
     assert last_lines("10:00:00 one\n10:00:01 two\n  remedy: x\n", 4)[-1] == "  remedy: x"
     assert len(last_lines(log.read_text(), 12)) == 12
 
@@ -255,6 +256,7 @@ def test_the_time_left_follows_the_forecast_and_then_what_was_measured() -> None
     run.finish(1)  # three times the forecast: so will be the fits
     assert run.seconds_left(*run.phases.values()) == 3 + 2 * 12
     run.start(2, "fit", {})
+    run.start(3, "draw", {})  # of another phase
     now = 5.0
     assert run.seconds_left(run.phases["fits"]) == 12 - 2 + 12
     assert [duration(s) for s in (8.4, 125, 3780)] == ["8 s", "2 min 05 s", "1 h 03 min"]

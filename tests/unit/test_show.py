@@ -83,3 +83,12 @@ def test_what_cannot_be_traced_is_one_message(
 ) -> None:
     assert show(row, f"results/tables/{table}") == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_table_that_was_changed_is_refused(
+    fit: Product, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("results/tables/priors.parquet")
+    path.write_bytes(path.read_bytes() + b"x")
+    assert show("0") == 1
+    assert "its digest differs" in capsys.readouterr().err
