@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from math import cos, pi
+from math import cos, log, pi
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from bindscope.config.codes import SceneDistribution
 from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.schedules import warm_up_and_cosine
+from bindscope.models.objectives import self_distillation as distillation
 from bindscope.models.objectives.self_distillation import spread, view
 from bindscope.models.training import VAL_SCENES, train, untrained
 from bindscope.models.training_scenes import FIRST, FreshScenes, StoredScenes
@@ -176,6 +177,29 @@ def test_teachers_answers_are_spread_evenly() -> None:
     assert float(shares.sum(0).max()) < 16
     liked = scores.softmax(1)
     assert float(liked[:, 0].sum()) > 40  # as it was
+
+
+def test_the_student_is_asked_for_the_teachers_answer_to_the_other_view(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from bindscope.models.objectives.base import Setting
+    from bindscope.models.vit import build
+
+    generator = torch.Generator().manual_seed(0)
+    vit = build(configured().architecture, 32, generator)
+    task = distillation.SelfDistillation(vit, Setting((2, 2), FRESH.sample(), generator))
+    first, second = torch.randn(2, 6, 3, 32, 32, generator=generator)
+    views = iter((first, second))
+    monkeypatch.setattr(distillation, "view", lambda pixels, generator: next(views))
+    with torch.no_grad():
+        loss = task.loss_bits(first, first, generator)
+        teacher, head = task.teacher
+        swapped = head(teacher.final_cls(torch.cat([second, first])))
+        answers = distillation.spread(swapped / distillation.TEACHER_TEMPERATURE)
+        scores = task.head(vit.final_cls(torch.cat([first, second])))
+        logs = (scores / distillation.STUDENT_TEMPERATURE).log_softmax(-1)
+    expected = -(answers * logs).sum(-1).mean() / log(2)
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_view_keeps_hues_and_size() -> None:
