@@ -26,8 +26,9 @@ from test_code_keys import more_sections
 from bindscope.config.root import Config
 from bindscope.core import keys
 from bindscope.core.graph import Product, roots
+from bindscope.scenes.solids.values import VALUES
 from bindscope.studies.build import build
-from releases import write_genome_archives
+from releases import write_clevr, write_genome_archives, zipped
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 DYING = Path(__file__).parent / "dying"
@@ -48,7 +49,7 @@ def change(clone: Clone, sources: Sources) -> None:
     """Change the configuration so that every script has a job to do, with few jobs of each.
 
     The space alone decides priors. The scenes become solids, which have statistics;
-    two datasets are read: images with a table, and a release that is downloaded.
+    three datasets are read: images with a table, CLEVR's archive, a release that is drawn.
     """
     clone.edit({
         "datasets.0.space.max_objects": 4,
@@ -61,7 +62,7 @@ def change(clone: Clone, sources: Sources) -> None:
             "probes": ["linear"],
         },
         "studies.binding_information.learning_curves.0.datasets": ["own"],
-        "datasets.3": PAIRS,
+        "datasets.4": PAIRS,
         "models.2": {"name": "kept", "source": "zoo:matching-features-0", "input_px": 64},
         "studies.same_object": pairs_of_patches(),
         "models.3": READER,
@@ -116,8 +117,10 @@ def pairs_of_patches() -> dict[str, Any]:
 def read(sources: Sources) -> list[dict[str, object]]:
     """Datasets whose scenes are read from files in a folder."""
     half, few = {"train": 64, "val": 32, "test": 32}, {"train": 3, "val": 1, "test": 1}
+    clevr = [{"name": name, "size": len(values)} for name, values in VALUES.items()]
     ours = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
     groups = [{"name": "category", "size": 3}, {"name": "color", "size": 3}]
+    archive = sources.folder / "CLEVR.zip"
     genome = [
         {"url": f"{sources.address}/genome/{path.name}",
          "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
@@ -129,6 +132,11 @@ def read(sources: Sources) -> list[dict[str, object]]:
          "source": {"kind": "table", "path": str(sources.folder / "own/objects.csv"),
                     "values": {"color": ["red", "green", "blue"], "shape": ["circle", "square"]}},
          "n_scenes": half, "shard_size": half, "render": {"kind": "photos", "size_px": 32}},
+        {"name": "clevr", "split": {"rule": "index", "sizes": few},
+         "space": {**COUNTED, "groups": clevr}, "n_scenes": few, "shard_size": few,
+         "source": {"kind": "clevr", "url": f"{sources.address}/CLEVR.zip",
+                    "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()},
+         "render": {"kind": "photos", "size_px": 16}},
         {"name": "genome", "split": {"rule": "index", "sizes": few},
          "space": {**COUNTED, "groups": groups}, "n_scenes": few, "shard_size": few,
          "source": {"kind": "visual_genome", "feature": "color", "n_categories": 3, "n_values": 2,
@@ -144,6 +152,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sources]:
     subprocess.run(
         [sys.executable, ROOT / "docs/examples/own_images.py", folder / "own"], check=True
     )
+    write_clevr(folder / "clevr")
+    zipped(folder / "clevr", folder / "CLEVR.zip")
     (folder / "genome").mkdir()
     write_genome_archives(folder / "genome")
     snapshot = folder / f"hub/models--some--model/snapshots/{REVISION}"
