@@ -184,6 +184,27 @@ def test_validation_objects_choose_the_state_that_is_judged():
     np.testing.assert_array_equal(again.predicted, fit.predicted)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "additive"},
+        {"kind": "per_object", "starts": 1},
+        {"kind": "per_object", "rank": 2, "steps": 20},
+        {"kind": "mlp", "widths": (8,), "steps": 20},
+        {"kind": "forest"},
+    ],
+    ids=str,
+)
+def test_no_embedding_of_a_test_scene_reaches_a_fit(options):
+    z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
+    split = split_objects(CLEVR, 0.6, 1, validation=0.2)
+    changed = z.copy()
+    changed[split.test] = 3 - 2 * z[split.test]
+    approximator = Approximator(**options)
+    fit, again = (approximate(approximator, each, CLEVR, split) for each in (z, changed))
+    np.testing.assert_array_equal(again.predicted, fit.predicted)
+
+
 def test_scenes_of_several_splits_count_together():
     z = planted.lookup(CLEVR, planted.Planted(12)).astype(np.float32)
     embedded, options = Embedded(z, CLEVR), {"kind": "mlp", "widths": (8,), "steps": 20}

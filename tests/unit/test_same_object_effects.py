@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from edited_toy import OBJECTS, RowsByEdit, index_rows, measured, on_toy
@@ -17,6 +18,7 @@ from bindscope.models.objectives.evaluation import Evaluation
 from bindscope.models.pretraining_loss import load
 from bindscope.models.training import VAL_SCENES, write_training
 from bindscope.models.training_scenes import FreshScenes
+from bindscope.scenes.patch_labels import count_pixels
 from bindscope.studies.same_object.effects.job import (
     ablation_rows,
     beyond,
@@ -24,6 +26,7 @@ from bindscope.studies.same_object.effects.job import (
     loss_rows,
     pretraining_losses,
 )
+from bindscope.studies.same_object.effects.passes import objects_of_patches
 from bindscope.studies.same_object.effects.subspace import (
     Editor,
     Intervention,
@@ -253,6 +256,30 @@ def test_injecting_the_mean_of_the_object_mends_a_noisy_code() -> None:
     assert rows["inject", 1.0, "probe", "auc_within_change"]["low"] > 0
     control = rows["inject", 1.0, "random", "auc_within"]["value"]
     assert control == pytest.approx(plain, abs=0.03)
+
+
+class _Masks:
+    """Stands for a shard of scenes, and notes how much of it is read at a time."""
+
+    def __init__(self, masks: npt.NDArray[np.uint8]) -> None:
+        self.masks, self.most = masks, 0
+
+    def layout(self, name: str) -> Any:
+        return SimpleNamespace(n_rows=len(self.masks))
+
+    def read(self, name: str, rows: slice) -> npt.NDArray[np.uint8]:
+        masks = self.masks[rows]
+        self.most = max(self.most, len(masks))
+        return masks
+
+
+def test_masks_of_many_scenes_are_read_a_few_at_a_time() -> None:
+    masks = np.random.default_rng(0).integers(0, 4, (90, 8, 8), dtype=np.uint8)
+    stores: Any = [_Masks(masks[:50]), _Masks(masks[50:])]
+    instances = objects_of_patches(stores, (2, 2), 80)
+    assert max(store.most for store in stores) <= 16
+    whole = count_pixels(masks[:80], (2, 2)).argmax(-1)
+    np.testing.assert_array_equal(instances.numpy(), np.where(whole == 0, -1, whole))
 
 
 def test_rows_are_valid_under_the_schema() -> None:
