@@ -353,3 +353,30 @@ def test_the_papers_numbers_stand_beside_ours_or_it_is_said_why():
     assert "this run has no dataset of that name" in " ".join(none.points)
     assert [table.title.split()[0] for table in none.tables] == ["Further"]
     assert none.tables[0].folded
+
+
+def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
+    table = parts_table([row | {"flags": "diverged"} for row in SMALL])
+    facts = about(table)
+    assert sentences.lead(facts) == ()
+    assert sentences.key_numbers(facts) == []
+    assert sentences.histogram_here(facts) == []
+    text = text_of(sentences.findings(facts))
+    assert "there is no row to quote from the [CLS] token (3 models left out, flagged" in text
+    assert "≥" not in text
+
+
+def test_a_small_bound_is_a_number_and_not_an_absence():
+    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, -0.3))])
+    text = text_of(sentences.findings(about(table, {})))
+    assert "≥ \u22120.30 from the [CLS] token" in text
+    assert "Bits of pairing that the best probes decode from the last layers:" in text
+
+
+def test_counts_that_are_not_told_apart_are_said_to_be_together():
+    row = parts_row("counting", "mine", decoded=(5.0, 2.0, 3.0), counted=False)
+    facts = about(parts_table([row]), {})
+    text = text_of(sentences.findings(facts))
+    assert "≥ 5.00 from the [CLS] token" in text
+    assert "Counts and pairing are not separated here" in text
+    assert "19.27 bits of counts and pairing" in sentences.lead(facts)[0]

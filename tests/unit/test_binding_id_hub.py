@@ -22,15 +22,19 @@ from bindscope.config.loading import load_config
 from bindscope.config.root import Config
 from bindscope.core.errors import ConfigError, InputError
 from bindscope.core.graph import Graph, Product
+from bindscope.fitting import checkpoint
 from bindscope.studies.binding_id import cost
 from bindscope.studies.binding_id.answers.rows import DECIDING
 from bindscope.studies.binding_id.config import VisionLanguageModel
-from bindscope.studies.binding_id.experiments.estimates import read
+from bindscope.studies.binding_id.engine import Add
+from bindscope.studies.binding_id.experiments.estimates import Sums, read
+from bindscope.studies.binding_id.experiments.means import SCALES, mean_interventions
+from bindscope.studies.binding_id.experiments.plans import Batch, Plan
 from bindscope.studies.binding_id.registry import ACCOUNTED, EXPERIMENTS
 from bindscope.studies.binding_id.tasks.prompts import Form, prompts
 from bindscope.studies.binding_id.tasks.scenes import Rule, draw_pairs, question
 from bindscope.studies.binding_id.vlm import engine as vlm_engine
-from bindscope.studies.binding_id.vlm.edits import Frozen
+from bindscope.studies.binding_id.vlm.edits import Frozen, resolve
 from bindscope.studies.binding_id.vlm.engine import VisionLanguageEngine
 from bindscope.studies.binding_id.vlm.loading import load
 from bindscope.studies.build import build
@@ -258,3 +262,79 @@ def test_the_device_is_named_once_and_decides_the_arithmetic(
     assert spec({"compat": "paper"}, device="cuda") == ("cuda", "float32")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert spec() == spec(device="cpu") == ("cpu", "float32")
+
+
+def test_items_of_several_tokens_are_named_before_weights_are_read(tmp_path: Path) -> None:
+    letters = {"Q": (" ", "Q"), "torus": (" tor", "us")}
+    folder = hub_vlms.save("qwen2_vl", tmp_path, letters)
+    (folder / "model.safetensors").write_bytes(b"not read")
+    with pytest.raises(InputError, match="the answer ' Q': it is 2 tokens"):
+        loaded(folder)
+
+
+def test_a_failed_experiment_leaves_the_others(
+    hub: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done is there, and what failed goes on after the batches that it had answered."""
+    graph = graph_of(hub["qwen2_vl"], experiments=["factorizability", "knockout"], batch_size=1)
+    first, second = graph.select("binding_id_interventions")
+    expected = tmp_path / "undisturbed"
+    for job in (first, second):
+        script(job.rule).main(job_by_hand(job, expected))
+    script(first.rule).main(job_by_hand(first, tmp_path))
+
+    whole, calls = Plan.answered, []
+
+    def counted(self: Plan, *arguments: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(Plan, "answered", counted)
+    monkeypatch.setattr(checkpoint, "WORTH_S", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        script(second.rule).main(job_by_hand(second, tmp_path))
+    assert list(tmp_path.rglob("*.checkpoint"))
+    assert (tmp_path / first.path()).is_file()
+    script(second.rule).main(job_by_hand(second, tmp_path))
+    assert len(calls) == 4  # two batches, one that was cut off, and that one again
+    assert not list(tmp_path.rglob("*.checkpoint"))
+    for output in ("rows", "answers"):
+        there, undisturbed = (root / second.path(output) for root in (tmp_path, expected))
+        assert there.read_bytes() == undisturbed.read_bytes()
+
+
+def test_vectors_are_resolved_batch_by_batch_and_not_repeated(
+    hub: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = Rule()
+    engine, pictures = loaded(hub["qwen2_vl"], rule, batch_size=4)
+    scenes = draw_pairs(rule, "estimation", 4, 0).base
+    sums = Sums(scenes)
+    sums.add(engine, scenes, pictures)
+    estimates = sums.solved()
+    batch = Batch(engine, pictures, draw_pairs(rule, "test", 4, 0), rule, estimates)
+    plan = mean_interventions(batch)
+    scaled = [trial for trial in plan.trials if trial.condition.name.endswith("scaled")]
+    added = [
+        edit for trial in scaled for edit in trial.condition.interventions
+        if isinstance(edit, Add)
+    ]  # fmt: skip
+    shape = (engine.layers, batch.engine.positions(batch.base, "object", 0).shape[1], engine.width)
+    assert added[0].vectors.shape == shape  # two fixed slots: the same for all rows
+    assert len({id(edit.vectors) for edit in added}) == 4  # a group and role, whatever the dose
+    happened: list[str] = []
+
+    def watch(name: str, function: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            happened.append(name)
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(vlm_engine, "resolve", watch("resolved", resolve))
+    monkeypatch.setattr(engine, "_answer", watch("answered", engine._answer))
+    plan.answered(engine, batch.base)
+    assert len(scaled) == 2 * len(SCALES)
+    assert happened == ["resolved", "answered"] * len(plan.trials)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny_vlms
 import torch
+from transformers import Qwen2VLImageProcessor
 from transformers.models.llava_onevision.modeling_llava_onevision import LlavaOnevisionModel
 
 from bindscope.core.errors import InputError
@@ -205,3 +206,15 @@ def test_boxes_views_and_cells_that_are_not_there_are_refused():
         PAPER.select(BOXES, 0, Tokens(cells=(25,)), "inside")
     with pytest.raises(InputError, match="begins or ends outside"):
         PAPER.select(np.array([[0, 0, 14, 14]]), 0, Tokens(pad=1), "official")
+
+
+def test_qwens_image_of_384_px_is_14_cells_of_27_px():
+    processor = Qwen2VLImageProcessor()
+    assert processor.get_number_of_image_patches(384, 384) // 4 == 14 * 14
+    qwen = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
+    model = SimpleNamespace(config=qwen)
+    grid = {"image_grid_thw": torch.tensor([[1, 28, 28]])}
+    family = type(adapt("tiny", *tiny_vlms.qwen(), "cpu"))
+    image = family.image_tokens(SimpleNamespace(model=model), grid, (384, 384))
+    assert len(image.select(BOXES, 0, Tokens(), "inside")) == 9
+    assert np.allclose(np.diff(image.views[0].x), 384 / 14)

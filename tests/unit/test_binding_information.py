@@ -350,3 +350,31 @@ def test_arrays_need_no_workflow(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "≥ 1.99" in done.stdout
     assert "set was not fitted" in done.stdout
+
+
+def test_features_and_counts_alone() -> None:
+    features = feature_code(OBJECTS, (3, 3))
+    grid = OBJECTS.reshape(-1, 3, 3)
+    counts = np.concatenate([grid.sum(2), grid.sum(1)], axis=1)
+    what = binding_information(features, OBJECTS, space=SPACE, probes=[LINEAR])
+    many = binding_information(np.eye(4)[counts].reshape(N, -1), OBJECTS, space=SPACE,
+                             probes=[LINEAR])  # fmt: skip
+    for row in (what.best, many.best):
+        assert row["feature_lower_bound_bits_high"] >= row["h_feature_bits"] - EXACT
+        assert abs(row["pairing_lower_bound_bits"]) <= EXACT
+    assert abs(what.best["count_lower_bound_bits"]) <= EXACT
+    known = many.best["h_counts_given_feature_bits"]
+    assert known > 0.5
+    assert many.best["count_lower_bound_bits_high"] >= known - EXACT
+
+
+def test_the_seed_decides_everything(identity: Result) -> None:
+    again = binding_information(OBJECTS.astype(float), OBJECTS, space=SPACE, probes=[LINEAR])
+    assert again.table.equals(identity.table)
+
+
+@pytest.mark.parametrize("name", bindscope.__all__)
+def test_public_names_are_documented_and_shown_by_tab_completion(name: str) -> None:
+    function = getattr(bindscope, name)
+    assert name in dir(bindscope)
+    assert function.__doc__

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bindscope.codes.enumeration import enumerated, n_ordered_scenes
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
-from bindscope.config.codes import Dataset
+from bindscope.config.codes import Dataset, endless
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SPLITS
 from bindscope.graph.data import check_split
@@ -132,3 +132,11 @@ def test_too_many_scenes_are_refused_before_anything_runs() -> None:
     counts = {"train": 240, "val": 96, "test": 300}
     with pytest.raises(ValidationError, match=r"n_scenes\.test is 300"):
         ordered(DRAWS, 2, (240, 96, 240), n_scenes=counts, shard_size=counts)
+
+
+def test_a_list_that_ends_gives_no_fresh_scenes_for_a_training() -> None:
+    render = {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1}
+    drawn = ordered(PAIRS, 2, None, render=render)
+    assert endless(drawn)
+    assert not endless(ordered(PAIRS, 2, (64, 16, 16), render=render))
+    assert not endless(clevr_2d())

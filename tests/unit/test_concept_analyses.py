@@ -163,3 +163,14 @@ def test_a_scene_of_the_user_that_leaves_a_slot_empty_is_refused(tmp_path: Path)
         write_arrays(path.with_suffix(".zarr"), path, arrays, spec="{}", code="c")
     with pytest.raises(InputError, match="3 of 9 scenes leave a slot empty"):
         read_embedded({"codes": [*map(str, paths)]}, "planted", {"sizes": (3, 2)})
+
+
+def test_slots_must_be_full() -> None:
+    counts = {"train": 20, "val": 10, "test": 10}
+    groups = [{"name": "a", "size": 5}, {"name": "b", "size": 4}]
+    half = pairs(
+        space={"kind": "uniform", "groups": groups, "max_objects": 1},
+        split={"rule": "enumerated", "sizes": counts}, n_scenes=counts, shard_size=counts,
+    )  # fmt: skip
+    with pytest.raises((ConfigError, ValueError), match="as many objects as slots"):
+        graph_of(SECTION, datasets=[half, alone()])

@@ -329,3 +329,29 @@ def test_a_part_of_which_the_prior_is_preferred_gives_nothing():
     assert row["loss_chained_feature_bits"] == row["prior_loss_feature_bits"] == 2.0
     assert row["pairing_lower_bound_bits"] == pytest.approx(2.0)
     assert row["flags"] == "prior"
+
+
+def test_the_identities_of_the_definitions():
+    row = row_of(result(spread=0.3))
+    assert row["binding_bits"] == pytest.approx(row["h_object_bits"] - row["loss_object_bits"])
+    assert row["conditional_binding_bits"] == pytest.approx(
+        row["h_object_given_feature_bits"] - (row["loss_object_bits"] - row["loss_feature_bits"])
+    )
+    # The parts of the chained bound add up to a bound on the whole (Lemma 2.21).
+    parts = [row[f"{part}_lower_bound_bits"] for part in ("feature", "count", "pairing")]
+    assert row["binding_lower_bound_bits"] == pytest.approx(sum(parts), abs=1e-12)
+    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(sum(parts[1:]), abs=1e-12)
+
+
+def test_whatever_the_sample_a_probe_without_a_loss_reads_the_entropy_and_the_prior_nothing():
+    rare = result(prior_spread=0.5)
+    for name in ANCHORS:
+        rare.anchor_losses[name] += 0.3
+        rare.losses[name][:] = 0.0
+    row = row_of(rare)
+    parts = ("feature", "count", "pairing")
+    assert [row[f"{part}_lower_bound_bits"] for part in parts] == pytest.approx([3.0, 4.0, 3.0])
+    for name in ANCHORS:
+        rare.losses[name][:] = rare.anchor_losses[name]
+    row = row_of(rare)
+    assert [row[f"{part}_lower_bound_bits"] for part in parts] == pytest.approx([0.0, 0.0, 0.0])

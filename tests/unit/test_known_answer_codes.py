@@ -230,3 +230,44 @@ def test_too_few_dimensions_and_options_without_a_use_are_refused():
         encoded("rotated", SPACES["fixed"], dim=5)
     with pytest.raises(ValidationError, match="probability has no meaning"):
         model("cipher", probability=1)
+
+
+def test_rotation_keeps_distances_and_inverts():
+    data = SPACES["fixed"]
+    objects, z = encoded("rotated", data, dim=96)
+    assert z["cls"].shape == (200, 96)
+    np.testing.assert_allclose(z["cls"] @ z["cls"].T, objects @ objects.T.astype(float), atol=1e-4)
+    _, basis = encoded_basis("rotated", data, dim=96)
+    np.testing.assert_allclose(z["cls"] @ basis.T, objects, atol=1e-5)
+
+
+def test_tensor_product_is_a_sum_of_outer_products():
+    data = dataset((2, 3), (1, 6))
+    eye, directions = encoded_basis("tensor_product", data, dim=4)
+    z = directions.reshape(2, 3, 4, 4)
+    for matrix in z.reshape(6, 4, 4):
+        assert np.linalg.matrix_rank(matrix, tol=1e-6) == 1
+    # u_a (x) v_b - u_a (x) v_c shares the row space u_a.
+    assert np.linalg.matrix_rank((z[0, 0] - z[0, 1]), tol=1e-6) == 1
+    objects = np.array([[1, 0, 1, 0, 1, 0]], dtype=np.uint8)
+    together = encode(model("tensor_product", dim=4), data, "train", 0, objects)["cls"]
+    np.testing.assert_allclose(together[0], directions[[0, 2, 4]].sum(axis=0), atol=1e-6)
+    assert len(eye) == 6
+
+
+def test_superposition_collides_for_no_two_codes():
+    data = dataset((4, 4), (1, 5))
+    codes = all_codes(data)
+    for seed in range(3):
+        z = encode(model("hadamard", dim=12, seed=seed), data, "train", 0, codes)["cls"]
+        assert len(np.unique(z, axis=0)) == len(codes)
+    assert np.linalg.matrix_rank(z) == 12
+
+
+def test_counts_are_what_the_mean_of_the_tokens_holds():
+    data = SPACES["fixed"]
+    objects, z = encoded("counts", data)
+    grid = objects.reshape(-1, 6, 6).astype(int)
+    np.testing.assert_array_equal(z["cls"], np.hstack([grid.sum(axis=2), grid.sum(axis=1)]))
+    tokens = encoded("token_grid", data)[1]["patches"]
+    np.testing.assert_allclose(tokens.sum(axis=1), z["cls"], atol=1e-5)

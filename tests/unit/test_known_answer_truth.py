@@ -16,6 +16,7 @@ from known_answers import (
 )
 
 from bindscope.codes.margins import matrices, same_margins, unrank_matrix
+from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code, occurrences
 from bindscope.core.errors import ConfigError
 from bindscope.models.known_answer import encode, scenes_of, select_cells
@@ -306,3 +307,11 @@ def test_what_has_no_exact_posterior_is_left_out():
     three = realised_truth(model("cell_erasure"), SPACES["three"], all_codes(SPACES["three"]))
     assert three[0] > 0
     assert three[1:] == (None,) * 4
+
+
+def test_nothing_is_held_of_any_sample_by_what_says_nothing():
+    data = dataset((3, 4), (4, 4))
+    for seed in range(5):
+        some = sample_codes(data, "test", 100 * seed, 100 * seed + 100)
+        assert min(realised_truth(model("zero"), data, some)) == 0.0
+        assert min(realised_truth(model("counts"), data, some)) == 0.0

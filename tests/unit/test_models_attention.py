@@ -164,3 +164,15 @@ def test_maps_of_some_heads_are_parts_of_all() -> None:
     attention = BlockAttention(torch.randn(2, 3, 5, 4), torch.randn(2, 3, 5, 4), 0.5, bias)
     torch.testing.assert_close(attention.logits(slice(1, 3)), attention.logits()[:, 1:3])
     torch.testing.assert_close(attention.weights(slice(0, 1)), attention.weights()[:, :1])
+
+
+def test_patches_among_each_other_leave_out_cls_and_registers() -> None:
+    model = of_library("timm")
+    patches = model.token_map.patches
+    assert (patches.start, patches.stop) == (3, 7)
+    ((_, attention),) = model.attention(PIXELS, [2])
+    weights = attention.weights()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
+    among = weights[..., patches, patches]
+    assert among.shape == (2, 2, 4, 4)
+    assert (among.sum(-1) < 1).all()

@@ -164,3 +164,8 @@ def test_a_model_runs_at_another_input_size(images: Images, tmp_path: Path) -> N
     )
     with pytest.raises(ModelError, match="set `input_px: 56` or `input_px: 64`"):
         load(config.model_copy(update={"input_px": 60}), manifest, CPU)
+
+
+def test_patches_must_divide_the_image() -> None:
+    with pytest.raises(ModelError, match="20 px is not a whole number of patches of 8 px"):
+        build(Architecture.model_validate(TINY), 20, torch.Generator())

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from tiny_models import PIXELS, hooked, make_vit, of_library, shift
+from tiny_models import PIXELS, Stack, hooked, make_vit, of_library, shift
 from torch import Tensor, nn
 
 from bindscope.core.errors import ModelError
@@ -236,3 +237,40 @@ def test_a_model_without_the_methods_is_named_with_a_remedy() -> None:
     for ask in (editable, attentive):
         with pytest.raises(ModelError, match=r"model mine: (.|\n)*Plain(.|\n)*give your own model"):
             ask(Plain(), "model mine")
+
+
+class Named(nn.Module):
+    """Returns a dictionary that can be indexed, as transformers' outputs can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, tokens: Tensor) -> Any:
+        """Compute."""
+        return {0: self.linear(tokens)}
+
+
+def test_outputs_that_cannot_be_replaced_are_named() -> None:
+    model = hooked(Stack(4, named=Named()), "embed", "named")
+    list(model.edited_stream(PIXELS, [2], {1: shift}))
+    with pytest.raises(ModelError, match="layer 2 gives dict, whose tokens cannot be replaced"):
+        list(model.edited_stream(PIXELS, [2], {2: shift}))
+
+
+def test_a_shuffle_of_patches_leaves_the_prefix(model: Any) -> None:
+    """Which tokens are patches is the token map's to say; the edit sees the whole sequence."""
+    from bindscope.models.base import layer_shapes
+
+    patches = layer_shapes(model)[1].token_map.patches
+    order = torch.from_numpy(np.random.default_rng(0).permutation(patches.stop - patches.start))
+
+    def edit(tokens: Tensor) -> Tensor:
+        moved = tokens.clone()
+        moved[:, patches] = tokens[:, patches][:, order]
+        return moved
+
+    plain = dict(model.residual_stream(PIXELS, [1]))[1]
+    ((_, stream),) = model.edited_stream(PIXELS, [1], {1: edit})
+    assert torch.equal(stream[:, : patches.start], plain[:, : patches.start])
+    assert torch.equal(stream[:, patches], plain[:, patches][:, order])

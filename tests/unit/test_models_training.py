@@ -17,6 +17,7 @@ from small_models import EASY, configured, trained
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
 from bindscope.config.codes import SceneDistribution
+from bindscope.core.errors import ModelError
 from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.schedules import warm_up_and_cosine
@@ -240,3 +241,8 @@ def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
     assert resumed.history == whole.history
     for name, value in whole.weights.items():
         assert torch.equal(resumed.weights[name], value), name
+
+
+def test_divergence_is_reported() -> None:
+    with pytest.raises(ModelError, match=r"diverged at step \d+(.|\n)*learning_rate"):
+        trained(configured(learning_rate=1e30, steps=50))

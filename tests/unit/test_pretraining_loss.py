@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import log
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 from pydantic import TypeAdapter
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from small_models import EASY, configured, trained, write
 from torch import Tensor
 from torch.nn import functional
@@ -17,6 +20,7 @@ from torch.nn import functional
 from bindscope.config import zoo as files
 from bindscope.config.models import AnyModel, Zoo
 from bindscope.core.errors import ModelError
+from bindscope.core.files import sha256
 from bindscope.core.interfaces import Edit
 from bindscope.core.registries import OBJECTIVES
 from bindscope.models.controlled import load as load_frozen
@@ -268,3 +272,34 @@ def test_scenes_and_edits_that_make_no_sense(trainings: Any) -> None:
     np.testing.assert_array_equal(measure.bits(IMAGES[:32], CODES[:32]), plain)  # no hook is left
     few = measure.bits(IMAGES[:5], CODES[:5])  # fewer than a batch are one
     assert few.shape == (1,)
+
+
+COMMITTED = [  # toys are of another kind, and have no loss of their own here
+    path for path in sorted(files.ZOO.glob("*.json")) if "kind" not in json.loads(path.read_text())
+]
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_what_is_committed_has_its_loss_or_says_what_it_lacks(path: Path) -> None:
+    manifest = json.loads(path.read_text())
+    with safe_open(path.with_suffix(".safetensors"), "pt") as weights:
+        whole = any(name.startswith("objective.") for name in weights.keys())  # noqa: SIM118
+    if whole:
+        assert load(of_zoo(path.stem), None, "cpu").n_layers == 4
+        return
+    lacks = "has no loss" if manifest["objective"] == "none" else "the transformer alone"
+    with pytest.raises(ModelError, match=lacks):
+        load(of_zoo(path.stem), None, "cpu")
+
+
+def test_damaged_weights_are_named(trainings: Any, zoo: Path) -> None:
+    manifest = write(trainings["objects"][0], zoo, configured("objects"))
+    weights = manifest.with_suffix(".safetensors")
+    tensors = load_file(weights)
+    tensors["objective.head.bias"] += 1
+    save_file(tensors, weights)
+    with pytest.raises(ModelError, match=r"vit.safetensors: is missing or not what"):
+        load(configured(), manifest, "cpu")
+    content = json.loads(manifest.read_text()) | {"sha256": sha256(weights.read_bytes())}
+    manifest.write_text(json.dumps(content))
+    assert load(configured(), manifest, "cpu").bits(IMAGES, CODES).mean() > 0

@@ -1,5 +1,7 @@
 """How many, and what goes with what: conditionals by listing, and probes that read known parts."""
 
+from math import log2
+
 import numpy as np
 import pytest
 from codes_by_hand import (
@@ -13,14 +15,18 @@ from codes_by_hand import (
     name_of,
     uniform,
 )
+from encoded_problems import measured, problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from bindscope.codes.margins import margins
+from bindscope.codes.margins import margins, matrices, n_partitions, partitions
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import build_space, feature_code
 from bindscope.config.observed import DrawsSpace
 from bindscope.priors import counts
 from bindscope.priors.anchors import anchors
 from bindscope.priors.entropies import entropies
+from bindscope.studies.binding_information.families import LinearProbe
 from datasets_by_hand import dataset
 
 TWO_GROUPS = [space for space in SPACES if len(space.groups) == 2] + [
@@ -148,3 +154,76 @@ def test_where_counts_are_not_told_apart_there_is_a_reason():
     for row in entropies(dataset(uniform((2, 2, 2), 1, 3))):
         assert row["h_counts_given_feature_bits"] is row["h_object_given_counts_bits"] is None
         assert row["counts_reason"] == counts.not_counted(three)
+
+
+def thermometer(codes):
+    return np.concatenate([np.hstack(margins(codes, (3, 3))) >= j for j in range(1, 4)], axis=1)
+
+
+def bag_of_tokens(codes):
+    """The mean of tokens that hold an object each, its color and shape in random directions."""
+    directions = np.random.default_rng(0).normal(size=(6, 6))
+    return np.hstack(margins(codes, (3, 3))) @ directions / 4
+
+
+PROBE = LinearProbe(name="linear", family="linear")
+
+
+def test_matrices_with_further_columns_are_those_with_any_sums_there():
+    for rows in ((3, 2, 1), (2, 2), (4,)):
+        listed = sum(
+            matrices(rows, tuple(sorted((2, a, b), reverse=True)))
+            for a in range(1, 4)
+            for b in range(1, 4)
+            if a + b + 2 == sum(rows)
+        )
+        assert matrices(rows, (2,), 2) == listed
+    assert [n_partitions(n, 3, 4) for n in range(13)] == [
+        len(list(partitions(n, 3, 4))) for n in range(13)
+    ]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(2, 4), st.integers(2, 4)),
+    smallest=st.integers(1, 6),
+    further=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+def test_the_parts_of_a_scene_add_up_to_o_given_f(sizes, smallest, further, seed):
+    smallest = min(smallest, sizes[0] * sizes[1])
+    data = dataset(uniform(sizes, smallest, smallest + further), seed=seed)
+    space = build_space(data.space)
+    objects = sample_codes(data, "train", 0, 20)
+    bits = counts.count_bits(space, objects)
+    parts = losses(counts.count_log_odds(space, objects), bits)
+    parts += losses(counts.cell_log_odds(space, objects), objects)
+    ways = space.covers()
+    features = feature_code(objects, sizes)
+    whole = [log2(ways[int(f[: sizes[0]].sum()), int(f[sizes[0] :].sum())]) for f in features]
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("encode", "shares"),
+    [
+        (thermometer, (1, 1, 0)),
+        (bag_of_tokens, (1, 1, 0)),
+        (lambda codes: codes, (1, 1, 1)),
+        (lambda codes: feature_code(codes, (3, 3)), (1, 0, 0)),
+        (lambda codes: np.zeros((len(codes), 1)), (0, 0, 0)),
+    ],
+    ids=["histogram", "bag of tokens", "identity", "features", "nothing"],
+)
+def test_representations_are_read_as_what_they_hold(encode, shares):
+    data = dataset(uniform((3, 3), 4, 4), n={"train": 1500, "val": 400, "test": 800})
+    row = measured(PROBE, *problem(data, lambda _, codes: np.asarray(encode(codes), np.float32)))
+    parts = ("feature", "count", "pairing")
+    bounds = np.array([row[f"{part}_lower_bound_bits"] for part in parts])
+    names = ("h_feature_bits", "h_counts_given_feature_bits", "h_object_given_counts_bits")
+    expected = np.array([row[name] for name in names]) * shares
+    # The prior's mean over the test scenes is not quite the entropy.
+    np.testing.assert_allclose(bounds, expected, rtol=0.03, atol=0.08)
+    assert row["conditional_binding_lower_bound_bits"] == pytest.approx(bounds[1:].sum(), abs=1e-9)
+    if shares[2] == 0:
+        assert row["pairing_lower_bound_bits"] <= 3 * 0.02  # nothing is invented

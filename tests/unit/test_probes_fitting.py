@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probe_problems import SIZES, heads, labelled, null, probe, problem, tokens_of
+from probe_problems import FAMILIES, SIZES, heads, labelled, null, probe, problem, tokens_of
 from slow_twins import bits_lost, released_loop, twin_of
 
 from bindscope.codes.space import feature_code
@@ -21,6 +21,7 @@ from bindscope.studies.binding_information.probes.base import (
 )
 from bindscope.studies.binding_information.probes.batches import make_source
 from bindscope.studies.binding_information.probes.data import (
+    ArrayPatches,
     ProbeData,
     SplitData,
 )
@@ -361,3 +362,53 @@ def test_shuffled_data():
     rows = {row.tobytes() for row in np.hstack([data.train.objects, data.train.features])}
     mixed = np.hstack([shuffled.train.objects, shuffled.train.features])
     assert {row.tobytes() for row in mixed} == rows  # codes stay whole
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "linear"])
+def test_no_family_ends_above_the_linear_one_it_holds(name):
+    """Not even at a rate that spoils whatever it is given; `check_probe` tries another one."""
+    data = problem((200, 100, 100), noise=1.0, tokens=tokens_of(name))
+    if data.patches:
+        splits = {
+            split: replace(
+                part, z=np.concatenate([part.z.cls(), part.z.values.astype(np.float32).mean(1)], 1)
+            )
+            for split, part in data.splits.items()
+        }
+        vectors = ProbeData(**splits, sizes=SIZES)
+    (linear,) = fitted("linear", data=vectors if data.patches else data)
+    (richer,) = fitted(name, data=data, learning_rate=10.0)
+    for part, loss in richer.val_loss_bits.items():
+        assert loss <= linear.val_loss_bits[part] + 1e-3, part
+
+
+def test_a_set_of_tokens_is_more_than_its_mean():
+    """Each token holds one bit as its sign times a random sign that it also holds."""
+    rng, splits = np.random.default_rng(0), {}
+    for name, count in (("train", 3000), ("val", 400), ("test", 400)):
+        objects = (rng.random((count, 12)) < 0.25).astype(np.uint8)
+        sign = rng.choice([-1.0, 1.0], objects.shape)
+        tokens = np.stack([sign, sign * (2.0 * objects - 1)], axis=2).astype(np.float32)
+        features = feature_code(objects, SIZES)
+        anchors = {
+            "object": np.full(objects.shape, -np.log(3.0), np.float32),
+            "feature": np.zeros(features.shape, np.float32),
+            "object_given_feature": np.full(objects.shape, -np.log(3.0), np.float32),
+        }
+        splits[name] = SplitData(ArrayPatches(tokens, None), objects, features, anchors)
+    data = ProbeData(**splits, sizes=SIZES)
+    fields = {"targets": ["anchored"], "hidden": 64, "summed": 64, "weight_decay": 0.01}
+    (result,) = fitted("set", data=data, steps=300, batch_size=128, learning_rate=5e-3, **fields)
+    start = next(row["loss_bits"] for row in result.history if row["split"] == "val")
+    assert start > 0.95 * H_OBJECT  # [CLS] and mean, linear
+    assert bits_of(result, "object_anchored") < 0.3 * H_OBJECT
+
+
+@pytest.mark.parametrize("name", ["quadratic", "dnn"])
+def test_a_richer_family_reads_what_a_linear_one_cannot(name):
+    (linear,) = fitted("linear", data=exclusive())
+    fields = {"steps": 150, "batch_size": 128, "learning_rate": 0.01, "weight_decay": 1e-4}
+    fields["targets"] = ["anchored"]
+    (richer,) = fitted(name, data=exclusive(), **fields)
+    assert bits_of(linear, "object_anchored") > 0.95 * H_OBJECT
+    assert bits_of(richer, "object_anchored") < 0.2 * H_OBJECT

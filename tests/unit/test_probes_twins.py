@@ -172,3 +172,14 @@ def test_bits_lost_are_finite_at_extremes():
     far = bits_lost(torch.tensor([-1e4, 1e4]), torch.tensor([1.0, 1.0]))
     assert far[0] == pytest.approx(1e4 / np.log(2))
     assert far[1] == 0
+
+
+def test_bits_lost_is_the_cross_entropy_and_finite_at_extremes():
+    logits = torch.linspace(-20, 20, 41, dtype=torch.float64)[:, None]
+    bits = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    for bit in bits:
+        expected = definition(logits, bit.expand_as(logits))
+        torch.testing.assert_close(bits_lost(logits, bit), expected, rtol=1e-6, atol=1e-12)
+    far = bits_lost(torch.tensor([-1e4, 1e4]), torch.tensor([1.0, 1.0]))
+    assert far[0] == pytest.approx(1e4 / np.log(2))
+    assert far[1] == 0

@@ -181,3 +181,9 @@ def test_a_second_make_waits_and_finds_it_made(clone: Clone) -> None:
         os.close(folder)
         assert second.wait(60) == 0
     assert clone.calls.read_text() == ""
+
+
+def test_modules_are_compiled_once_where_an_image_of_a_container_forbids_it(clone: Clone) -> None:
+    assert clone.make(PYTHONDONTWRITEBYTECODE="1").returncode == 0
+    assert clone.called("-m venv") == 1
+    assert clone.called("writes no bytecode") == 0

@@ -131,3 +131,15 @@ def test_everything_imported_is_declared() -> None:
     ]
     missing = sorted(reached(*modules) - names)
     assert not missing
+
+
+@pytest.mark.parametrize("path", ENVS, ids=str)
+def test_only_conda_forge(path: Path) -> None:
+    assert yaml.safe_load(path.read_text())["channels"] == ["conda-forge", "nodefaults"]
+
+
+def test_every_rule_with_a_script_has_an_environment() -> None:
+    for rules in Path("workflow/rules").glob("*.smk"):
+        for rule in re.split(r"(?m)^rule ", rules.read_text())[1:]:
+            named = re.search(r"envs/(\w+)\.yaml", rule)
+            assert "script:" not in rule or (named and Path(f"envs/{named[1]}.yaml") in ENVS)

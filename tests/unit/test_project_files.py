@@ -6,6 +6,7 @@ import ast
 import csv
 import re
 import shlex
+import subprocess
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
@@ -180,3 +181,17 @@ def test_functions_fit_a_screen_and_modules_are_read_in_one_go() -> None:
                 length = (node.end_lineno or 0) - node.lineno + 1
                 long += [f"{path}, {node.name}: {length}"] if length > 60 else []
     assert long == []
+
+
+def test_the_ci_script_is_bash_and_calls_targets_that_exist() -> None:
+    subprocess.run(["bash", "-n", ".ci/run"], check=True)
+    called = set(re.findall(r"make --no-print-directory ([a-z-]+)", Path(".ci/run").read_text()))
+    tools = set(re.findall(r"for tool in ([a-z ]+); do", Path(".ci/run").read_text())[0].split())
+    assert called - {"lint-"} <= TARGETS
+    assert {f"lint-{tool}" for tool in tools} == {t for t in TARGETS if t.startswith("lint-")}
+
+
+def test_every_target_is_documented() -> None:
+    page = Path("docs/development.md").read_text()
+    undocumented = {t for t in TARGETS - {"help"} if f"make {t}" not in page}
+    assert {t for t in undocumented if not t.startswith("lint-")} == set()

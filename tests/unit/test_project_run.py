@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -331,3 +333,25 @@ def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
     assert "A killed run left its lock; removing it." in again.stdout
     assert (clone / "b").exists()
     assert not list(locks.glob("*"))
+
+
+def test_a_dry_run_ends_with_its_forecast(
+    clone: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(clone)
+    preset = str(ROOT / "config/presets/ci.yaml")
+    assert command.main(["--configfile", preset, "-n"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"Forecast: \d+ jobs, .* of CPU .* GB for the largest, .* GB of disk", last)
+
+
+def test_a_killed_run_says_that_the_work_is_kept(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.CompletedProcess([], -signal.SIGKILL)
+    monkeypatch.setattr(command.subprocess, "run", lambda *_, **__: done)
+    assert command.run(clone, []) == -signal.SIGKILL
+    errors = capsys.readouterr().err
+    assert "The run was killed (SIGKILL)" in errors
+    assert "the same command continues from there" in errors

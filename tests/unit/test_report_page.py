@@ -20,6 +20,7 @@ from bindscope.report.chapter import (
     KeyNumber,
     Section,
     Warned,
+    number,
     page_table,
 )
 from bindscope.report.job import make_parts
@@ -303,3 +304,25 @@ def test_a_figure_is_inline_with_ids_of_its_own_and_its_values(tmp_path):
         assert text in page
     assert "<metadata>" not in page
     assert "<?xml" not in page
+
+
+def test_numbers_have_a_real_minus_sign_and_no_negative_zero():
+    assert number(-1.234) == "\u22121.23"
+    assert number(-0.001) == "0.00"
+    assert number(None) == number(float("nan")) == ""
+    assert number(0.3049, "z.0%") == "30%"
+
+
+def test_columns_without_values_are_hidden():
+    frame = LENGTHS.assign(length=None, key="")
+    table = page_table("Lengths", COLUMNS, frame)
+    assert [column.heading for column in table.columns] == ["model", "layer"]
+    assert {len(row) for row in table.rows} == {2}
+
+
+def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):
+    style = page[page.index("<style>") : page.index("</style>")]
+    sizes = [float(size) * 16 for size in re.findall(r"font-size: ([\d.]+)rem", style)]
+    assert min(sizes) >= 12
+    assert re.search(r"\.scroll {[^}]*overflow: auto", style)
+    assert re.search(r"\.wide {[^}]*overflow-x: auto", style)

@@ -10,6 +10,7 @@ from pair_problems import GRID, blobs, planted_splits
 from pair_twins import block_of, literal_logits, literal_loss
 from scipy.optimize import minimize
 
+from bindscope.core.errors import InputError
 from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import (
@@ -308,3 +309,8 @@ def test_two_fits_are_equal_bit_by_bit_and_memory_changes_little(easy):
     [streamed] = convex.fit_form(config, Task(*easy[:2], memory=0))
     for loss in ("train_loss_bits", "val_loss_bits"):
         assert streamed.columns[loss] == pytest.approx(first.columns[loss], abs=1e-4)
+
+
+def test_tokens_of_other_patches_are_refused():
+    with pytest.raises(InputError, match="one patch sample"):
+        PairData.from_arrays(blobs(6, 0), np.zeros((6, 31, 3), np.float32), GRID)

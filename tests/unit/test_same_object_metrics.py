@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from sklearn.linear_model import LogisticRegression
 
 from bindscope.core.errors import InputError
+from bindscope.fitting.rows import ArrayRows
 from bindscope.studies.same_object.config import FAMILIES, AnyScorer, CosineScorer
 from bindscope.studies.same_object.data import PairData, Pairs
 from bindscope.studies.same_object.estimates import add_leads
@@ -277,3 +278,15 @@ def test_objects_overlap_with_the_queries_of_the_best_of_all_matchings():
         )
     assert n == 6
     assert total == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_test_split_of_one_kind_has_rows_without_an_area():
+    train, val, test = planted_splits(n=(10, 10, 10))
+    single_object = replace(
+        test, instances=np.ones_like(test.instances), tokens=ArrayRows(test.tokens.values)
+    )
+    [result] = fit_probe(CosineScorer(name="p", family="cosine"), train, val, single_object)
+    assert result.row["auc_within"] is result.row["balanced_accuracy"] is None
+    assert result.row["auc_within_low"] is None
+    assert result.row["positives"] == 1.0
+    assert torch.is_grad_enabled()

@@ -13,8 +13,10 @@ from bindscope.codes.sampling import sample_codes
 from bindscope.codes.slots import slots_of
 from bindscope.config.codes import Dataset
 from bindscope.scenes.clevr_2d import EDGE, FILL, stamps
-from bindscope.scenes.clevr_2d_palette import COLORS
+from bindscope.scenes.clevr_2d_palette import COLORS, SHAPES
 from bindscope.scenes.render import render_scenes
+from bindscope.scenes.solids.vocabulary import COLORS as CLEVRS
+from bindscope.scenes.value_names import value_names
 
 # SHA-256 of all images of a dataset in the order of its scenes' slots, by the image's side.
 GOLDEN = {
@@ -112,3 +114,10 @@ def test_pixels_have_the_colors_of_their_labels() -> None:
 def test_what_cannot_be_drawn_is_refused(groups: tuple[int, int], slots: int, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         ordered({"kind": "draws", "n_objects": 2}, slots, None, groups, render={"kind": "clevr_2d"})
+
+
+def test_colors_are_clevrs_and_values_have_names() -> None:
+    assert {name: CLEVRS[name] for name in COLORS} == COLORS
+    assert list(COLORS) == sorted(CLEVRS)
+    names = value_names(clevr_2d())
+    assert [list(group["values"]) for group in names] == [list(COLORS), list(SHAPES)]

@@ -13,6 +13,7 @@ from scipy.ndimage import binary_dilation, label
 import datasets_by_hand
 from bindscope.codes.sampling import sample_codes
 from bindscope.config.codes import Dataset
+from bindscope.core.errors import ConfigError
 from bindscope.scenes.clutter.looks import (
     DARKER,
     STUFF,
@@ -298,3 +299,19 @@ def test_no_room_for_a_bar_takes_the_bar_away_and_keeps_the_copy() -> None:
     assert (scenes["copy_of"] > 0).any(axis=1).all()
     with_bar = (scenes["classes"] == 9).any(axis=1)
     assert 0 < with_bar.mean() < 1
+
+
+def test_spaces_that_cannot_be_drawn_are_refused() -> None:
+    three = {"kind": "uniform", "groups": [*GROUPS, {"name": "x", "size": 2}], "max_objects": 2}
+    with pytest.raises(ValueError, match="the clutter renderer draws exactly two groups"):
+        dataset(three)
+    wide = {
+        "kind": "uniform",
+        "groups": [{"name": "color", "size": 9}, GROUPS[1]],
+        "max_objects": 2,
+    }
+    with pytest.raises(ConfigError, match="9 values, and the clutter renderer knows 8"):
+        render_scenes(dataset(wide), "train", 0, np.zeros((0, 72), np.uint8))
+    many = {"kind": "draws", "groups": GROUPS, "n_objects": 130}
+    with pytest.raises(ConfigError, match="up to 130 objects, and a cluttered scene holds 123"):
+        render_scenes(dataset(many), "train", 0, np.zeros((0, 64), np.uint8))

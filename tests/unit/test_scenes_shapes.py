@@ -89,3 +89,19 @@ def test_a_group_beyond_the_palette_is_refused(groups: tuple[int, int], culprit:
     dataset = _dataset(*groups, 16)
     with pytest.raises(ConfigError, match=rf"'{culprit}': has 9 values.*knows 8"):
         render_scenes(dataset, "train", 0, np.zeros((0, 72), np.uint8))
+
+
+def test_shapes_too_small_to_tell_apart_are_refused() -> None:
+    with pytest.raises(ConfigError, match="too few to tell the 8 shapes apart"):
+        render_scenes(_dataset(8, 8, 3), "train", 0, np.zeros((0, 64), np.uint8))
+    render_scenes(_dataset(8, 8, 8), "train", 0, np.zeros((0, 64), np.uint8))
+
+
+def test_palette_is_the_papers() -> None:
+    assert list(COLORS) == [
+        "red", "blue", "green", "yellow", "purple", "orange", "cyan", "gray",
+    ]  # fmt: skip
+    assert COLORS["red"] == (220, 20, 60)
+    assert COLORS["cyan"] == (0, 206, 209)
+    assert SHAPES[0] == "circle"
+    assert len(SHAPES) == 8

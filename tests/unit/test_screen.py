@@ -364,3 +364,9 @@ def on_a_terminal(command: list[str], folder: Path, environment: dict[str, str])
             output += part
     os.close(ours)
     return process.returncode, output.decode()
+
+
+def test_verbose_leaves_the_screen_to_snakemake(screen: Any) -> None:
+    text, handler = screen(*RUN, done(2), done(3), verbose=True)
+    assert not handler.writes_to_stream
+    assert text.split() == ["Done", "in", "0", "s."]

@@ -130,3 +130,13 @@ def test_under_shuffled_labels_intervals_are_over_the_codes_that_were_tested(tmp
             for split in (tested, data.test)
         )
         assert row["binding_bits_low"] == expected["binding_bits_low"] != plain["binding_bits_low"]
+
+
+def test_the_cost_is_the_mean_difference_and_each_seeds_own():
+    plain, shared = zip(scenes(seed=0), scenes(seed=1), strict=True)
+    cost = sharing_cost(NAMES, plain, shared)
+    assert cost.cost_bits == pytest.approx(np.mean(shared) - np.mean(plain))
+    assert cost.seed_costs == pytest.approx(
+        [b.mean() - a.mean() for a, b in zip(plain, shared, strict=True)]
+    )
+    assert cost.low < cost.cost_bits < cost.high

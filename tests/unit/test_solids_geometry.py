@@ -151,3 +151,12 @@ def test_an_object_outside_the_image_has_no_pixels_and_no_box() -> None:
     labels = cast(scene([solid("cube", 40, 0)]))
     assert labels.alone[0] == labels.visible[0] == 0
     np.testing.assert_array_equal(labels.boxes, [[-1, -1, -1, -1]])
+
+
+def test_clevrs_directions() -> None:
+    directions = Camera.on_clevrs_side(5.34, 9.9, None, (0, 0, 0)).directions
+    for direction, opposite in (("left", "right"), ("front", "behind"), ("above", "below")):
+        np.testing.assert_allclose(directions[direction], -np.array(directions[opposite]))
+    assert np.dot(directions["right"], directions["behind"]) == pytest.approx(0, abs=1e-12)
+    # the camera stands at (7.48, -6.51) over the ground, so its right is this way
+    np.testing.assert_allclose(directions["right"], (0.6563, 0.7545, 0), atol=1e-4)

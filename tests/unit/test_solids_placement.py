@@ -123,3 +123,12 @@ def test_a_refused_arrangement_is_placed_anew() -> None:
     assert len({tuple((s.x, s.y) for s in scene.objects) for scene in tried}) == 3
     with pytest.raises(ConfigError, match=r"scene 4.*could not be placed.*never nice"):
         _composer(dataset(), accept=lambda scene: "never nice").compose(4, codes(1)[0])
+
+
+def test_a_scene_that_finds_no_room_says_which_and_what_to_change() -> None:
+    composer = _composer(dataset(min_distance=3.5))
+    with pytest.raises(ConfigError) as caught:
+        composer.compose(123, np.ones(12, int))
+    text = str(caught.value)
+    for part in ("'solids'", "train", "scene 123", "12 objects", "min_distance: 3.5", "extent"):
+        assert part in text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from solid_scenes import NATURAL, OCCLUSION, codes, dataset, scene, solid
+from solid_scenes import FOUR, NATURAL, OCCLUSION, codes, dataset, scene, solid
 
 from bindscope.config.composition import read_configuration
 from bindscope.config.solids import MitsubaBackend, RaycastBackend
@@ -225,3 +225,16 @@ def test_a_dry_run_names_mitsuba_where_it_is_missing(monkeypatch: pytest.MonkeyP
         read_graph(content, "clevr_rendered.yaml")
     monkeypatch.setattr(data, "find_spec", lambda name: object())
     assert read_graph(content, "clevr_rendered.yaml").select("scenes")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"groups": [{"name": "hue", "size": 4}]}, "has no feature 'hue'"),
+        ({"groups": [{"name": "color", "size": 5}]}, "has 5 values, and the solids .* knows 4"),
+    ],
+)
+def test_groups_that_cannot_be_drawn(change: dict[str, object], message: str) -> None:
+    space = {"kind": "uniform", "max_objects": 2, **change}
+    with pytest.raises(ValueError, match=message):
+        dataset(space, colors=FOUR)

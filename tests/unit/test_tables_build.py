@@ -277,3 +277,22 @@ def test_assignments_join_the_priors_of_their_dataset_and_split(products):
         path.write_text(json.dumps([row | changes]))
         with pytest.raises(StoreError, match=message):
             PRIORS.build(products.inputs)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[", "is not JSON"), ("[1]", "is not a JSON object"), ("[]", "holds no row")],
+)
+def test_damaged_priors_are_refused(products, tmp_path, text, words):
+    (tmp_path / "priors.json").write_text(text)
+    for table in (PRIORS, BINDING_INFORMATION):
+        with pytest.raises(StoreError, match=words):
+            table.build(products.inputs)
+
+
+def test_an_invalid_table_is_not_written(products, tmp_path):
+    table = products.build()
+    table.loc[0, "binding_bits"] = 0.0
+    with pytest.raises(StoreError, match="breaks its schema"):
+        write_table(table, tmp_path / "table", BINDING_SCHEMA)
+    assert not list(tmp_path.glob("table*"))

@@ -7,6 +7,7 @@ from sample_tables import default_table, make_row, make_table, paper_table
 
 from bindscope.core.errors import StoreError
 from bindscope.studies.binding_information.published import (
+    TREND_COLUMNS,
     beside,
     read_published,
     slug,
@@ -15,7 +16,7 @@ from bindscope.studies.binding_information.published import (
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA
 from bindscope.studies.binding_information.views import last_layers, measured, over_seeds
 from bindscope.tables.compare import compare as compare_any
-from bindscope.tables.compare import compared, main, write_reference
+from bindscope.tables.compare import compared, main, trained_models, write_reference
 from bindscope.tables.write import write_table
 
 CLONE = Path(__file__).parents[2]
@@ -156,3 +157,28 @@ def test_views_take_the_deepest_layer_and_average_seeds():
     assert set(means["n_seeds"]) == {2}
     assert len(means) * 2 == len(rows)
     assert set(measured(table, known_answer=True)["model_kind"]) == {"known-answer"}
+
+
+def test_published_numbers_name_their_source():
+    numbers = read_published(PUBLISHED / "binding_information.csv")
+    assert numbers["value"].notna().all()
+    assert set(numbers["unit"]) == {"bits", "share"}
+    trends = read_published(PUBLISHED / "trends.csv", TREND_COLUMNS)
+    assert numbers["table"].str.contains(r"Table \d|sections? \d").all()
+    assert trends["source"].str.contains(r"section \d").all()
+    for frame in (numbers, trends):
+        assert frame["paper"].str.contains(r"arXiv \d{4}\.\d{5}").all()
+    with pytest.raises(StoreError, match="has columns"):
+        read_published(PUBLISHED / "trends.csv")
+
+
+def test_another_model_on_the_papers_dataset_is_not_compared():
+    numbers = read_published(PUBLISHED / "binding_information.csv")
+    table = paper_table()
+    table["model"] = "mine"
+    assert not len(beside(table, numbers))
+    assert "does not measure facebook/dinov2-large" in why_not(table, numbers)[0]
+
+
+def test_the_default_run_trains_nothing():
+    assert trained_models(CONFIG) == []

@@ -263,3 +263,20 @@ def test_a_study_that_takes_no_part_is_named():
     del raw["studies"]["same_object"]
     with pytest.raises(ConfigError, match="the study 'same_object' takes no part"):
         load_config(raw, "c")
+
+
+def test_a_number_that_the_other_table_lacks_comes_with_its_reason(joined):
+    unmeasured = bits("a", np.nan, pairing_ratio=None, reason="counts are not told apart")
+    table = joined([unmeasured], [positions(), pair_row("a", 0.01)], {"a": "a"})
+    assert left_out(table) == [("scenes", "a", "counts are not told apart")]
+
+
+def test_a_dataset_that_one_study_does_not_measure_is_named():
+    raw = config(datasets=["tiny", "more"])
+    raw["datasets"].append({**raw["datasets"][0], "name": "more"})
+    block = {"name": "more", "datasets": ["more"], "models": ["vit"], "probes": ["linear"]}
+    raw["studies"]["binding_information"]["fits"].append(block)
+    with pytest.raises(ConfigError) as caught:
+        load_config(raw, "c")
+    assert "'more' is not measured together: add it to `fits` of same_object" in str(caught.value)
+    assert "binding_information (" not in str(caught.value)

@@ -165,3 +165,28 @@ def test_an_edit_after_planning_is_refused(copied: Path) -> None:
     forget()
     with pytest.raises(BindscopeError, match="start snakemake again"):
         _refuse_other_code("priors", spec, product.code)
+
+
+def test_a_corrected_closed_form_encodes_nothing_anew(copied: Path) -> None:
+    before = codes()
+    truth = next(m for m, products in holders().items() if products == {"truth"})
+    with (copied / truth).open("a") as handle:
+        handle.write("\nassert True\n")
+    after = codes()
+    assert changed(after, before, 0) == {"truth"}
+    below = changed(after, before, 1)
+    assert {"truth", "report"} <= below
+    assert not below & {"encoded", "index", "fit"}
+
+
+def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
+    from bindscope.core.registries import studies
+
+    of_study = {entry.name: {f"figure {figure.name}" for figure in study.figures}
+                for study in studies().values() for entry in study.figures}  # fmt: skip
+    for product in ci_products():
+        if product.rule == "figure":
+            path, _, _ = product.content["implementation"].partition(":")
+            module = f"{path.removeprefix('bindscope.').replace('.', '/')}.py"
+            assert label(product) in holders()[module]
+            assert holders()[module] <= of_study[product.wildcards["figure"]]
