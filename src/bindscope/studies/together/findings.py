@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -84,28 +84,21 @@ _JOINED = (
 def chapter(tables: Mapping[str, pd.DataFrame], inputs: Inputs) -> Chapter:
     """Say what several studies found together; see `core.interfaces.Findings`."""
     parts: list[Chapter] = []
-    claims: list[Section] = []
     rates = read_rates(inputs.resources["claims"])
     if "together" in tables:
-        verdicts = judged(points(tables["together"]))
-        parts.append(_correlated(tables["together"], verdicts))
-        claims.append(claims_section(verdicts, rates, "together"))
+        parts.append(_correlated(tables["together"], rates))
     if "pairing_use" in tables:
-        # By themselves, as the verdicts in the table are.
-        verdicts = judge(CLAIMS, use_effects(tables["pairing_use"]))
-        parts.append(_use(tables["pairing_use"]))
-        section = claims_section(verdicts, rates, "together")
-        claims.append(replace(section, name="claims-use", title=f"{section.title}: use"))
+        parts.append(_use(tables["pairing_use"], rates))
     both: dict[str, Any] = {
         name: tuple(item for part in parts for item in getattr(part, name)) for name in _JOINED
     }
-    sections = (*claims, *both.pop("sections"))
-    return Chapter(caveats=both.pop("caveats")[:3], sections=sections, **both)
+    return Chapter(caveats=both.pop("caveats")[:3], **both)
 
 
-def _correlated(table: pd.DataFrame, verdicts: Sequence[Judgment]) -> Chapter:
+def _correlated(table: pd.DataFrame, rates: pd.DataFrame) -> Chapter:
     """Say whether bits in [CLS] follow the leads of patches."""
     model_points = points(table)
+    verdicts = judged(model_points)
     groups = page_table("Groups", _GROUPS, _in_percent(over_groups(model_points)))
     return Chapter(
         lead=tuple(in_words(judgment) for judgment in verdicts),
@@ -116,6 +109,7 @@ def _correlated(table: pd.DataFrame, verdicts: Sequence[Judgment]) -> Chapter:
         findings=(Finding(_INTRODUCTION),),
         notes=(_HOW,),
         sections=(
+            claims_section(verdicts, rates, "together"),
             Section("groups", "Group by group", tables=(groups,) if len(model_points) else ()),
         ),
     )
@@ -188,14 +182,19 @@ _USE_COLUMNS = (
 )  # fmt: skip
 
 
-def _use(table: pd.DataFrame) -> Chapter:
-    """Say what can be read and is used, a sentence per toy."""
+def _use(table: pd.DataFrame, rates: pd.DataFrame) -> Chapter:
+    """Say what can be read and is used, a sentence per toy.
+
+    Its claims are judged by themselves, as the verdicts in the table are.
+    """
+    claims = claims_section(judge(CLAIMS, use_effects(table)), rates, "together")
     return Chapter(
         headline=("pairing_use",),
         caveats=_USE_CAVEATS,
         findings=(Finding(_USE, tuple(_use_sentences(table))),),
         notes=(_HOW_USED,),
         sections=(
+            replace(claims, name="claims-use", title=f"{claims.title}: use"),
             Section(
                 "use", "Decoded and used pairing",
                 tables=(page_table("Decoded and used pairing by layer", _USE_COLUMNS, table),),
