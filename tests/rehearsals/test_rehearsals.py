@@ -24,8 +24,12 @@ from bindscope.studies.binding_id.vlm.loading import load_engine
 
 # Of a repository: blocks, tokens before the patches, rows of patches at its own input.
 TOWERS = {
+    "facebook/dinov2-base": (12, 1, 16),
+    "facebook/dinov2-giant": (40, 1, 16),
     "facebook/dinov2-with-registers-base": (12, 5, 16),
+    "google/vit-large-patch16-224": (24, 1, 14),
     "facebook/vit-mae-base": (12, 1, 14),
+    "openai/clip-vit-base-patch32": (12, 1, 7),
     "openai/clip-vit-large-patch14": (24, 1, 16),
     "google/siglip-base-patch16-256": (12, 0, 16),
 }

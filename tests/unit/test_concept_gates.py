@@ -13,14 +13,18 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from drawing import reason
 from jobs_by_hand import ROOT, job_by_hand, script
 
 from bindscope.config.root import Config
 from bindscope.core.graph import Graph, Product
 from bindscope.core.interfaces import Inputs, ProductFiles
 from bindscope.studies.build import build
+from bindscope.studies.concepts.figures import concept_coverage
+from bindscope.studies.concepts.findings import chapter
 from bindscope.studies.concepts.tables import CONCEPTS
 from bindscope.studies.concepts.views import recognized
+from bindscope.tables.write import write_table
 
 pytestmark = pytest.mark.slow
 AT_THE_FLOOR = 0.03  # above it, at most
@@ -35,10 +39,8 @@ def _one_thread() -> Any:
 
 
 def default_graph() -> Graph:
-    """The default configuration's products, of one seed."""
+    """The default configuration's products."""
     config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    for entry in config["studies"]["concepts"]["dual_encoders"]:
-        entry["seeds"] = [0]
     return build(Config.model_validate(config))
 
 
@@ -59,7 +61,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 
 def accuracies(table: pd.DataFrame, encoder: str, **kind: Any) -> pd.DataFrame:
-    """Return the least and the largest accuracy by coverage, and the largest floor."""
+    """Return the least and the largest accuracy over seeds by coverage, and the largest floor."""
     rows = recognized(table, analysis=encoder, embedding=f"{encoder}-train_only", **kind)
     return rows.groupby("coverage").agg(
         least=("accuracy", "min"), most=("accuracy", "max"), floor=("floor", "max")
@@ -99,3 +101,16 @@ def test_nearly_all_fits_have_ended(table: pd.DataFrame) -> None:
     runs = recognized(table)["flags"]
     assert set(runs) <= {"", "not_converged"}
     assert (runs != "").mean() <= 0.2
+
+
+def test_the_figure_and_the_chapter_say_so(table: pd.DataFrame, tmp_path: Path) -> None:
+    write_table(table, tmp_path / "concepts", CONCEPTS.schema)
+    files = [ProductFiles({}, {"": str(tmp_path / "concepts.parquet")})]
+    data = concept_coverage.read(Inputs({"table": files}))
+    assert reason(concept_coverage, table=table.iloc[:0])
+    figure = concept_coverage.draw(**data)
+    lines = [line.get_xydata() for line in figure.axes[0].lines]
+    assert any(line[-1, 1] >= 0.9 for line in lines)
+    coverages = chapter({"concepts": table}, Inputs())
+    assert "the best dual encoder recognizes 100.0% (product, coverage 0.8)" in coverages.lead[0]
+    assert coverages.findings == chapter({}, Inputs()).findings == ()

@@ -308,7 +308,8 @@ rule last:
 
 @pytest.mark.slow
 @pytest.mark.workflow
-def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
+@pytest.mark.parametrize("victim", ["all", "Snakemake"])
+def test_after_kill_9_the_same_command_goes_on(victim: str, clone: Path) -> None:
     (clone / "Snakefile").write_text(TOY)
     profile = clone / "profiles/default/profile.yaml"
     profile.parent.mkdir(parents=True)
@@ -319,7 +320,10 @@ def test_after_kill_9_the_same_command_goes_on(clone: Path) -> None:
     deadline = time.monotonic() + 60
     while not (clone / "pid").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    psutil.Process(first.pid).children()[0].kill()  # Snakemake; its job is an orphan
+    if victim == "all":
+        os.killpg(first.pid, signal.SIGKILL)
+    else:
+        psutil.Process(first.pid).children()[0].kill()  # its job is an orphan
     first.wait()
     locks = clone / ".snakemake/locks"
     assert list(locks.iterdir())

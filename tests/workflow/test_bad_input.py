@@ -19,14 +19,26 @@ from bindscope.studies.build import read_graph
 pytestmark = [pytest.mark.workflow, pytest.mark.slow, pytest.mark.timeout(900)]
 CHANGED = "the file is truncated or was changed (its digest differs)"
 FULL_DISK = Path(__file__).parent / "full_disk"
+GROUPS = [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]
 
 # --- mistakes in the configuration: nothing is planned -------------------------------------------
 
 MISTAKES = {
+    "unknown key": (
+        {"studies.binding_information.probes.1.rankk": 3},
+        "studies.binding_information.probes.1.rankk: unknown key; did you mean 'rank'?",
+        "config/README.md lists every key",
+    ),
     "no weights in a folder": (
         {"models.1": {"name": "identity", "source": "hf:path:/no/such", "n_layers": 2}},
         "/no/such: there is no such file or folder",
         "correct the `path:` of the source",
+    ),
+    "more objects than cells": (
+        {"datasets.0.space": {"kind": "uniform", "groups": GROUPS, "min_objects": 7,
+                              "max_objects": 9}},
+        "datasets.0.space: min_objects is 7, but the groups make only 6 cells",
+        "config/README.md lists every key",
     ),
     "a split without feature codes": (
         {"datasets.0.split": {"rule": "hashed_feature_codes", "buckets": 5000}},
@@ -62,10 +74,11 @@ def test_a_mistake_is_refused_with_its_key_and_a_remedy(mistake: str) -> None:
     assert remedy in message.partition("remedy: ")[2]
 
 
-def test_a_dry_run_says_it_once_and_nothing_else(source: Clone) -> None:
-    """Snakemake adds no words of its own."""
-    change, problem, _ = MISTAKES["a split without feature codes"]
-    clone = source.with_configfile("config/mistaken.yaml")
+@pytest.mark.parametrize("mistake", ["unknown key", "a split without feature codes"])
+def test_a_dry_run_says_it_once_and_nothing_else(mistake: str, source: Clone) -> None:
+    """Of the configuration, and of what is made of it; Snakemake adds no words of its own."""
+    change, problem, _ = MISTAKES[mistake]
+    clone = source.with_configfile(f"config/{mistake.replace(' ', '-')}.yaml")
     clone.edit(change)
     done = clone.snakemake("--dry-run", check=False)
     output = done.stdout + done.stderr

@@ -82,6 +82,19 @@ def test_studies_are_in_the_code_of_their_own_products_alone() -> None:
     assert not foreign
 
 
+def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
+    from bindscope.core.registries import studies
+
+    of_study = {entry.name: {f"figure {figure.name}" for figure in study.figures}
+                for study in studies().values() for entry in study.figures}  # fmt: skip
+    for product in ci_products():
+        if product.rule == "figure":
+            path, _, _ = product.content["implementation"].partition(":")
+            module = f"{path.removeprefix('bindscope.').replace('.', '/')}.py"
+            assert label(product) in holders()[module]
+            assert holders()[module] <= of_study[product.wildcards["figure"]]
+
+
 def test_a_fit_hangs_on_the_module_of_its_own_family() -> None:
     """Editing attention must not fit linear probes again; the others hold the linear one."""
     families = {"attention", "convex", "dnn", "linear", "multilinear", "quadratic"}
@@ -132,9 +145,14 @@ def above(products: list[Product], labels: set[str]) -> set[str]:
     "module",
     [
         "priors/entropies.py",
+        "scenes/shapes.py",
+        "models/known_answer.py",
         "activations/extraction.py",
+        "core/store/writer.py",
         "figures/style.py",
+        "tables/write.py",
         "studies/binding_information/probes/quadratic.py",
+        "studies/binding_information/estimates.py",
     ],
 )
 def test_an_edit_reaches_its_holders_and_by_the_chain_all_above(module: str, copied: Path) -> None:
@@ -147,6 +165,18 @@ def test_an_edit_reaches_its_holders_and_by_the_chain_all_above(module: str, cop
     assert holding <= chained <= above(products, holding)
     assert "report" in chained
     assert chained != set(after)
+
+
+def test_a_corrected_closed_form_encodes_nothing_anew(copied: Path) -> None:
+    before = codes()
+    truth = next(m for m, products in holders().items() if products == {"truth"})
+    with (copied / truth).open("a") as handle:
+        handle.write("\nassert True\n")
+    after = codes()
+    assert changed(after, before, 0) == {"truth"}
+    below = changed(after, before, 1)
+    assert {"truth", "report"} <= below
+    assert not below & {"encoded", "index", "fit"}
 
 
 def test_comments_and_docstrings_are_not_code(copied: Path) -> None:
@@ -165,28 +195,3 @@ def test_an_edit_after_planning_is_refused(copied: Path) -> None:
     forget()
     with pytest.raises(BindscopeError, match="start snakemake again"):
         _refuse_other_code("priors", spec, product.code)
-
-
-def test_a_corrected_closed_form_encodes_nothing_anew(copied: Path) -> None:
-    before = codes()
-    truth = next(m for m, products in holders().items() if products == {"truth"})
-    with (copied / truth).open("a") as handle:
-        handle.write("\nassert True\n")
-    after = codes()
-    assert changed(after, before, 0) == {"truth"}
-    below = changed(after, before, 1)
-    assert {"truth", "report"} <= below
-    assert not below & {"encoded", "index", "fit"}
-
-
-def test_a_figure_is_in_no_code_but_that_of_figures_of_its_study() -> None:
-    from bindscope.core.registries import studies
-
-    of_study = {entry.name: {f"figure {figure.name}" for figure in study.figures}
-                for study in studies().values() for entry in study.figures}  # fmt: skip
-    for product in ci_products():
-        if product.rule == "figure":
-            path, _, _ = product.content["implementation"].partition(":")
-            module = f"{path.removeprefix('bindscope.').replace('.', '/')}.py"
-            assert label(product) in holders()[module]
-            assert holders()[module] <= of_study[product.wildcards["figure"]]

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from harness import ROOT, forget
 from pydantic import BaseModel
 from test_code_keys import SOURCE, changed, codes
@@ -261,23 +262,30 @@ def test_a_job_fills_in_no_default_that_it_uses() -> None:
     assert {rule: names for rule, names in filled.items() if names} == NOT_READ
 
 
+def step_codes(preset: str, *rules: str) -> dict[str, str]:
+    """Code keys of a preset's products of some rules, by path."""
+    forget()
+    graph = build(load_file(ROOT / "config/presets" / preset))
+    return {p.path(): p.code.partition(":")[0] for p in graph.select(*rules)}
+
+
 def swap(path: Path, first: str, second: str) -> None:
     text = path.read_text()
     assert f"{first}, {second}" in text
     path.write_text(text.replace(f"{first}, {second}", f"{second}, {first}"))
 
 
-def test_the_order_of_values_is_in_the_keys_of_what_it_decides(copied: Path) -> None:
-    def step_codes() -> dict[str, str]:
-        """Code keys of scenes of solids, by path."""
-        forget()
-        graph = build(load_file(ROOT / "config/presets/occlusion_small.yaml"))
-        return {p.path(): p.code.partition(":")[0] for p in graph.select("scenes")}
-
-    before = step_codes()
+@pytest.mark.parametrize(
+    ("preset", "rules"),
+    [("occlusion_small.yaml", ("scenes",)), ("clevr.yaml", ("records",))],
+)
+def test_the_order_of_values_is_in_the_keys_of_what_it_decides(
+    copied: Path, preset: str, rules: tuple[str, ...]
+) -> None:
+    before = step_codes(preset, *rules)
     assert before
     swap(copied / "scenes/solids/values.py", '"cube"', '"sphere"')
-    after = step_codes()
+    after = step_codes(preset, *rules)
     assert after.keys() == before.keys()
     assert all(after[path] != code for path, code in before.items())
 

@@ -9,15 +9,17 @@ A preset that is added to `config/presets` is found here by its name.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from harness import ROOT, Clone
 from PIL import Image
-from quick import TRAINING_STEPS, quick
+from quick import PROBE_STEPS, SCENES, TRAINING_STEPS, quick, without_embeddings
 
 from bindscope.config.loading import load_file
 from bindscope.config.root import Config
@@ -27,13 +29,14 @@ from bindscope.tables.schema import declared
 from bindscope.tables.write import read_table
 
 PRESETS = sorted((ROOT / "config/presets").glob("*_small.yaml"), key=lambda path: path.stem)
+each_preset = pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 
 
 @pytest.mark.presets
 @pytest.mark.timeout(1200)
 @pytest.mark.slow
 @pytest.mark.workflow
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+@each_preset
 def test_a_small_preset_runs(preset: Path, tmp_path: Path) -> None:
     clone = Clone.make(tmp_path / "clone")
     clone.configfile = "config/quick.yaml"
@@ -89,3 +92,67 @@ def test_the_zoo_is_trained_and_written(tmp_path: Path) -> None:
         assert len(manifest["history"]) == (2 * TRAINING_STEPS + 1 if trained else 0)
         assert not trained or manifest["cpu_seconds"] is not None  # a warm job measures its caller
     assert clone.would_run() == Counter()
+
+
+@each_preset
+def test_a_quick_preset_has_every_kind_of_thing_that_the_preset_has(preset: Path) -> None:
+    full = load_file(preset)
+    config = Config.model_validate(quick(full))
+    assert kinds(config) == kinds(without_embeddings(full))
+    assert len(build(config).products) <= len(build(full).products)
+    for dataset in config.datasets:
+        assert dataset.n_scenes == dataset.shard_size
+        assert dataset.n_scenes.train <= SCENES["train"]
+    probes = [
+        probe for section in sections(config).values() for probe in getattr(section, "probes", ())
+    ]
+    assert all(p.steps <= PROBE_STEPS for p in probes if p.family != "linear")
+
+
+def sections(config: Config) -> dict[str, Any]:
+    """Return the sections of the studies that take part, by study."""
+    by_study = {name: getattr(config.studies, name) for name in type(config.studies).model_fields}
+    return {name: section for name, section in by_study.items() if section is not None}
+
+
+def kinds(config: Config) -> dict[str, set[object]]:
+    """Return what an experiment has, told apart by kind: not every seed, size and layer."""
+    graph = build(config)
+    products = graph.products.values()
+    fits = graph.select("fit", "same_object_fit")
+    covered: dict[str, set[object]] = {
+        "rules": {product.rule for product in products},
+        "tables": {product.wildcards["table"] for product in graph.select("table")},
+        "figures": {product.wildcards["figure"] for product in graph.select("figure")},
+        # Objectives; whether the input's size is the model's own. Encoders of vectors are one kind,
+        # files of the zoo another: the default run has them.
+        "models": {
+            (
+                re.sub(r"^(known-answer:)(?!token).*|^(zoo:|toy:).*|-?\d+$", r"\1\2", model.source),
+                getattr(model, "input_px", None) is None,
+            )
+            for model in config.models
+        },
+        "data": {
+            (dataset.space.kind, *(group.name for group in dataset.space.groups))
+            for dataset in config.datasets
+        },
+    }
+    for part in ("probe", "tokens", "control"):
+        covered[part] = {fit.wildcards.get(part) for fit in fits}
+    blocks = [fit.wildcards.get("layers", fit.wildcards.get("layer", "")) for fit in fits]
+    layers = [int(layer) for block in blocks for layer in block.split("-") if layer.isdigit()]
+    covered["layers"] = {min(layers), max(layers)} if layers else set()
+    for name, section in sections(config).items():
+        covered[name] = {key for key in type(section).model_fields if getattr(section, key)}
+    return covered
+
+
+def test_draws_that_differ_in_the_seed_alone_are_one_in_a_quick_preset() -> None:
+    def datasets(name: str) -> list[str]:
+        content = quick(load_file(ROOT / f"config/presets/{name}.yaml"))
+        return [dataset["name"] for dataset in content["datasets"]]
+
+    assert datasets("calibration_small") == ["grid-02"]
+    # a seed of its own, but cameras of its own too
+    assert datasets("occlusion_small")[-1] == "all-heights"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,9 @@ def test_a_model_that_cannot_be_had_leaves_the_results_of_the_others(tmp_path: P
             env={**os.environ, **offline}, capture_output=True, timeout=600,
         )  # fmt: skip
 
+    planned = run("--dry-run")
+    assert not planned.returncode
+    assert re.search(r"^ +1  weights +new$", planned.stdout, re.MULTILINE)
     done = run()
     assert done.returncode == 1, done.stderr
     assert "Not in the results: model 'gated'" in done.stderr
