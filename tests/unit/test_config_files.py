@@ -75,18 +75,22 @@ def test_a_mistake_in_an_included_file_is_named_with_its_file_and_line(tmp_path:
 
 
 def test_seeds_make_models_and_names_stand_for_all_of_them() -> None:
-    fits = [{"models": ["objects", "identity", "rotated-4"]}]
-    written, _ = write_out({"models": MODELS, "studies": {"binding_information": {"fits": fits}}})
+    alone = {"name": "alone", "source": "known-answer:rotated", "seeds": [5]}
+    fits = [{"models": ["objects", "identity", "rotated-4", "alone"]}]
+    studies = {"binding_information": {"fits": fits}}
+    written, _ = write_out({"models": [*MODELS, alone], "studies": studies})
     assert written["models"] == [
         {"name": "objects-0", "source": "zoo:matching-objects-0"},
         {"name": "objects-2", "source": "zoo:matching-objects-2"},
         {"name": "identity", "source": "known-answer:identity"},
         {"name": "rotated-3", "source": "known-answer:rotated", "seed": 3},
         {"name": "rotated-4", "source": "known-answer:rotated", "seed": 4},
+        {"name": "alone-5", "source": "known-answer:rotated", "seed": 5},
     ]
     section = written["studies"]["binding_information"]
-    assert section["fits"][0]["models"] == ["objects-0", "objects-2", "identity", "rotated-4"]
-    # Of `rotated` one seed is read, so it is no group.
+    names = ["objects-0", "objects-2", "identity", "rotated-4", "alone-5"]
+    assert section["fits"][0]["models"] == names
+    # Of `rotated` one seed is read, and `alone` has no other: one model is no group.
     assert section["groups"] == [{"name": "objects", "models": ["objects-0", "objects-2"]}]
 
 

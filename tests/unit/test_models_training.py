@@ -13,6 +13,7 @@ import pytest
 import torch
 from killed_jobs import KilledError
 from small_models import EASY, configured, trained
+from torch import Tensor
 
 from bindscope.codes.sampling import sample_codes
 from bindscope.codes.space import feature_code
@@ -22,6 +23,7 @@ from bindscope.core.registries import OBJECTIVES
 from bindscope.fitting.checkpoint import Checkpoint
 from bindscope.fitting.schedules import warm_up_and_cosine
 from bindscope.models.objectives import self_distillation as distillation
+from bindscope.models.objectives.masked import Masked
 from bindscope.models.objectives.self_distillation import spread, view
 from bindscope.models.training import VAL_SCENES, train, untrained
 from bindscope.models.training_scenes import FIRST, FreshScenes, StoredScenes
@@ -241,6 +243,24 @@ def test_a_training_that_stops_goes_on_and_ends_in_the_same_weights(
     assert resumed.history == whole.history
     for name, value in whole.weights.items():
         assert torch.equal(resumed.weights[name], value), name
+
+
+def test_each_step_draws_its_own_masks_and_every_validation_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: dict[bool, list[bytes]] = {True: [], False: []}
+    halves = Masked._halves
+
+    def noted(self: Masked, pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        seen = halves(self, pixels, generator)
+        drawn[torch.is_grad_enabled()].append(seen[0].numpy().tobytes())
+        return seen
+
+    monkeypatch.setattr(Masked, "_halves", noted)
+    monkeypatch.setattr("bindscope.models.training.VAL_SCENES", 32)  # one batch
+    trained(configured("masked", steps=4))
+    assert len(drawn[True]) == len(set(drawn[True])) == 4
+    assert len(drawn[False]) > 1 == len(set(drawn[False]))
 
 
 def test_divergence_is_reported() -> None:
