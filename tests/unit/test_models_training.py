@@ -252,9 +252,9 @@ def test_each_step_draws_its_own_masks_and_every_validation_the_same(
     halves = Masked._halves
 
     def noted(self: Masked, pixels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        seen = halves(self, pixels, generator)
-        drawn[torch.is_grad_enabled()].append(seen[0].numpy().tobytes())
-        return seen
+        visible, hidden = halves(self, pixels, generator)
+        drawn[torch.is_grad_enabled()].append(visible.numpy().tobytes())
+        return visible, hidden
 
     monkeypatch.setattr(Masked, "_halves", noted)
     monkeypatch.setattr("bindscope.models.training.VAL_SCENES", 32)  # one batch
