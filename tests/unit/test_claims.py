@@ -10,7 +10,7 @@ from scipy import stats
 
 from bindscope.statistics.bootstrap import paired_difference
 from bindscope.statistics.claims import TRAINING_SEEDS, Case, Claim, Effect, judge, judge_case
-from bindscope.statistics.means import mean_interval
+from bindscope.statistics.means import mean_interval, welch_freedom, welch_interval
 
 ABOVE = Claim("above", "It is above.")
 EFFECT = Effect("above", "here", 2.0, 0.1, 3.5, 50, "images")
@@ -41,6 +41,14 @@ def test_p_values_of_seeds_are_those_of_students_test():
     values = np.array([0.8, 1.4, 1.1, 0.2])
     effect = Effect("above", "here", *mean_interval(values), 4, TRAINING_SEEDS)
     expected = stats.ttest_1samp(values, 0.0, alternative="greater").pvalue
+    assert judge([ABOVE], [effect])[0].p_value == pytest.approx(expected)
+
+
+def test_p_values_of_two_samples_are_those_of_welchs_test():
+    first, second = np.array([0.8, 1.4, 1.1, 0.2]), np.array([0.1, 0.3, -0.9])
+    ends, freedom = welch_interval(first, second), welch_freedom(first, second)
+    effect = Effect("above", "here", *ends, 7, TRAINING_SEEDS, freedom=freedom)
+    expected = stats.ttest_ind(first, second, equal_var=False, alternative="greater").pvalue
     assert judge([ABOVE], [effect])[0].p_value == pytest.approx(expected)
 
 

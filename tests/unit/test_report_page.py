@@ -23,8 +23,10 @@ from bindscope.report.chapter import (
     number,
     page_table,
 )
+from bindscope.report.claims import claims_findings, claims_section
 from bindscope.report.job import make_parts
 from bindscope.report.page import Drawing, Part, build_page
+from bindscope.statistics.claims import Claim, Effect, judge
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.studies.binding_information.tables import BINDING_INFORMATION
 from bindscope.studies.datasets.tables import PRIORS
@@ -194,6 +196,22 @@ def test_text_is_escaped_and_an_introduction_is_not(tmp_path):
     assert "&lt;b&gt;lead" in page
 
 
+def test_a_figure_has_one_place_and_its_title_stays_text(tmp_path):
+    chapter = Chapter(
+        headline=("one",), sections=(Section("s", "S", ("Text.",), figures=("one",)),)
+    )
+    page = page_of(Part("toy", "Toy", chapter, (drawing(tmp_path, "one", title='A "quote"'),)))
+    assert page.count("<title>one</title>") == 1
+    assert 'aria-label="A &quot;quote&quot;. What one shows.' in page
+
+
+def test_what_all_rows_share_selects_none(tmp_path):
+    table = page_table("Lengths", COLUMNS, LENGTHS.assign(model="long"))
+    chapter = Chapter(sections=(Section("rows", "All", tables=(table,)),))
+    tags = Outline(page_of(Part("toy", "Toy", chapter))).tags
+    assert [a["data-filter"] for tag, a in tags if tag == "select"] == ["layer"]
+
+
 def test_large_vector_figures_are_embedded_as_pixels(tmp_path):
     large = drawing(tmp_path, "large", svg="x" * (LARGEST_SVG_BYTES + 1))
     page = page_of(Part("toy", "Toy", Chapter(), (large,)))
@@ -318,6 +336,26 @@ def test_columns_without_values_are_hidden():
     table = page_table("Lengths", COLUMNS, frame)
     assert [column.heading for column in table.columns] == ["model", "layer"]
     assert {len(row) for row in table.rows} == {2}
+
+
+def test_verdicts_stand_beside_their_intervals_and_the_weakest_impostor():
+    claim = Claim("longer", "It is longer.", unit="cm")
+    places = [Effect("longer", f"place {i}", 2.0, 1.5, 3.0, 50, "images") for i in range(5)]
+    judgments = judge([claim], [*places, Effect("longer", "far", 0.1, -1.0, 1.0, 50, "images")])
+    rates = pd.DataFrame(
+        [("toy", "longer", "bent", "impostor", 3, 100)],
+        columns=["study", "claim", "case", "kind", "holds", "n"],
+    )
+    (table,) = claims_section(judgments, rates, "toy").tables
+    cells = dict(zip([column.heading for column in table.columns], table.rows[0], strict=True))
+    assert (cells["effect"].text, cells["effect"].below) == ("2", "1.5 to 3")
+    assert cells["weakest impostor"].text == "bent: 3 of 100 seeds"
+    ((sentence, text),) = claims_findings(judgments, "Claims:")[0].points
+    assert sentence == "It is longer."
+    for part in ("holds: place 0: 2.00 cm (1.50 to 3.00)", "place 3", " and 1 more; "):
+        assert part in text
+    assert "place 4" not in text
+    assert "not significant: far: 0.10 cm (\u22121.00 to 1.00)." in text
 
 
 def test_a_narrow_page_scrolls_figures_and_tables_and_has_no_small_text(page):
