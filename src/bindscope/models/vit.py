@@ -6,6 +6,8 @@ embeddings, GELU, and a final norm; no dropout.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import sqrt
 
 import torch
@@ -128,11 +130,20 @@ def transform(input_px: int) -> Transform:
 
 def build(architecture: Architecture, input_px: int, generator: torch.Generator) -> ViT:
     """Return a transformer on the CPU whose initial weights come from a generator alone."""
-    with torch.device("meta"):
+    with on_cpu():
         vit = ViT(architecture, input_px)
-    vit.to_empty(device="cpu")
     initialise(vit, generator, architecture.n_layers)
     return vit
+
+
+@contextmanager
+def on_cpu() -> Iterator[None]:
+    """Let modules be made on the CPU; torch's own random numbers stay as they are.
+
+    Allocating what was made on the meta device would import sympy first, half a second.
+    """
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        yield
 
 
 @torch.no_grad()

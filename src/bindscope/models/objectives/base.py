@@ -85,8 +85,7 @@ def _stored_name(name: str) -> str:
     return name.removeprefix("vit.") if name.startswith("vit.") else BESIDE + name
 
 
-def materialise(module: AnyModule, generator: torch.Generator) -> AnyModule:
-    """Return a module that was made on torch's meta device, on the CPU and initialised."""
-    module.to_empty(device="cpu")
+def initialised(module: AnyModule, generator: torch.Generator) -> AnyModule:
+    """Return a module whose weights come from a generator alone."""
     initialise(module, generator)
     return module

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, materialise
-from bindscope.models.vit import ViT
+from bindscope.models.objectives.base import Objective, Setting, initialised
+from bindscope.models.vit import ViT, on_cpu
 
 WORD, SHARED = 64, 64  # widths of a word, and of the space where images and texts meet
 FIRST_SCALE, LARGEST_SCALE = 10.0, 100.0  # inverse temperature
@@ -27,11 +27,11 @@ class Captions(Objective):
 
     def __init__(self, vit: ViT, setting: Setting) -> None:
         super().__init__(vit)
-        with torch.device("meta"):
+        with on_cpu():
             tower = _Text(setting.sizes, self.pairs)
             image = nn.Linear(vit.width, SHARED, bias=False)
-        self.text = materialise(tower, setting.generator)
-        self.image = materialise(image, setting.generator)
+        self.text = initialised(tower, setting.generator)
+        self.image = initialised(image, setting.generator)
         self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
         values = torch.cartesian_prod(*(torch.arange(size) for size in setting.sizes))
         self.register_buffer("values", values, persistent=False)

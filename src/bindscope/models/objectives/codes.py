@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from bindscope.codes.space import feature_code
 from bindscope.models.objectives.base import Objective, Setting, UInt8
-from bindscope.models.vit import ViT
+from bindscope.models.vit import ViT, on_cpu
 
 
 class Objects(Objective):
@@ -46,7 +46,8 @@ class Features(Objects):
 def _head(codes: UInt8, width: int) -> nn.Linear:
     """Return a readout that starts as the codes' (smoothed) log-odds, whatever it reads."""
     odds = (codes.sum(axis=0, dtype=np.float64) + 0.5) / (len(codes) - codes.sum(axis=0) + 0.5)
-    head = nn.Linear(width, codes.shape[1], device="meta").to_empty(device="cpu")
+    with on_cpu():
+        head = nn.Linear(width, codes.shape[1])
     with torch.no_grad():
         head.weight.zero_()
         head.bias.copy_(torch.from_numpy(np.log(odds)))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, TokenSources, materialise
-from bindscope.models.vit import Block, ViT
+from bindscope.models.objectives.base import Objective, Setting, TokenSources, initialised
+from bindscope.models.vit import Block, ViT, on_cpu
 
 HIDDEN = 0.5  # share of the patches
 DECODER_WIDTH, DECODER_HEADS = 64, 4
@@ -25,9 +25,9 @@ class Masked(Objective):
 
     def __init__(self, vit: ViT, setting: Setting) -> None:
         super().__init__(vit)
-        with torch.device("meta"):
+        with on_cpu():
             decoder = _Decoder(vit)
-        self.decoder = materialise(decoder, setting.generator)
+        self.decoder = initialised(decoder, setting.generator)
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the loss in bits per hidden value."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, TokenSources, materialise
-from bindscope.models.vit import ViT
+from bindscope.models.objectives.base import Objective, Setting, TokenSources, initialised
+from bindscope.models.vit import ViT, on_cpu
 
 HIDDEN_WIDTH, BOTTLENECK, ANSWERS = 256, 64, 128
 STUDENT_TEMPERATURE, TEACHER_TEMPERATURE = 0.1, 0.05
@@ -30,9 +30,9 @@ class SelfDistillation(Objective):
 
     def __init__(self, vit: ViT, setting: Setting) -> None:
         super().__init__(vit)
-        with torch.device("meta"):
+        with on_cpu():
             head = _Head(vit.width)
-        self.head = materialise(head, setting.generator)
+        self.head = initialised(head, setting.generator)
         self.teacher = nn.ModuleList([deepcopy(vit), deepcopy(self.head)]).requires_grad_(False)
 
     def before_step(self) -> None:

@@ -292,6 +292,7 @@ logger = logging.getLogger(__name__)
 
 EVALUATIONS = 10
 EVALUATED, EVALUATED_AT_END = 128, 1024  # scenes of each measure
+TRIED = 16  # the same without gates
 STEPS, SCENES, VALIDATION, IMAGES = 3, 4, 5, 6  # streams of a seed; two are of accuracies
 HALF_WAY_GATE = 0.7  # of evaluations after so many of the steps:
 HALF_WAY_BY = 2 / 3
@@ -332,7 +333,7 @@ def train(config: Toy, checkpoint: Checkpoint | None = None) -> Trained:
     Descent([run], task, _plan(config), checkpoint).fit()
     toy.network.eval()
     accuracies = measure_accuracies(
-        toy, config.seed, EVALUATED_AT_END if config.training.gates else EVALUATED,
+        toy, config.seed, EVALUATED_AT_END if config.training.gates else TRIED,
         held_out=True, interchange=config.objective == "interchange",
     )  # fmt: skip
     logger.info("%s: %s", run.name, _format(accuracies))
@@ -426,7 +427,7 @@ class _Task:
         losses = [float(self.loss(rng(config.seed, VALIDATION, i), last + i)) for i in range(4)]
         loss = sum(losses) / len(losses) / log(2)
         accuracies = measure_accuracies(
-            self.toy, config.seed, EVALUATED, held_out=False,
+            self.toy, config.seed, EVALUATED if config.training.gates else TRIED, held_out=False,
             interchange=config.objective == "interchange",
         )  # fmt: skip
         logger.info(
