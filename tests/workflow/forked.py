@@ -38,14 +38,14 @@ class Calls:
 
     def __init__(self, clone: Path) -> None:
         self.clone, self.source = f"{clone}{os.sep}", f"{clone / 'src'}{os.sep}"
-        self.seen: set[CodeType] = set()
+        # By identity: the hash of a code object goes over all of its code, at every call.
+        self.seen: dict[int, CodeType] = {}
         self.names: set[str] = set()
 
     def __call__(self, frame: FrameType | None, event: str, _: object) -> None:
         """Note a call; the lines of its function are not traced."""
-        if event != "call" or not frame or frame.f_code in self.seen:
+        if event != "call" or not frame or id(code := frame.f_code) in self.seen:
             return
-        code = frame.f_code
         if code.co_filename.startswith(self.source) and code.co_flags & self.FUNCTION:
             callers = self._callers(frame)
             if any(caller.co_name == "<module>" and caller.co_filename.startswith(self.source)
@@ -58,7 +58,7 @@ class Calls:
             # Else it is in a constant, or in a template.
             if called.isidentifier() and code.co_filename.endswith(".py"):
                 self.names.add(f"{name}:{called}")
-        self.seen.add(code)
+        self.seen[id(code)] = code
 
     def _callers(self, frame: FrameType) -> list[CodeType]:
         """Return those of the clone, the nearest first."""

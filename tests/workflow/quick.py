@@ -16,8 +16,8 @@ from bindscope.studies.binding_id.config import TRAINED
 SCENES = {"train": 64, "val": 32, "test": 32}
 TRAINING_STEPS = 10
 BATCH = 16
-# Steps of each stage.
-SHORT_TOY = {"steps": 9, "batch_size": BATCH, "gates": False}
+# Six steps are the fewest with one of each stage.
+SHORT_TOY = {"steps": 6, "batch_size": BATCH, "gates": False}
 PROBE_STEPS = 20
 BOOTSTRAP_SAMPLES = 50
 JOINED = {"pairing"}  # experiments on toys that `together` reads

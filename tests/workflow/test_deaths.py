@@ -53,8 +53,8 @@ def change(clone: Clone, sources: Sources) -> None:
     """
     clone.edit({
         "datasets.0.space.max_objects": 4,
-        "datasets.0.n_scenes": {"train": 64, "val": 32, "test": 32},
-        "datasets.0.shard_size": {"train": 64, "val": 32, "test": 32},
+        "datasets.0.n_scenes": {"train": 16, "val": 16, "test": 16},
+        "datasets.0.shard_size": {"train": 16, "val": 16, "test": 16},
         "datasets.0.render": {"kind": "solids", "size_px": 32, "backend": {"kind": "raycast"}},
         **{f"datasets.{i + 1}": dataset for i, dataset in enumerate(read(sources))},
         "studies.binding_information.fits.0": {
@@ -78,7 +78,8 @@ def change(clone: Clone, sources: Sources) -> None:
         },
         "studies.binding_id": {
             **more_sections()["binding_id"],
-            "toys": [{"name": "free", "training": SHORT_TOY}],
+            # Each step is followed by an evaluation, which takes longer; three call the same code.
+            "toys": [{"name": "free", "training": {**SHORT_TOY, "steps": 3}}],
         },
         "report.figures": ["tokens"],
     })  # fmt: skip
