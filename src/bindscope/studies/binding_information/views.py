@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from bindscope.statistics.means import half_width
@@ -104,13 +105,12 @@ def over_models(rows: pd.DataFrame) -> pd.DataFrame:
     names = _numbers(rows)
     numbers = groups[names]
     means, deviations, counts = numbers.mean(), numbers.std(), numbers.count()
-    for name in names:
-        if f"{name}_low" in names:
-            half = half_width(deviations[name], counts[name])
-            several = counts[name] > 1
-            for end, sign in (("low", -1), ("high", 1)):
-                ends = means[f"{name}_{end}"]
-                means[f"{name}_{end}"] = ends.mask(several, means[name] + sign * half)
+    centers = [name for name in names if f"{name}_low" in names]
+    half = half_width(deviations[centers], counts[centers])
+    for end, sign in (("low", -1), ("high", 1)):
+        ends = [f"{name}_{end}" for name in centers]
+        several = means[centers].to_numpy() + sign * half
+        means[ends] = np.where(counts[centers] > 1, several, means[ends])
     means[labels] = groups[labels].first()
     means["n_seeds"], means["n_models"] = groups["n_seeds"].sum(), groups.size()
     return means.reset_index()
