@@ -16,7 +16,7 @@ from bindscope.fitting.lbfgs import descend
 from bindscope.fitting.rows import row_bytes
 from bindscope.fitting.streaming import Column, buffers, epoch_order, in_order
 from bindscope.fitting.streaming import batches as made_batches
-from bindscope.studies.binding_information.probes import batches, fitting
+from bindscope.studies.binding_information.probes import batches, convex, fitting
 from bindscope.studies.binding_information.probes.batches import (
     StreamedBatches,
     VectorBatches,
@@ -97,6 +97,7 @@ def test_memory_is_what_was_asked_for_not_the_size_of_the_data(rest, monkeypatch
 def test_what_a_whole_fit_holds_does_not_grow_with_the_scenes(monkeypatch):
     """Three times the scenes: the same buffers, and about 40 bytes for each more to test."""
     monkeypatch.setattr(columns, "READ_BYTES", 2**18)
+    monkeypatch.setattr(convex, "ITERATIONS", 2)  # of each strength: passes are alike
     config = probe("quadratic", steps=1, rank=1, batch_size=1000, memory_mb=1)
     fit(config, problem(), [0])  # what an optimiser imports is not counted
     peaks, largest = [], []
@@ -252,6 +253,7 @@ def test_a_convex_fit_in_passes_finds_the_same_optimum(part):
 
 @pytest.mark.parametrize("family", ["linear", "quadratic"])
 def test_a_fit_that_streams_learns_what_one_in_memory_does(family, monkeypatch):
+    monkeypatch.setattr(convex, "STRENGTHS", convex.STRENGTHS[::3])
     data = problem((1500, 200, 200), noise=0.5)
     config = probe(family, steps=60)
     (in_memory,) = fit(config, data, [0])
