@@ -24,7 +24,7 @@ from bindscope.scenes.render import render_scenes
 PROBES = [
     {"family": "linear", "targets": ["chained"]},
     {"family": "quadratic", "targets": ["chained"], "rank": 4, "steps": 40},
-    {"family": "set", "targets": ["chained"], "steps": 50},
+    {"family": "set", "targets": ["chained"], "steps": 20},
 ]
 
 
