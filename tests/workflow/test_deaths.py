@@ -78,8 +78,7 @@ def change(clone: Clone, sources: Sources) -> None:
         },
         "studies.binding_id": {
             **more_sections()["binding_id"],
-            # Each step is followed by an evaluation, which takes longer; three call the same code.
-            "toys": [{"name": "free", "training": {**SHORT_TOY, "steps": 3}}],
+            "toys": [{"name": "free", "training": SHORT_TOY}],
         },
         "report.figures": ["tokens"],
     })  # fmt: skip
