@@ -126,16 +126,10 @@ class Regressions:
 
 def _margins(block: Block, w: Tensor, columns: Tensor | slice) -> Margins:
     x, sign, offset = block
-    signs, logits = _chosen(sign, columns), x @ w
+    signs, logits = sign[:, columns], x @ w
     if offset is not None:
-        logits += _chosen(offset, columns)
+        logits += offset[:, columns]
     return x, signs, logits.mul_(signs)
-
-
-def _chosen(values: Tensor, columns: Tensor | slice) -> Tensor:
-    if isinstance(columns, slice):
-        return values[:, columns]
-    return values.index_select(1, columns)  # in a third of the time of [:, columns]
 
 
 def _rows(block: Block, rows: slice) -> Block:
@@ -170,7 +164,7 @@ class _Columns:
             self.measure(w)
 
     def keep(self, index: Tensor) -> None:
-        self.live, self.mask = self.live[index], self.mask.index_select(1, index)
+        self.live, self.mask = self.live[index], self.mask[:, index]
 
     def precondition(self, g: Tensor) -> Tensor:
         return self.mask * (self.inverse.t() @ (self.mask * (self.inverse @ g)))
@@ -225,8 +219,7 @@ class _HeldMargins(_Columns):
 
     def keep(self, index: Tensor) -> None:
         super().keep(index)
-        self.sign = self.sign.index_select(1, index)
-        self.margins = self.margins.index_select(1, index)
+        self.sign, self.margins = self.sign[:, index], self.margins[:, index]
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"margins": self.margins}

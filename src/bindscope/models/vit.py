@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import sqrt
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from bindscope.config.training import Architecture
 from bindscope.models.images import HALF, Transform, check_input_px
 
 MLP_RATIO = 4
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 BESIDE = "objective."  # begins the names of weights that an objective keeps beside the ViT's
 
 
@@ -132,8 +134,7 @@ def build(architecture: Architecture, input_px: int, generator: torch.Generator)
     """Return a transformer on the CPU whose initial weights come from a generator alone."""
     with on_cpu():
         vit = ViT(architecture, input_px)
-    initialise(vit, generator, architecture.n_layers)
-    return vit
+    return initialise(vit, generator, architecture.n_layers)
 
 
 @contextmanager
@@ -147,8 +148,8 @@ def on_cpu() -> Iterator[None]:
 
 
 @torch.no_grad()
-def initialise(module: nn.Module, generator: torch.Generator, n_blocks: int = 1) -> None:
-    """Set the parameters of a transformer or of a part of one.
+def initialise(module: AnyModule, generator: torch.Generator, n_blocks: int = 1) -> AnyModule:
+    """Set the parameters of a transformer or of a part of one, and return it.
 
     Weights are normal with variance 1 / fan-in, so that all widths start at the same scale. Those
     that write to the residual stream (``out``) are also divided by the root of their number, two in
@@ -168,3 +169,4 @@ def initialise(module: nn.Module, generator: torch.Generator, n_blocks: int = 1)
             parameter.normal_(0, scale, generator=generator)
         else:
             parameter.normal_(0, 0.02, generator=generator)
+    return module

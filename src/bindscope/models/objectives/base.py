@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bindscope.models.vit import BESIDE, ViT, initialise
+from bindscope.models.vit import BESIDE, ViT
 
 ADDED = BESIDE + "added."  # begins the names of weights of a loss beside the objective
 UInt8 = NDArray[np.uint8]
-AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,3 @@ class Objective(nn.Module, ABC):
 def _stored_name(name: str) -> str:
     """Return the name that a weight of an objective is kept under."""
     return name.removeprefix("vit.") if name.startswith("vit.") else BESIDE + name
-
-
-def initialised(module: AnyModule, generator: torch.Generator) -> AnyModule:
-    """Return a module whose weights come from a generator alone."""
-    initialise(module, generator)
-    return module

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, initialised
-from bindscope.models.vit import ViT, on_cpu
+from bindscope.models.objectives.base import Objective, Setting
+from bindscope.models.vit import ViT, initialise, on_cpu
 
 WORD, SHARED = 64, 64  # widths of a word, and of the space where images and texts meet
 FIRST_SCALE, LARGEST_SCALE = 10.0, 100.0  # inverse temperature
@@ -30,8 +30,8 @@ class Captions(Objective):
         with on_cpu():
             tower = _Text(setting.sizes, self.pairs)
             image = nn.Linear(vit.width, SHARED, bias=False)
-        self.text = initialised(tower, setting.generator)
-        self.image = initialised(image, setting.generator)
+        self.text = initialise(tower, setting.generator)
+        self.image = initialise(image, setting.generator)
         self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
         values = torch.cartesian_prod(*(torch.arange(size) for size in setting.sizes))
         self.register_buffer("values", values, persistent=False)

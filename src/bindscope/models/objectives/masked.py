@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, TokenSources, initialised
-from bindscope.models.vit import Block, ViT, on_cpu
+from bindscope.models.objectives.base import Objective, Setting, TokenSources
+from bindscope.models.vit import Block, ViT, initialise, on_cpu
 
 HIDDEN = 0.5  # share of the patches
 DECODER_WIDTH, DECODER_HEADS = 64, 4
@@ -27,7 +27,7 @@ class Masked(Objective):
         super().__init__(vit)
         with on_cpu():
             decoder = _Decoder(vit)
-        self.decoder = initialised(decoder, setting.generator)
+        self.decoder = initialise(decoder, setting.generator)
 
     def loss_bits(self, pixels: Tensor, objects: Tensor, generator: torch.Generator) -> Tensor:
         """Return the loss in bits per hidden value."""

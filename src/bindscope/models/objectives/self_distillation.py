@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bindscope.models.objectives.base import Objective, Setting, TokenSources, initialised
-from bindscope.models.vit import ViT, on_cpu
+from bindscope.models.objectives.base import Objective, Setting, TokenSources
+from bindscope.models.vit import ViT, initialise, on_cpu
 
 HIDDEN_WIDTH, BOTTLENECK, ANSWERS = 256, 64, 128
 STUDENT_TEMPERATURE, TEACHER_TEMPERATURE = 0.1, 0.05
@@ -32,7 +32,7 @@ class SelfDistillation(Objective):
         super().__init__(vit)
         with on_cpu():
             head = _Head(vit.width)
-        self.head = initialised(head, setting.generator)
+        self.head = initialise(head, setting.generator)
         self.teacher = nn.ModuleList([deepcopy(vit), deepcopy(self.head)]).requires_grad_(False)
 
     def before_step(self) -> None:
