@@ -39,7 +39,7 @@ datasets:
     split: {rule: random}
     n_scenes: &counts {train: 4000, val: 500, test: 1000}
     shard_size: *counts
-    render: {kind: shapes, size_px: 96, object_px: 24, margin_px: 2, placement: grid}
+    render: {kind: shapes, size_px: 96, object_px: 28, margin_px: 1, placement: grid}
 """,
     "pairs": """\
 datasets:

@@ -123,12 +123,15 @@ Split = Annotated[
 ]
 
 
+Area = Literal["equal", "released"]
+
+
 class ShapesRenderer(Model):
     """Colored shapes on a plain background (first group: color, second group: shape)."""
 
     kind: Literal["shapes"]
     size_px: PositiveInt = Field(256, description="Side of the square image.")
-    object_px: PositiveInt = Field(16, description="Side of an object's square box.")
+    object_px: PositiveInt = Field(28, description="Side of an object's square box.")
     margin_px: NonNegativeInt = Field(
         4, description="Smallest distance of two boxes, and of a box from the image's edge."
     )
@@ -137,8 +140,11 @@ class ShapesRenderer(Model):
         description="`uniform`: anywhere without overlap; `grid`: one object per cell of the "
         "smallest square grid that holds them, jittered inside the cell.",
     )
-    antialias: Annotated[int, Field(ge=1, le=8)] = Field(
-        1, description="Supersampling factor; 1 draws hard edges, as the paper does."
+    area: Area = Field(
+        "equal",
+        description="`equal`: all shapes have the same number of pixels, so that no count of "
+        "colored pixels names a shape; `released`: the binding problem paper's stamps, whose areas "
+        "name their shapes.",
     )
 
     @model_validator(mode="after")

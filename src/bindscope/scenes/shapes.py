@@ -1,5 +1,9 @@
 """Colored shapes on white: the ColorShape scenes of arXiv 2606.03976.
 
+All shapes have equal areas unless the released ones are configured, whose areas differ: there the
+number of pixels of a color names its shape. Edges are hard: smoothed ones would have as many pixels
+as the perimeter is long, which names the shape as well.
+
 An object of color c and shape s is a stamp that is drawn once and copied into all scenes. Because
 boxes never overlap, a stamp is copied whole, background included.
 """
@@ -14,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from bindscope.codes.counting import largest_scene
-from bindscope.config.codes import SceneDistribution, ShapesRenderer
+from bindscope.config.codes import Area, SceneDistribution, ShapesRenderer
 from bindscope.core.errors import ConfigError
 from bindscope.core.splits import SplitName
 from bindscope.scenes.palette import BACKGROUND, COLORS, SHAPES
@@ -22,7 +26,7 @@ from bindscope.scenes.placement import Canvas, RandomWords, place
 
 STAR_INNER = 0.45  # radius of a star's inner points over that of its outer points
 CROSS_BAR = 0.25  # width of a cross's bars over its size
-EDGE = 1e-9  # a pixel centre this close to an edge (in units of the size) is inside
+EDGE = 1e-9  # a pixel center this close to an edge (in units of the size) is inside
 
 UInt8 = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -50,56 +54,75 @@ _POLYGONS: dict[str, Floats] = {
 }  # corners in a unit box, y downwards; each is star-shaped about (1/2, 1/2)
 
 
-def _inside(shape: str, points: Floats) -> NDArray[np.bool_]:
-    """Tell which points (..., 2) of the unit box are inside a shape, edges included."""
-    offset = points - 0.5
+def _gauge(shape: str, offset: Floats) -> Floats:
+    """Return the size of a shape whose edge passes through each point, over that of its box.
+
+    Offsets (..., 2) are from the center, in units of the box; at most 1 is inside the shape. All
+    shapes are star-shaped about their center, so this is their Minkowski functional.
+    """
+    x, y = np.abs(np.moveaxis(offset, -1, 0))
     if shape == "circle":
-        return np.asarray((offset**2).sum(axis=-1) <= (0.5 + EDGE) ** 2)
+        return np.asarray(2 * np.hypot(x, y))
     if shape == "cross":
-        return np.asarray((np.abs(offset) <= CROSS_BAR / 2 + EDGE).any(axis=-1))
+        return np.asarray(np.maximum(2 * np.maximum(x, y), 2 * np.minimum(x, y) / CROSS_BAR))
     corners = _POLYGONS[shape] - 0.5
-    inside = np.zeros(points.shape[:-1], bool)
+    gauge = np.full(offset.shape[:-1], np.inf)
     for a, b in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-        triangle = np.array([a, b, (0.0, 0.0)])
-        edges = np.roll(triangle, -1, axis=0) - triangle
-        sides = [
-            e[0] * (offset[..., 1] - p[1]) - e[1] * (offset[..., 0] - p[0])
-            for p, e in zip(triangle, edges, strict=True)
-        ]
-        inside |= np.min(sides, axis=0) >= -EDGE
+        # Of the two corners of an edge, the weights that add up to the point: both are at least 0
+        # in the triangle that the edge spans with the center.
+        weights = offset @ np.linalg.inv(np.array([a, b]))
+        inside = (weights >= -EDGE).all(axis=-1)
+        gauge = np.where(inside, np.minimum(gauge, weights.sum(axis=-1)), gauge)
+    return gauge
+
+
+@cache
+def outlines(size_px: int, area: Area) -> NDArray[np.bool_]:
+    """Return the pixels of each shape in a box.
+
+    ``"released"``: the pixels whose centers are inside the shape or on its edge. ``"equal"``: the
+    same number of pixels for all shapes, those of smallest gauge, as many as the smallest shape has
+    in the box. That number is a multiple of 4, plus 1 where the side is odd, so that shapes can
+    stay symmetric. It depends on the box alone, so that scenes of few shapes and of many match.
+
+    Returns
+    -------
+    numpy.ndarray
+        Bool (8, size_px, size_px), in the order of `palette.SHAPES`, read-only.
+    """
+    centers = (np.arange(size_px) + 0.5) / size_px - 0.5
+    offset = np.stack(np.meshgrid(centers, centers), axis=-1)
+    gauges = np.stack([_gauge(shape, offset) for shape in SHAPES])
+    inside = gauges <= 1 + EDGE
+    if area == "equal":
+        odd = size_px % 2
+        n_pixels = (int(inside.sum(axis=(1, 2)).min()) - odd) // 4 * 4 + odd
+        inside = np.stack([_smallest(gauge, offset, n_pixels) for gauge in gauges])
+    inside.flags.writeable = False
     return inside
 
 
-@cache
-def coverage(size_px: int, antialias: int = 1) -> Floats:
-    """Return how much of each pixel each shape covers, float64 (8, size_px, size_px).
-
-    A pixel is sampled at the centres of ``antialias^2`` equal squares; shapes are in the order of
-    `palette.SHAPES`; read-only.
-    """
-    fine = size_px * antialias
-    centres = (np.arange(fine) + 0.5) / fine
-    points = np.stack(np.meshgrid(centres, centres), axis=-1)
-    samples = np.stack([_inside(shape, points) for shape in SHAPES])
-    blocks = samples.reshape(len(SHAPES), size_px, antialias, size_px, antialias)
-    covered: Floats = blocks.mean(axis=(2, 4))
-    covered.flags.writeable = False
-    return covered
+def _smallest(gauge: Floats, offset: Floats, n_pixels: int) -> NDArray[np.bool_]:
+    """Choose the pixels of smallest gauge; among equal ones those near the center, in pairs."""
+    x, y = np.moveaxis(offset, -1, 0)
+    keys = [x, y, np.abs(x), np.hypot(x, y), gauge]  # the last one sorts first
+    order = np.lexsort([np.round(key, 9).ravel() for key in keys])
+    chosen = np.zeros(gauge.size, bool)
+    chosen[order[:n_pixels]] = True
+    return chosen.reshape(gauge.shape)
 
 
 @cache
-def stamps(object_px: int, antialias: int, n_colors: int, n_shapes: int) -> tuple[UInt8, UInt8]:
+def stamps(object_px: int, area: Area, n_colors: int, n_shapes: int) -> tuple[UInt8, UInt8]:
     """Draw every object of a dataset once, with so many of the palette's colors and shapes.
 
     Colors on the background are uint8 (n_colors * n_shapes, box, box, 3), in order of object-code
-    index; masks uint8 (n_shapes, box, box), 1 where at least half of a pixel is covered. Both are
-    read-only.
+    index; masks uint8 (n_shapes, box, box), 1 inside. Both are read-only.
     """
-    covered = coverage(object_px, antialias)[:n_shapes]
-    colors = np.array(list(COLORS.values())[:n_colors], float)
-    ink = covered[None, ..., None] * (colors[:, None, None, None] - BACKGROUND)
-    drawn = np.rint(BACKGROUND + ink).astype(np.uint8)
-    drawn, masks = drawn.reshape(-1, *drawn.shape[2:]), (covered >= 0.5).astype(np.uint8)
+    inside = outlines(object_px, area)[:n_shapes]
+    colors = np.array(list(COLORS.values())[:n_colors], np.uint8)
+    drawn = np.where(inside[None, ..., None], colors[:, None, None, None], np.uint8(BACKGROUND))
+    drawn, masks = drawn.reshape(-1, *drawn.shape[2:]), inside.astype(np.uint8)
     drawn.flags.writeable = masks.flags.writeable = False
     return drawn, masks
 
@@ -110,7 +133,7 @@ def render(
     """Draw scenes; see `bindscope.scenes.render.render_scenes`."""
     config = dataset.render
     assert isinstance(config, ShapesRenderer)
-    n_colors, n_shapes = palette_sizes(dataset, config.object_px, config.antialias)
+    n_colors, n_shapes = palette_sizes(dataset, config.object_px, config.area)
     box, largest = config.object_px, largest_scene(dataset.space)
     scene, cell = np.nonzero(objects)
     counts = np.bincount(scene, minlength=len(objects))
@@ -120,7 +143,7 @@ def render(
     corners = place(config.placement, canvas, words, counts, f"dataset {dataset.name!r}, {split}")
     x, y = corners[scene, rank].astype(np.intp).T
 
-    drawn, covered = stamps(box, config.antialias, n_colors, n_shapes)
+    drawn, covered = stamps(box, config.area, n_colors, n_shapes)
     images = np.full((len(objects), config.size_px, config.size_px * 3), BACKGROUND, np.uint8)
     _windows(images, box, box * 3)[scene, y, x * 3] = drawn.reshape(-1, box, box * 3)[cell]
     masks = np.zeros((len(objects), config.size_px, config.size_px), np.uint8)
@@ -141,7 +164,7 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
 
 
 def palette_sizes(
-    dataset: SceneDistribution, object_px: int, antialias: int = 1
+    dataset: SceneDistribution, object_px: int, area: Area
 ) -> tuple[int, int]:
     """Return the number of colors and of shapes of a dataset's two groups, in this order.
 
@@ -157,11 +180,11 @@ def palette_sizes(
                 f"{len(known)} ({', '.join(known)})",
                 f"lower the group's size to {len(known)} or less",
             )
-    masks = coverage(object_px, antialias)[:n_shapes] >= 0.5
+    masks = outlines(object_px, area)[:n_shapes]
     if len(np.unique(masks.reshape(n_shapes, -1), axis=0)) < n_shapes:
         raise ConfigError(
             f"dataset {dataset.name!r}, render.object_px",
             f"{object_px} px are too few to tell the {n_shapes} shapes apart",
-            "draw larger objects",
+            "draw larger objects" + (", or set area: released" if area == "equal" else ""),
         )
     return n_colors, n_shapes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindscope.config.clutter import ClutterRenderer
-from bindscope.scenes.shapes import coverage
+from bindscope.scenes.shapes import outlines
 
 TEXTURES = ("plain", "stripes", "dots", "checks")
 DARKER = 0.45  # a texture's dark parts over the object's color
@@ -125,7 +125,7 @@ def stamps(sizes: tuple[int, ...], n_shapes: int, bar_px: int) -> Stamps:
     for size in sizes:
         corner = (side - size) // 2
         inside = slice(corner, corner + size)
-        for shape in coverage(size)[:n_shapes] >= 0.5:
+        for shape in outlines(size, "released")[:n_shapes]:
             mask = np.zeros((side, side), bool)
             mask[inside, inside] = shape
             masks.append(mask)

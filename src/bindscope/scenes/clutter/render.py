@@ -47,7 +47,7 @@ def render(dataset: SceneDistribution, split: SplitName, start: int, objects: UI
     """
     config = dataset.render
     assert isinstance(config, ClutterRenderer)
-    n_colors, n_shapes = palette_sizes(dataset, min(sizes_of(config)))
+    n_colors, n_shapes = palette_sizes(dataset, min(sizes_of(config)), "released")
     most = largest_scene(dataset.space)
     if most + 2 + config.stuff > MOST:
         raise ConfigError(
