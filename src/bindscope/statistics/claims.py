@@ -85,6 +85,9 @@ class Effect:
         Degrees of freedom of a t interval over training seeds; None for n - 1.
     directions
         From how many directions its own was chosen: 2 where the larger of two comes first.
+    p_value
+        Of an exact one-sided test that the effect is where it is claimed to be, which stands for
+        that of the interval; nothing is then shown against the claim. None: by the interval.
     """
 
     claim: str
@@ -97,6 +100,7 @@ class Effect:
     reason: str = ""
     freedom: float | None = None
     directions: int = 1
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +203,13 @@ def _why_not(claim: Claim, effect: Effect) -> str:
         raise ValueError(f"{effect.claim}, {effect.where}: the interval does not hold the value")
     if effect.n < 2:
         return f"one unit of {effect.resampled}"
-    if effect.low == effect.high and claim.expected != "within" and effect.value == claim.threshold:
+    tested = effect.p_value is not None
+    if (
+        effect.low == effect.high
+        and not tested
+        and claim.expected != "within"
+        and effect.value == claim.threshold
+    ):
         return "the effect is the threshold itself in every unit"
     return ""
 
@@ -210,6 +220,8 @@ def _in_all(p_value: float, effect: Effect) -> float:
 
 
 def _p_holds(claim: Claim, effect: Effect) -> float:
+    if effect.p_value is not None:
+        return effect.p_value
     if claim.expected == "above":
         return _p_above(effect, claim.threshold)
     if claim.expected == "below":
@@ -218,6 +230,8 @@ def _p_holds(claim: Claim, effect: Effect) -> float:
 
 
 def _p_refuted(claim: Claim, effect: Effect) -> float:
+    if effect.p_value is not None:
+        return 1.0
     if claim.expected == "above":
         return _p_below(effect, claim.threshold)
     if claim.expected == "below":

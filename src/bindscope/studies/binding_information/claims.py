@@ -19,7 +19,7 @@ from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
 from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.names import label_family, label_tokens
-from bindscope.studies.binding_information.quantities import PAIRING, with_ends
+from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING, with_ends
 from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record, at_least
 from bindscope.studies.binding_information.views import (
     each_model,
@@ -56,7 +56,8 @@ def effects(table: pd.DataFrame, quoted: Quotes, models: Sequence[str] = ()) -> 
     """Return what a table says of `CLAIMS`, at last layers that may be quoted.
 
     One effect per quoted pairing bound, over training seeds where a group has several, else over
-    the test scenes of the one network; and one per two groups that the same probe was fitted to.
+    the test scenes of the one network, by their evidence; and one per two groups that the same
+    probe was fitted to.
     Names of `models` are in the configuration's order.
     """
     return [*_decoded(table, quoted), *compared(table, models)]
@@ -74,7 +75,8 @@ def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[Effect]:
             DECODED, f"{_place(row)}, {row['model']}, {probe}", value, low, high,
             int(row["n_models"] if several else scenes[row["dataset"]]),
             TRAINING_SEEDS if several else SCENES,
-            _ASSUMED if row["assumed_prior"] else _PRIOR if value == low == high == 0 else "",
+            _ASSUMED if row["assumed_prior"] else _PRIOR if row[EVIDENCE] == 0 else "",
+            p_value=None if several else 2.0 ** -max(0.0, row[EVIDENCE]),
         )  # fmt: skip
 
 
