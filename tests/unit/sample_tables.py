@@ -12,7 +12,13 @@ from bindscope.core.interfaces import ProductFiles
 from bindscope.core.keys import spec_key
 from bindscope.core.parquet import seal
 from bindscope.core.store.writer import StoreWriter
-from bindscope.studies.binding_information.quantities import ESTIMATES, RATIOS, SHARES
+from bindscope.studies.binding_information.quantities import (
+    ESTIMATES,
+    QUANTITIES,
+    RATIOS,
+    SHARES,
+    with_ends,
+)
 from bindscope.studies.binding_information.schemas import (
     BINDING_SCHEMA,
     CURVE_SCHEMA,
@@ -126,6 +132,10 @@ def complete(row):
             row[f"loss_{loss}_bits"] = lost
         for end, shift in (("low", -0.1), ("high", 0.1)):
             row.setdefault(f"{bound}_lower_bound_bits_{end}", bound_bits and bound_bits + shift)
+    for quantity in QUANTITIES:  # between nothing and all there is
+        for name in with_ends(quantity.bound):
+            if row.get(name) is not None:
+                row[name] = min(max(row[name], 0.0), row[quantity.entropy])
     for ratio in RATIOS:
         part, whole = row[ratio.estimate], row[ratio.whole.entropy]
         row.setdefault(ratio.name, part / whole if part is not None and whole else None)

@@ -25,7 +25,7 @@ from bindscope.statistics.means import mean_interval, welch_interval
 from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import chapter
-from bindscope.studies.binding_information.quantities import BEYOND, PAIRING
+from bindscope.studies.binding_information.quantities import BEYOND, EVIDENCE, PAIRING
 from bindscope.studies.binding_information.quotes import at_least, at_most
 from bindscope.studies.binding_information.study import STUDY
 
@@ -230,9 +230,19 @@ def test_one_network_is_judged_by_its_test_scenes_and_not_compared():
 
 def test_a_part_that_is_the_prior_is_not_testable():
     row = parts_row("matching", "mine", decoded=(9.0, 0.0, 0.0))
-    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")}
+    row |= {f"{PAIRING.bound}{end}": 0.0 for end in ("", "_low", "_high")} | {EVIDENCE: 0.0}
     (judgment,) = judged(about(make_table([row]), {}), DECODED)
     assert (judgment.verdict, judgment.reason) == ("not testable", "validation prefers the prior")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "verdict"), [(5.4, "holds"), (5.3, "not significant"), (-90.0, "not significant")]
+)
+def test_one_network_is_judged_by_its_evidence_and_not_by_its_interval(evidence, verdict):
+    row = parts_row("matching", "mine", decoded=(9.0, 0.0, 1.0)) | {EVIDENCE: evidence}
+    (judgment,) = judged(about(make_table([row]), {}), DECODED)
+    assert judgment.verdict == verdict
+    assert judgment.p_value == pytest.approx(min(1.0, 2.0**-evidence))
 
 
 def test_a_fit_that_has_not_converged_is_neither_quoted_nor_judged():

@@ -44,7 +44,7 @@ def test_gains_so_far_give_the_mixtures_gains_so_far():
     """The mixture of whole codes is a probe too: its heads' probabilities add up to 1."""
     rng = np.random.default_rng(0)
     prior, probe = rng.dirichlet(np.ones(4), 2)  # of two bits
-    first = mixture_gains(np.log2((probe[:2].sum() / prior[:2].sum())), 0.3)
+    first = mixture_gains(np.log2(probe[:2].sum() / prior[:2].sum()), 0.3)
     both = mixture_gains(np.log2(probe / prior), 0.3)
     assert 2.0**first * prior[:2].sum() == pytest.approx((2.0**both * prior)[:2].sum())
     assert (2.0**both * prior).sum() == pytest.approx(1.0)

@@ -105,6 +105,7 @@ def estimate(
     """
     losses = scene_losses(result, objects.shape, features.shape)
     gained = part_gains(result, prior)
+    losses |= {p: g.prior_losses for p, g in gained.items() if result.prior_weights[p] == 1}
     scores = {
         **losses,
         **{f"prior_{part}": gain.prior_losses for part, gain in gained.items()},
@@ -230,7 +231,7 @@ def _gains(result: FitResult, part: str, quantity: Quantity, prior: Mapping[str,
     if weight == 1:
         return PartGains(prior_losses, np.zeros_like(losses), 0.0, entropy)
     gains = entropy - losses + coefficient * (prior_losses - entropy)
-    worst = float(np.log2(weight) - (1 - coefficient) * (largest - entropy))
+    worst = float(np.log2(weight) - gap - (1 - coefficient) * (largest - entropy))
     return PartGains(prior_losses, gains, worst, entropy)
 
 
@@ -341,10 +342,9 @@ def _intervals(
     lows = _estimates(pessimistic, prior, bound)
     intervals: dict[str, float | None] = {}
     for name, samples in _estimates(_within(resampled, gained), prior, bound).items():
-        ends = None, None
-        if samples is not None:
-            ends = interval(lows[name])[0], interval(samples)[1]
-        intervals[f"{name}_low"], intervals[f"{name}_high"] = ends
+        missing = samples is None
+        intervals[f"{name}_low"] = None if missing else interval(lows[name])[0]
+        intervals[f"{name}_high"] = None if missing else interval(samples)[1]
     return intervals
 
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from bindscope.studies.binding_information.columns import (
@@ -49,14 +48,11 @@ def _between(frame: pd.DataFrame, quantity: Quantity) -> pd.Series[bool]:
 
     What is below 0 or above H counts as these.
     """
-    entropy, pays = frame[quantity.entropy], frame[quantity.prior_loss]
-    bound, ends = frame[quantity.bound], (entropy, pays)
+    entropy, bound = frame[quantity.entropy], frame[quantity.bound]
+    plain, excess = entropy - frame[quantity.loss], frame[quantity.prior_loss] - entropy
     low, high = (
-        end.clip(lower=0.0).clip(upper=entropy)
-        for end in (
-            np.minimum(*ends) - frame[quantity.loss],
-            np.maximum(*ends) - frame[quantity.loss],
-        )
+        (plain + share).clip(lower=0.0).clip(upper=entropy)
+        for share in (excess.clip(upper=0.0), excess.clip(lower=0.0))
     )
     inside = (bound >= low - TOLERANCE) & (bound <= high + TOLERANCE)
     return inside | low.isna() | bound.isna()

@@ -45,7 +45,8 @@ from bindscope.studies.binding_information.probes.runs import (
 
 CONSTANT = 1e-3  # mean change of a probability when scenes swap inputs: collapsed
 WATCHED = 512
-UNFITTED = Evaluation(*[np.empty(0)] * 4, accuracy=nan, exact_match=nan)
+NOTHING = np.empty(0)
+UNFITTED = Evaluation(NOTHING, NOTHING, NOTHING, NOTHING, None, nan, nan)
 
 
 @denormals.flushed()
@@ -149,8 +150,8 @@ def _mixtures(probe: AnyProbe, source: Source, runs: Sequence[ProbeRun]) -> dict
     for run in anchored:
         for name in (part.name for part in run.parts):
             priors = val[name].anchors
-            gains = np.nan_to_num(priors - val[name].scenes, nan=-np.inf, neginf=-np.inf)
-            gains -= run.optimism.get(name, 0.0)
+            gains = priors - val[name].scenes - run.optimism.get(name, 0.0)
+            gains[np.isnan(gains)] = -np.inf
             weight = fit_prior_weight(gains)
             losses = priors - mixture_gains(gains, weight)
             control = control_coefficient(losses, priors)
