@@ -19,16 +19,21 @@ GROUP = ["dataset", "model", "layer", "tokens", "probe", "control"]
 LABELS = ("family", "model_kind", "n_layers", "assumed_prior", "group")
 
 
-def measured(table: pd.DataFrame, *, known_answer: bool, best: bool = False) -> pd.DataFrame:
-    """Return the rows that hold numbers and are no control: of known answers, or of all others.
+def measured(
+    table: pd.DataFrame, *, known_answer: bool = False, baseline: bool = False, best: bool = False
+) -> pd.DataFrame:
+    """Return the rows of models that hold numbers and are no control.
 
+    Of known-answer encoders or of baselines where that is asked for, else of all other models.
     `best`: the rows `probe = best`, or those of the fits that they are made of. Added are the
     probe's `family`, whether the row rests on an `assumed_prior`, and the `group` of its model
     (`tables.groups`), which without one is the model.
     """
     keep = (table["status"] != "failed") & (table["control"] == "none")
     keep &= (table["probe"] == BEST) == best
-    rows = table[keep & ((table["model_kind"] == "known-answer") == known_answer)].copy()
+    for kind, wanted in (("known-answer", known_answer), ("baseline", baseline)):
+        keep &= (table["model_kind"] == kind) == wanted
+    rows = table[keep].copy()
     rows["family"] = [
         protocol_family(family_of(options), protocol)
         for options, protocol in zip(rows["options"], rows["protocol"], strict=True)
