@@ -163,9 +163,7 @@ def _windows(canvas: UInt8, height: int, width: int) -> UInt8:
     return sliding_window_view(canvas, (height, width), axis=(1, 2), writeable=True)
 
 
-def palette_sizes(
-    dataset: SceneDistribution, object_px: int, area: Area
-) -> tuple[int, int]:
+def palette_sizes(dataset: SceneDistribution, object_px: int, area: Area) -> tuple[int, int]:
     """Return the number of colors and of shapes of a dataset's two groups, in this order.
 
     ConfigError if the palette has fewer, or two shapes look alike in the smallest object's box.
