@@ -184,7 +184,7 @@ def write_shard(folder: Path, n: int, px: int) -> StoreImages:
             },
             "split": {"rule": "random"}, "n_scenes": sizes, "shard_size": sizes,
             "render": {"kind": "shapes", "size_px": px, "object_px": px // 6, "placement": "grid",
-                       "margin_px": 1},
+                       "margin_px": 1, "area": "released"},
         }
     )  # fmt: skip
     rng = np.random.default_rng(0)

@@ -59,7 +59,7 @@ def entries(options: Options) -> list[Entry]:
 def _shapes(case: tuple[int, int, int, str], options: Options, bytes_per_s: float) -> Entry:
     size, count, box, placement = case
     render = {"kind": "shapes", "size_px": size, "object_px": box, "placement": placement,
-              "margin_px": 2}  # fmt: skip
+              "margin_px": 2, "area": "released"}  # fmt: skip
     dataset = _dataset(COLORS_AND_SHAPES, count, render)
     objects = _codes(N_SHAPES[options.size], 64, count)
     n = len(objects)

@@ -74,7 +74,7 @@ SCENES = SceneDistribution.model_validate(
         "space": {"kind": "uniform", "min_objects": 1, "max_objects": 3,
                   "groups": [{"name": "color", "size": 4}, {"name": "shape", "size": 4}]},
         "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1,
-                   "placement": "grid"},
+                   "placement": "grid", "area": "released"},
     }
 )  # fmt: skip
 

@@ -18,14 +18,16 @@ from datasets_by_hand import dataset, uniform
 def _cases(draw: st.DrawFn) -> tuple[Dataset, np.ndarray, int, int]:
     groups = [draw(st.integers(1, 8)), draw(st.integers(1, 8))]
     most = draw(st.integers(1, min(12, groups[0] * groups[1])))
-    box, margin = draw(st.integers(9, 17)), draw(st.integers(0, 5))
+    area = draw(st.sampled_from(["equal", "released"]))
+    box = draw(st.integers(9 if area == "released" else 17, 20))
+    margin = draw(st.integers(0, 5))
     placement = draw(st.sampled_from(["uniform", "grid"]))
     side = isqrt(most - 1) + 1
     least = margin + side * (box + margin)
     size = least + draw(st.integers(0, 20)) + (2 * least if placement == "uniform" else 0)
     render = {
         "kind": "shapes", "size_px": size, "object_px": box, "margin_px": margin,
-        "placement": placement, "antialias": draw(st.integers(1, 3)),
+        "placement": placement, "area": area,
     }  # fmt: skip
     space = uniform(most, a=groups[0], b=groups[1])
     drawn = dataset(space, seed=draw(st.integers(0, 2**32)), render=render)
@@ -50,7 +52,7 @@ def test_scenes_hold_what_they_say(case: tuple[Dataset, np.ndarray, int, int]) -
 
     render, sizes = dataset.render, [group.size for group in dataset.space.groups]
     assert render is not None
-    looks, outlines = stamps(render.object_px, render.antialias, *sizes)
+    looks, outlines = stamps(render.object_px, render.area, *sizes)
     assert {name: array.dtype.name for name, array in scenes.items()} == {
         "images": "uint8", "masks": "uint8", "boxes": "int16", "cells": "int16",
     }  # fmt: skip

@@ -24,6 +24,7 @@ EASY = SceneDistribution.model_validate(
         "split": {"rule": "random"},
         "render": {
             "kind": "shapes", "size_px": 32, "object_px": 13, "margin_px": 1, "placement": "grid",
+            "area": "released",
         },
     }
 )  # fmt: skip

@@ -36,6 +36,7 @@ RESOURCES = {
     "trends": str(ROOT / "resources/published/trends.csv"),
     "claims": str(ROOT / "resources/reference/claims.csv"),
     "histograms": str(ROOT / "resources/published/histograms.csv"),
+    "color_cues": str(ROOT / "resources/reference/color_cues.csv"),
     "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
 }
 # Rows of the last layers of the first dataset alone.

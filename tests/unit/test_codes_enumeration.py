@@ -135,7 +135,7 @@ def test_too_many_scenes_are_refused_before_anything_runs() -> None:
 
 
 def test_a_list_that_ends_gives_no_fresh_scenes_for_a_training() -> None:
-    render = {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1}
+    render = {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1, "area": "released"}
     drawn = ordered(PAIRS, 2, None, render=render)
     assert endless(drawn)
     assert not endless(ordered(PAIRS, 2, (64, 16, 16), render=render))

@@ -21,7 +21,7 @@ datasets:
     split: {rule: random}
     n_scenes: {train: 128, val: 64, test: 64}
     shard_size: {train: 64, val: 64, test: 64}
-    render: {kind: shapes, size_px: 32, object_px: 8, margin_px: 1}
+    render: {kind: shapes, size_px: 32, object_px: 8, margin_px: 1, area: released}
 models:
   - name: vit
     source: controlled:objects

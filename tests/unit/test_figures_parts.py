@@ -29,6 +29,7 @@ from bindscope.studies.binding_information.figures.structure import structure
 from bindscope.studies.binding_information.figures.truth import calibration, histogram
 from bindscope.studies.binding_information.published import (
     beside,
+    read_color_cues,
     read_histograms,
     read_papers_table,
     read_trends,
@@ -44,8 +45,13 @@ NAMES = group_names(MODELS, GROUPS)
 DATASETS = ["matching", "counting"]
 RESOURCES = Inputs(
     resources={
-        name: str(ROOT / "resources" / "published" / f"{name}.csv")
-        for name in ("binding_information", "trends", "histograms")
+        name: str(ROOT / "resources" / folder / f"{name}.csv")
+        for name, folder in (
+            ("binding_information", "published"),
+            ("trends", "published"),
+            ("histograms", "published"),
+            ("color_cues", "reference"),
+        )
     }
 )
 
@@ -208,9 +214,11 @@ def test_a_histograms_share_is_that_of_the_presets_scenes():
 def test_the_papers_numbers_stand_beside_what_counting_reaches():
     published, trends = read_papers_table(RESOURCES), read_trends(RESOURCES)
     histograms = read_histograms(RESOURCES)
-    figure = histogram.draw(paper_table(), published, trends, histograms)
+    cues = read_color_cues(RESOURCES)
+    figure = histogram.draw(paper_table(), published, trends, histograms, cues)
     text = words(figure)
-    assert {"counting alone: 62 %", "counting alone: 60 %", "counting alone: 82 %"} <= set(text)
+    assert {"counts alone: 62 %", "counts alone: 60 %", "counts alone: 82 %"} <= set(text)
+    assert {"99.5 %", "\u2265 47 %"} <= set(text)  # of the main table
     assert any("not countable" in line for line in text)
     stars = [line.get_xdata() for axes in figure.axes for line in axes.lines
              if line.get_marker() == "*"]  # fmt: skip
@@ -219,7 +227,7 @@ def test_the_papers_numbers_stand_beside_what_counting_reaches():
     ours = ours[ours["quantity"] == "conditional_binding_ratio"]
     circles = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
     assert len(circles) == len(ours) == 4
-    alone = histogram.draw(zoo_table(), published, trends, histograms)
+    alone = histogram.draw(zoo_table(), published, trends, histograms, cues)
     assert "paper's estimate in this run" not in words(alone)
 
 

@@ -20,7 +20,7 @@ HIDDEN = {"kind": "solids", "size_px": 96, "hidden": [0.2, 0.3], "fixed": {"size
 PAIRS = {"kind": "draws", "n_objects": 2}
 SPACE = uniform(3, color=6, shape=4)
 RENDERERS: dict[str, Dataset] = {
-    "shapes": dataset(SPACE, render={"kind": "shapes", "size_px": 60, "object_px": 12}),
+    "shapes": dataset(SPACE, render={"kind": "shapes", "size_px": 90, "object_px": 18}),
     "sprites, jitter": dataset(SPACE, render={"kind": "sprites", "jitter": True}),
     "clutter": dataset(uniform(5, color=8, shape=8), render={"kind": "clutter"}),
     "clevr_2d": clevr_2d(64),

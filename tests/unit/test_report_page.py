@@ -234,6 +234,7 @@ def test_the_job_reads_tables_figures_and_captions_of_the_studies(tmp_path):
         "binding_information": str(ROOT / "resources/published/binding_information.csv"),
         "trends": str(ROOT / "resources/published/trends.csv"),
         "histograms": str(ROOT / "resources/published/histograms.csv"),
+        "color_cues": str(ROOT / "resources/reference/color_cues.csv"),
         "binding_information_introduction": str(ROOT / STUDY.resources[-1]),
         "claims": str(ROOT / "resources/reference/claims.csv"),
     }

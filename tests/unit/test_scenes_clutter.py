@@ -25,7 +25,7 @@ from bindscope.scenes.clutter.looks import (
 from bindscope.scenes.palette import COLORS
 from bindscope.scenes.patch_labels import patch_labels
 from bindscope.scenes.render import render_scenes
-from bindscope.scenes.shapes import coverage
+from bindscope.scenes.shapes import outlines
 from bindscope.studies.same_object.config import PatchSampling
 from bindscope.studies.same_object.patch_samples import sample
 
@@ -62,7 +62,7 @@ def slow_masks(scenes: Scenes, i: int, n_shapes: int) -> tuple[np.ndarray, list[
         cell = scenes["cells"][i, j]
         outline = np.ones((y1 - y0, x1 - x0), bool)  # a bar
         if cell >= 0:
-            outline = coverage(int(x1 - x0))[cell % n_shapes] >= 0.5
+            outline = outlines(int(x1 - x0), "released")[cell % n_shapes]
         painted[y0:y1, x0:x1][outline] = j + 1
         whole[j] = int(outline.sum())
     return painted, [whole[j] for j in sorted(whole)]

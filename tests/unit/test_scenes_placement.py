@@ -19,8 +19,8 @@ DENSE = Canvas(size=48, box=8, margin=1, capacity=12)  # jams now and then
 
 
 def _dataset(seed: int = 0, side: int = 6, **render: object) -> Dataset:
-    shapes = {"kind": "shapes", "size_px": 96, "object_px": 12, "margin_px": 2, **render}
-    return dataset(uniform(9, color=side, shape=side), seed=seed, render=shapes)
+    shapes = {"kind": "shapes", "size_px": 96, "object_px": 12, "margin_px": 2, "area": "released"}
+    return dataset(uniform(9, color=side, shape=side), seed=seed, render=shapes | render)
 
 
 def _codes(n: int, counts: int | np.ndarray, side: int = 6, seed: int = 0) -> np.ndarray:

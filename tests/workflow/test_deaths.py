@@ -91,7 +91,8 @@ PAIRS = {
               "groups": [{"name": "color", "size": 3}, {"name": "shape", "size": 2}]},
     "n_scenes": {"train": 64, "val": 64, "test": 64},
     "shard_size": {"train": 64, "val": 64, "test": 64},
-    "render": {"kind": "shapes", "size_px": 32, "object_px": 14, "margin_px": 1},
+    "render": {"kind": "shapes", "size_px": 32, "object_px": 14, "margin_px": 1,
+               "area": "released"},
     "slots": 2, "captions": {},
 }  # fmt: skip
 READER = {

@@ -27,7 +27,8 @@ CONFIG: dict[str, Any] = {
             "split": {"rule": "random"},
             "n_scenes": COUNTS,
             "shard_size": COUNTS,
-            "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1},
+            "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1,
+                       "area": "released"},
         }
     ],
     "models": [

@@ -22,7 +22,13 @@ CONFIG: dict[str, Any] = {
             "split": {"rule": "random"},
             "n_scenes": FEW,
             "shard_size": FEW,
-            "render": {"kind": "shapes", "size_px": 32, "object_px": 8, "margin_px": 1},
+            "render": {
+                "kind": "shapes",
+                "size_px": 32,
+                "object_px": 8,
+                "margin_px": 1,
+                "area": "released",
+            },
         },
         {
             "name": "own",

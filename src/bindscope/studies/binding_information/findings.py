@@ -15,6 +15,7 @@ from bindscope.studies.binding_information import sentences, trust
 from bindscope.studies.binding_information.flags import flag_list
 from bindscope.studies.binding_information.published import (
     beside,
+    read_color_cues,
     read_histograms,
     read_papers_table,
     read_trends,
@@ -142,7 +143,7 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     published, trends = read_papers_table(inputs), read_trends(inputs)
     compared = beside(table, published)
     reasons = why_not(table, published)
-    histogram = _histogram_words(read_histograms(inputs))
+    histogram = _histogram_words(read_histograms(inputs), read_color_cues(inputs))
     if len(compared):
         text = (
             "Same dataset, model, token input and probe family as in the binding problem paper. "
@@ -166,15 +167,18 @@ def _published(table: pd.DataFrame, inputs: Inputs, here: Sequence[str]) -> Sect
     )
 
 
-def _histogram_words(histograms: pd.DataFrame) -> str:
-    """Say what counting alone reaches on the paper's data sets."""
+def _histogram_words(histograms: pd.DataFrame, cues: pd.DataFrame) -> str:
+    """Say what counts, and colors without place, reach on the paper's data sets."""
     counted = histograms[histograms["share"].notna()].to_dict("records")
     each = [f"{100 * row['share']:.0f}\u00a0% on {row['dataset']}" for row in counted]
-    shares = sentences.listed(each)
+    exact = cues[cues["probe"] == "exact"].to_dict("records")
+    colors = [f"{100 * row['share']:.1f}\u00a0% on {row['dataset']}" for row in exact]
     return (
         "B*, the binding information of the binding problem paper, is counts and pairing together. "
         "A representation of the counts alone, without the pairing, reaches exactly beta* = "
-        f"{shares}. A smaller beta* may come from counting alone."
+        f"{sentences.listed(each)}. The number of pixels of each color reaches "
+        f"{sentences.listed(colors)}, because shapes differ in area. A smaller beta* is no "
+        "evidence of pairing."
     )
 
 

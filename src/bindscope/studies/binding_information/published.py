@@ -64,6 +64,20 @@ def read_histograms(inputs: Inputs) -> pd.DataFrame:
     return histograms.assign(share=share)
 
 
+def read_color_cues(inputs: Inputs) -> pd.DataFrame:
+    """Read what a color histogram of the papers' images holds of B*, rendered by us.
+
+    Per `dataset` and `axis_value` (the condition, "" if there is one only) a row for each `probe`:
+    `share` of H(O|F), counted if the probe is `exact`, else a lower bound (docs/color_cues.md).
+    """
+    path = inputs.resources["color_cues"]
+    cues = pd.read_csv(path, dtype={"axis_value": str})
+    share = cues["conditional_binding_lower_bound_bits"] / cues["h_object_given_feature_bits"]
+    of_histograms = (cues["baseline"] != "pixels") & cues["probe"].isin(["exact", "linear"])
+    cues = cues.assign(share=share, axis_value=cues["axis_value"].fillna(""))
+    return cues[cues["dataset"].notna() & of_histograms]
+
+
 def slug(name: str) -> str:
     """Turn a published name into the slug a configuration would use (last part of a repository)."""
     return re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower()).strip("-")

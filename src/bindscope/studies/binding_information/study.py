@@ -24,7 +24,8 @@ _HERE = "bindscope.studies.binding_information"
 _PUBLISHED = "resources/published/binding_information.csv"
 _TRENDS = "resources/published/trends.csv"
 _HISTOGRAMS = "resources/published/histograms.csv"
-_PAPERS = (_PUBLISHED, _TRENDS, _HISTOGRAMS)
+_COLOR_CUES = "resources/reference/color_cues.csv"
+_PAPERS = (_PUBLISHED, _TRENDS, _HISTOGRAMS, _COLOR_CUES)
 _INTRODUCTION = "src/bindscope/studies/binding_information/introduction.html"
 
 
@@ -272,11 +273,12 @@ STUDY = Study(
         ),
         _figure(
             "figures.truth:histogram",
-            "Binding information that counting alone reaches",
-            "Fraction beta* of binding information (counts and pairing). Orange line: what "
-            "counting alone reaches, H(M|F) / H(O|F), computed exactly. Stars: published values of "
-            "the binding problem paper; circles: comparable values of this run. Values left of the "
-            "line may come from counting alone; values right of it cannot. No intervals are drawn.",
+            "Binding information in counts and in color histograms",
+            "Fraction beta* of binding information (counts and pairing). Orange: counts alone, "
+            "H(M|F) / H(O|F). Green: a color histogram of the images, exact (solid) or decoded by "
+            "a linear probe (dotted, a lower bound). Stars: published values of the binding "
+            "problem paper; circles: comparable values of this run. Values left of a line are no "
+            "evidence of pairing. No intervals are drawn.",
             _histogram,
             *_PAPERS,
         ),

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bindscope.figures.colors import AMBER, BLUE, INK
+from bindscope.figures.colors import AMBER, BLUE, GREEN, INK
 from bindscope.figures.facets import Look, crossed, wrapped
 from bindscope.figures.figure import figure, some
 from bindscope.figures.style import (
@@ -24,6 +24,7 @@ from bindscope.studies.binding_information.figures.shared import binding_and, re
 from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.published import (
     beside,
+    read_color_cues,
     read_histograms,
     read_papers_table,
     read_trends,
@@ -37,6 +38,7 @@ from bindscope.studies.binding_information.quantities import (
     PAPER_WHOLE,
     WHOLE,
 )
+from bindscope.studies.binding_information.quotes import at_least
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
@@ -133,15 +135,29 @@ _OURS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@figure(binding_and(published=read_papers_table, trends=read_trends, histograms=read_histograms))
+_CUES: Mapping[str, dict[str, Any]] = {
+    "exact": {"color": GREEN, "linewidth": 2},
+    "linear": {"color": GREEN, "linewidth": 2, "linestyle": (0, (1.5, 1))},
+}
+
+
+@figure(
+    binding_and(
+        published=read_papers_table,
+        trends=read_trends,
+        histograms=read_histograms,
+        cues=read_color_cues,
+    )
+)
 def histogram(
     table: pd.DataFrame,
     published: pd.DataFrame,
     trends: pd.DataFrame,
     histograms: pd.DataFrame,
+    cues: pd.DataFrame,
     **_: object,
 ) -> Figure:
-    """Draw the paper's beta* beside what counting alone reaches, a panel per data set of its."""
+    """Draw the paper's beta* beside what counts and colors hold, a panel per data set of its."""
     some(table, "There is no row to stand beside the paper's numbers.")
     numbers = paper_numbers(published, trends)
     marks = beside(table, published)
@@ -153,14 +169,16 @@ def histogram(
     about = histograms.set_index("dataset")
     for name, axes in grid.panels.items():
         dataset_rows = ours[ours["dataset"] == name]
-        _numbers(
-            axes, name, about.loc[name].to_dict(), numbers[numbers["dataset"] == name], dataset_rows
-        )
+        dataset_numbers = numbers[numbers["dataset"] == name]
+        _numbers(axes, name, about.loc[name].to_dict(), dataset_numbers, dataset_rows)
+        _color_cues(axes, cues[cues["dataset"] == name], dataset_numbers)
     grid.label("β*, fraction of H(O|F): counts and pairing together, %")
     grid.bottom[0].set_xlim(-2, 102)
     entries = [
         handle("published value", linestyle="none", **PAPER_MARK),
-        handle("counting alone, exact", color=AMBER, linewidth=2),
+        handle("counts alone, exact", color=AMBER, linewidth=2),
+        handle("color histogram, exact", **_CUES["exact"]),
+        handle("color histogram, linear probe (\u2265)", **_CUES["linear"]),
         *([handle("paper's estimate in this run", **_OURS)] if len(ours) else []),
     ]
     legend_below(grid.figure, entries)
@@ -168,17 +186,18 @@ def histogram(
 
 
 def paper_numbers(published: pd.DataFrame, trends: pd.DataFrame) -> pd.DataFrame:
-    """Return the paper's beta*: `dataset`, `value`, `tokens`, `probe`, and a `label` of each."""
+    """Return the paper's beta*: `dataset`, `value`, `tokens`, `probe`, `axis_value`, `label`."""
     rows = [
-        (row["dataset"], row["value"], row["tokens"], row["probe"],
+        (row["dataset"], row["value"], row["tokens"], row["probe"], "",
          f"{label_tokens(row['tokens']).name}, {label_family(row['probe']).name}")
         for row in published[published["quantity"] == _RATIO].to_dict("records")
     ] + [
-        (row["dataset"], row["value"], "", "",
+        (row["dataset"], row["value"], "", "", row["axis_value"],
          f"{row['axis']} {row['axis_value']}".strip() or row["note"].partition(" on ")[0])
         for row in trends[trends["quantity"] == _RATIO].to_dict("records")
     ]  # fmt: skip
-    numbers = pd.DataFrame(rows, columns=["dataset", "value", "tokens", "probe", "label"])
+    columns = ["dataset", "value", "tokens", "probe", "axis_value", "label"]
+    numbers = pd.DataFrame(rows, columns=columns)
     return numbers[numbers["value"].notna()]
 
 
@@ -197,10 +216,25 @@ def _numbers(
     if pd.notna(about["share"]):
         share = 100 * float(about["share"])
         axes.axvline(share, color=AMBER, linewidth=2)
-        words, look = f"counting alone: {share:.0f} %", {"color": "#8A5A00", "fontweight": "bold"}
+        words, look = f"counts alone: {share:.0f} %", {"color": "#8A5A00", "fontweight": "bold"}
     axes.annotate(
         words, (102, 1), xycoords=("data", "axes fraction"), xytext=(0, 6), ha="right",
         textcoords="offset points", fontsize=7.5, annotation_clip=False, **look,
     )  # fmt: skip
     axes.set_yticks(list(places), list(numbers["label"]))
     axes.set_ylim(len(numbers) - 0.4, -0.6)
+
+
+def _color_cues(axes: Axes, cues: pd.DataFrame, numbers: pd.DataFrame) -> None:
+    """Draw what a color histogram holds, at the numbers of the same condition."""
+    for row in cues.to_dict("records"):
+        same = (numbers["axis_value"] == row["axis_value"]) | (row["axis_value"] == "")
+        places = np.flatnonzero(same)
+        x = np.full(len(places), 100 * row["share"])
+        axes.vlines(x, places - 0.5, places + 0.5, **_CUES[row["probe"]])
+        exact = row["probe"] == "exact"
+        axes.annotate(
+            f"{x[0]:.1f} %" if exact else f"\u2265 {at_least(x[0], 0)} %", (x[0], places[0]),
+            xytext=(-4 if exact else 4, 0), textcoords="offset points", va="center",
+            ha="right" if exact else "left", color=GREEN, fontsize=7.5, fontweight="bold",
+        )  # fmt: skip
