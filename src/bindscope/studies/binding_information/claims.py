@@ -103,8 +103,7 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
         if dataset not in rivals:
             continue
         rival = rivals[dataset]
-        # There is no information below 0, whatever a probe loses on the test scenes.
-        value, low, high = (max(float(rival[name]), 0.0) for name in with_ends(PAIRING.bound))
+        value, low, high = (float(rival[name]) for name in with_ends(PAIRING.bound))
         flags = ", ".join(unusable(rival["flags"]))
         reason = _ASSUMED if effect.reason == _ASSUMED else ""
         words = f"{BASELINES[rival['model']].words} (\u2265\u00a0{at_least(value)})"
@@ -112,6 +111,8 @@ def _beyond_colors(table: pd.DataFrame, decoded: Sequence[tuple[str, Effect]]) -
             BINDS, f"{effect.where}, against {words}",
             effect.value - value, effect.low - high, effect.high - low, effect.n, effect.resampled,
             f"{rival['model']} is flagged {flags}" if flags else reason,
+            # Against a rival of nothing, the exact test against 0 stands.
+            p_value=None if high else effect.p_value,
         )  # fmt: skip
 
 
