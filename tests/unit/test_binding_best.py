@@ -89,9 +89,9 @@ def test_the_bound_on_all_is_the_better_of_anchored_and_chained(options, expecte
 
 
 def test_the_evidence_comes_with_the_pairing_that_validation_chooses():
-    linear = row_of("linear", (6.0, 5.0, 2.0), pairing_evidence_bits=300.0)
-    quadratic = row_of("quadratic", (5.0, 4.0, 3.0), pairing_evidence_bits=200.0)
-    assert best(linear, quadratic)["pairing_evidence_bits"] == 200.0
+    linear = row_of("linear", (6.0, 5.0, 2.0), pairing_evidence=300.0)
+    quadratic = row_of("quadratic", (5.0, 4.0, 3.0), pairing_evidence=200.0)
+    assert best(linear, quadratic)["pairing_evidence"] == 200.0
 
 
 def test_a_plain_loss_that_is_not_finite_on_test_changes_no_other_choice():

@@ -378,9 +378,9 @@ def test_where_every_row_is_flagged_the_flag_is_said_and_no_number():
 
 
 def test_a_small_bound_is_a_number_and_not_an_absence():
-    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, -0.3))])
+    table = parts_table([parts_row("matching", "mine", decoded=(9.0, 0.0, 0.004))])
     text = text_of(sentences.findings(about(table, {})))
-    assert "≥ \u22120.30 from the [CLS] token" in text
+    assert "≥ 0.00 from the [CLS] token" in text
     assert "Bits of pairing that the best probes decode from the last layers:" in text
 
 

@@ -145,7 +145,7 @@ def test_exact_arithmetic():
         "feature_probe": "linear",
         "steps": 400,
         "flags": "",
-        "pairing_evidence_bits": 2.0 * N,
+        "pairing_evidence": 2.0 * N,
         "parts": {"flags": {}, "anchored": pytest.approx([6.5, quantile(-6.0, 6.5), 6.5])},
     }
     assert {loss.validation for loss in LOSSES.values()} <= set(expected)
@@ -281,7 +281,7 @@ def test_negative_estimates_of_the_paper_are_kept_and_bounds_end_at_nothing():
     assert row["binding_ratio"] == pytest.approx(-0.2, abs=1e-5)
     assert row["conditional_binding_bits"] == pytest.approx(-4.0, abs=1e-5)
     assert row["loss_object_given_counts_bits"] == pytest.approx(3.1)  # nothing is hidden
-    assert row["pairing_evidence_bits"] == pytest.approx(-0.1 * N)
+    assert row["pairing_evidence"] == pytest.approx(-0.1 * N)
     for quantity in QUANTITIES:
         assert [row[f"{quantity.bound}{end}"] for end in ("", "_low", "_high")] == [0, 0, 0]
     assert row["pairing_ratio"] == 0
@@ -312,7 +312,7 @@ def test_a_scene_that_was_not_seen_could_be_the_worst_that_the_prior_allows():
     fit.anchor_losses["chained_object"][0] = 9.0
     row = row_of(fit, PRIOR | {"method": "train_cross_entropy"})
     assert row[f"{PAIRING.bound}_low"] == pytest.approx(max(quantile(-6.0 - 6.0, 2.0), 0.0))
-    assert row["pairing_evidence_bits"] is None
+    assert row["pairing_evidence"] is None
 
 
 def test_the_plain_probe_bounds_only_where_no_other_was_fitted():
@@ -323,7 +323,7 @@ def test_the_plain_probe_bounds_only_where_no_other_was_fitted():
             values.pop(name, None)
     row = row_of(fit)
     assert [row[f"{WHOLE.bound}{end}"] for end in ("", "_low", "_high")] == [6.0, 6.0, 6.0]
-    assert row["pairing_evidence_bits"] is None
+    assert row["pairing_evidence"] is None
     fit.losses["object"] += 20.0
     assert (row_of(fit)[WHOLE.bound], row_of(fit)["binding_bits"]) == (0.0, -14.0)
 

@@ -284,14 +284,16 @@ _ESTIMATES = (
         "I(O;Z|M), the pairing information, which values belong together. From "
         "loss_object_given_counts_bits likewise.",
     ),
-    bits(
+    Column(
         EVIDENCE,
+        "float64",
+        "bits",
         "log2 of the e-value against no pairing information: the sum over test scenes of what the "
         "probe's mixture gains over the exact prior. Without pairing information it exceeds b bits "
         "with a probability of at most 2^-b, for any number of scenes. Empty where the prior is "
         "estimated or counts have none.",
         "`information`; ours",
-        null="allowed",
+        "allowed",
     ),
     *_bound(
         BEYOND,

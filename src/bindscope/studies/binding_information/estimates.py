@@ -307,7 +307,7 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
     return {
         PAPER_WHOLE: paper,
         PAPER_BEYOND: None if difference is None else prior[BEYOND.entropy] - difference,
-        **{q.bound: _clipped(bounds[q], prior[q.entropy]) for q in QUANTITIES},
+        **{q.bound: _clipped(bounds[q], prior.get(q.entropy)) for q in QUANTITIES},
         "anchored": _clipped(whole["object_anchored"], prior[WHOLE.entropy]),
     }
 

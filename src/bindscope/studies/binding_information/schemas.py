@@ -230,7 +230,7 @@ CURVE_RULES: tuple[Rule, ...] = (
 
 BINDING_SCHEMA = TableSchema(
     name="binding_information",
-    version=2,
+    version=3,
     description="One row per dataset, model, layer, token input, probe, control and probe seed, "
     "and one of the best probe. Every number is measured on the test split.",
     columns=BINDING_COLUMNS,

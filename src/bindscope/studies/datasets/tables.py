@@ -59,7 +59,7 @@ class PriorTable:
 
     schema = TableSchema(
         name="priors",
-        version=3,
+        version=4,
         description="One row per dataset and split: entropies of the codes, no model involved.",
         columns=(
             DATASET,
