@@ -29,6 +29,8 @@ VERDICTS: tuple[Verdict, ...] = (
     "holds", "does not hold", "not significant", "not testable",
 )  # fmt: skip
 TRAINING_SEEDS = "training seeds"
+SCENES, IMAGES = "test scenes", "test images"
+FEWEST = 20  # scenes or images: resamples of fewer are no sample of what could have been
 ALPHA = 0.025  # one-sided: without correction, a claim holds if its 95 % interval says so
 
 
@@ -85,6 +87,10 @@ class Effect:
         Degrees of freedom of a t interval over training seeds; None for n - 1.
     directions
         From how many directions its own was chosen: 2 where the larger of two comes first.
+    is_bound
+        Whether the value is a lower bound, which is rounded down.
+    about
+        Names to find it by, as its claim's study has them.
     """
 
     claim: str
@@ -97,6 +103,8 @@ class Effect:
     reason: str = ""
     freedom: float | None = None
     directions: int = 1
+    is_bound: bool = False
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,8 +118,8 @@ class Judgment:
     verdict
         `not testable` says that there is no interval, `not significant` that there is one.
     p_value
-        One-sided, of the side that the verdict names, corrected over the chapter; NaN if the
-        claim was not testable.
+        One-sided, of the claim (also where its opposite was shown), corrected over the chapter; NaN
+        if the claim was not testable.
     reason
         Why it was not testable; else empty.
     """
@@ -185,7 +193,7 @@ def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
             verdict = "not significant"
             if min(holds, refuted) <= ALPHA:
                 verdict = "holds" if holds <= refuted else "does not hold"
-            p = min(holds, refuted)
+            p = holds
         judgments.append(Judgment(by_name[effect.claim], effect, verdict, float(p), reasons[i]))
     return judgments
 
@@ -199,6 +207,8 @@ def _why_not(claim: Claim, effect: Effect) -> str:
         raise ValueError(f"{effect.claim}, {effect.where}: the interval does not hold the value")
     if effect.n < 2:
         return f"one unit of {effect.resampled}"
+    if effect.resampled in (SCENES, IMAGES) and effect.n < FEWEST:
+        return f"only {effect.n} {effect.resampled}"
     if effect.low == effect.high and claim.expected != "within" and effect.value == claim.threshold:
         return "the effect is the threshold itself in every unit"
     return ""

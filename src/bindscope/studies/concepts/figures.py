@@ -33,6 +33,7 @@ from bindscope.studies.concepts.views import (
     over_seeds,
     recognized,
 )
+from bindscope.tables.numbers import number
 from bindscope.tables.rows import rows_with
 
 _SHARES = (-0.02, 1.02)
@@ -112,8 +113,8 @@ def _correlation(correlations: pd.DataFrame) -> str:
     value, low, high = correlations.filter(like="correlation").iloc[0]
     if np.isnan(value):
         return "no rank correlation:\nall values are equal"
-    ends = "" if np.isnan(low) else f"\n({low:.2f} to {high:.2f})"
-    return f"rank correlation {value:.2f}{ends}"
+    ends = "" if np.isnan(low) else f"\n({number(low)} to {number(high)})"
+    return f"rank correlation {number(value)}{ends}"
 
 
 # --- Embeddings ---------------------------------------------------------------------------------
