@@ -26,7 +26,7 @@ from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.claims import DECODED, MORE
 from bindscope.studies.binding_information.findings import chapter
 from bindscope.studies.binding_information.gathered import gather, probe_words
-from bindscope.studies.binding_information.quantities import BEYOND, PAIRING
+from bindscope.studies.binding_information.quantities import BEYOND, PAIRING, with_ends
 from bindscope.studies.binding_information.study import STUDY
 from bindscope.tables.numbers import at_least, at_most
 
@@ -145,7 +145,8 @@ def test_models_of_a_group_are_compared_with_the_probes_that_all_of_them_have():
     rows = [row for row in rows if row["model"].startswith(("features", "none"))]
     fits = {row["model"]: row for row in rows if row["probe"] == "linear"}
     richer = {"options": '{"family": "quadratic"}', "val_loss_chained_object_bits": 1.0}
-    richer[PAIRING.bound] = fits["features-0"][PAIRING.bound] + 2.0
+    for name in with_ends(PAIRING.bound):
+        richer[name] = fits["features-0"][name] + 2.0
     for row in rows:
         if row["model"] == "features-0" and row["probe"] == "best":
             row |= richer

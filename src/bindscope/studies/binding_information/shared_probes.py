@@ -29,22 +29,24 @@ def best_of_shared(table: pd.DataFrame) -> pd.DataFrame:
     best = measured(table, known_answer=False, best=True)
     fits = measured(table, known_answer=False)
     fits = fits[fits["protocol"] != "paper"]
+    by_model = {tuple(key): rows for key, rows in fits.groupby([*_PLACE, "group", "model"])}
+    probes: dict[tuple[Any, ...], dict[str, set[str]]] = {}
+    for (*place, model), rows in by_model.items():
+        probes.setdefault(tuple(place), {})[model] = set(rows["probe"])
+    shared = {place: set.intersection(*sets.values()) for place, sets in probes.items()}
     parts = [best.iloc[:0].assign(fitted="")]
-    for (*place, _), members in best.groupby([*_PLACE, "group"], sort=False):
-        here = fits[(fits[_PLACE] == place).all(axis=1)]
-        probes = {
-            name: set(rows["probe"]) for name, rows in here.groupby("model")
-            if name in set(members["model"])
-        }  # fmt: skip
-        shared = set.intersection(*probes.values()) if probes else set()
-        if not shared and len(probes) > 1:
-            members = members.assign(group=members["model"], group_size=1)
-        for name, rows in members.groupby("model", sort=False):
-            each = probes.get(name, set())
-            used = here[(here["model"] == name) & here["probe"].isin(shared or each)]
-            families = family_order(used["family"]) or [rows["family"].iloc[0]]
-            rows = _choose_again(used, rows) if shared and each - shared else rows
-            parts.append(rows.assign(fitted=";".join(families)))
+    for (*key, model), rows in best.groupby([*_PLACE, "group", "model"], sort=False):
+        place = tuple(key)
+        if (*place, model) not in by_model:
+            parts.append(rows.assign(fitted=rows["family"]))
+            continue
+        chosen = by_model[*place, model]
+        if not shared[place] and len(probes[place]) > 1:
+            rows = rows.assign(group=model, group_size=1)
+        elif shared[place] < probes[place][model]:
+            chosen = chosen[chosen["probe"].isin(shared[place])]
+            rows = _choose_again(chosen, rows)
+        parts.append(rows.assign(fitted=";".join(family_order(chosen["family"]))))
     return pd.concat(parts, ignore_index=True)
 
 
