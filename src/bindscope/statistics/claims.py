@@ -29,6 +29,8 @@ VERDICTS: tuple[Verdict, ...] = (
     "holds", "does not hold", "not significant", "not testable",
 )  # fmt: skip
 TRAINING_SEEDS = "training seeds"
+SCENES, IMAGES = "test scenes", "test images"
+FEWEST = 20  # scenes or images: resamples of fewer are no sample of what could have been
 ALPHA = 0.025  # one-sided: without correction, a claim holds if its 95 % interval says so
 
 
@@ -88,6 +90,10 @@ class Effect:
     p_value
         Of an exact one-sided test that the effect is where it is claimed to be, which stands for
         that of the interval; nothing is then shown against the claim. None: by the interval.
+    is_bound
+        Whether the value is a lower bound, which is rounded down.
+    about
+        Names to find it by, as its claim's study has them.
     """
 
     claim: str
@@ -101,6 +107,8 @@ class Effect:
     freedom: float | None = None
     directions: int = 1
     p_value: float | None = None
+    is_bound: bool = False
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,8 +122,8 @@ class Judgment:
     verdict
         `not testable` says that there is no interval, `not significant` that there is one.
     p_value
-        One-sided, of the side that the verdict names, corrected over the chapter; NaN if the
-        claim was not testable.
+        One-sided, of the claim (also where its opposite was shown), corrected over the chapter; NaN
+        if the claim was not testable.
     reason
         Why it was not testable; else empty.
     """
@@ -189,7 +197,7 @@ def judge(claims: Iterable[Claim], effects: Iterable[Effect]) -> list[Judgment]:
             verdict = "not significant"
             if min(holds, refuted) <= ALPHA:
                 verdict = "holds" if holds <= refuted else "does not hold"
-            p = min(holds, refuted)
+            p = holds
         judgments.append(Judgment(by_name[effect.claim], effect, verdict, float(p), reasons[i]))
     return judgments
 
@@ -203,6 +211,8 @@ def _why_not(claim: Claim, effect: Effect) -> str:
         raise ValueError(f"{effect.claim}, {effect.where}: the interval does not hold the value")
     if effect.n < 2:
         return f"one unit of {effect.resampled}"
+    if effect.resampled in (SCENES, IMAGES) and effect.n < FEWEST:
+        return f"only {effect.n} {effect.resampled}"
     tested = effect.p_value is not None
     if (
         effect.low == effect.high

@@ -8,6 +8,7 @@ lower bounds is no difference of information.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -16,23 +17,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bindscope.models.baselines import BASELINES
-from bindscope.statistics.claims import TRAINING_SEEDS, Claim, Effect
+from bindscope.statistics.claims import SCENES, TRAINING_SEEDS, Claim, Effect
 from bindscope.statistics.means import welch_freedom, welch_interval
 from bindscope.studies.binding_information.flags import unusable
 from bindscope.studies.binding_information.names import label_family, label_tokens
 from bindscope.studies.binding_information.quantities import EVIDENCE, PAIRING, with_ends
-from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record, at_least
+from bindscope.studies.binding_information.quotes import SMALLEST_BITS, Quotes, Record
 from bindscope.studies.binding_information.views import (
     each_model,
     last_layers,
     measured,
     name_order,
+    named_groups,
 )
+from bindscope.tables.numbers import at_least
 
 DECODED: Final = "pairing-decoded"
 BINDS: Final = "pairing-beyond-colors"
 MORE: Final = "more-pairing-decoded"
-SCENES: Final = "test scenes"
 CLAIMS: Final = (
     Claim(
         DECODED,
@@ -88,6 +90,7 @@ def _decoded(table: pd.DataFrame, quoted: Quotes) -> Iterator[tuple[str, Effect]
             TRAINING_SEEDS if several else SCENES,
             _ASSUMED if row["assumed_prior"] else _PRIOR if row[EVIDENCE] == 0 else "",
             p_value=None if several else 2.0 ** -max(0.0, row[EVIDENCE]),
+            is_bound=True,
         )  # fmt: skip
         yield str(row["dataset"]), effect
 
@@ -129,14 +132,16 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     """Compare every two groups that one probe was fitted to, if one has several training seeds.
 
     The group with the larger mean comes first; the interval is Welch's, over training seeds.
+    Positive controls are compared with none: what they were trained for needs no measurement.
     """
     rows = measured(table, known_answer=False)
+    rows = rows[~rows["is_control"].astype(bool)]
     rows = rows[(rows["protocol"] != "paper") & ~rows["assumed_prior"].astype(bool)]
     rows = rows[rows[PAIRING.bound].notna() & (rows[PAIRING.entropy] > SMALLEST_BITS)]
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
-    single = each_model(last_layers(rows)) if len(rows) else rows
+    single = each_model(named_groups(last_layers(rows))) if len(rows) else rows
     effects = []
-    for _, here in single.groupby(_GROUP, sort=False):
+    for place, here in single.groupby(_GROUP, sort=False):
         values = {
             str(name): part[PAIRING.bound].to_numpy(float)
             for name, part in here.groupby("group", sort=False)
@@ -147,7 +152,8 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:
                 about = f"{where}: {_bound(more, values)} against {_bound(less, values)}"
-                effects.append(_difference(about, more, less, values))
+                effect = _difference(about, more, less, values)
+                effects.append(replace(effect, about=(*place, more, less)))
     return effects
 
 

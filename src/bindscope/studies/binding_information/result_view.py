@@ -36,12 +36,11 @@ from bindscope.studies.binding_information.quantities import (
 from bindscope.studies.binding_information.quotes import (
     SMALLEST_BITS,
     Record,
-    at_least,
-    between,
     parts_of,
     quotes,
 )
 from bindscope.studies.binding_information.schemas import BINDING_SCHEMA, family_of
+from bindscope.tables.numbers import at_least, between, number
 from bindscope.tables.schema import frame_of
 
 # Columns that only a run of the workflow can fill.
@@ -124,7 +123,7 @@ def summarize(result: Result) -> Summary:
         cells = {"layer": row["layer"] or "Z"} if "layer" in row else {}
         cells |= {"input": row["tokens"], "probe": str(family_of(row["options"]))}
         for part in (WHOLE, *parts):
-            cells[f"{WORDS[part]}, of {row[part.entropy]:.2f}"] = _bits(row, part, sign)
+            cells[f"{WORDS[part]}, of {number(row[part.entropy])}"] = _bits(row, part, sign)
         lines.append({**cells, "flags": ", ".join(_flags_of(row, parts))})
     kind = "lower bounds" if is_bound else "estimates"
     heading = (
@@ -134,8 +133,8 @@ def summarize(result: Result) -> Summary:
     quoted = result.best.to_dict()
     words, bits = WORDS[parts[-1]], _bits(quoted, parts[-1], sign)
     closing = [
-        f"Best by validation: {_name(quoted)}: {words} {bits} of {quoted[parts[-1].entropy]:.2f} "
-        "bits (which value belongs to which object).",
+        f"Best by validation: {_name(quoted)}: {words} {bits} of "
+        f"{number(quoted[parts[-1].entropy])} bits (which value belongs to which object).",
         claims_line(result.claims),
     ]
     if not is_bound:
