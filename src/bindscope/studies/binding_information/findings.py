@@ -13,7 +13,7 @@ from bindscope.report.chapter import Chapter, Column, PageTable, Section, page_t
 from bindscope.report.claims import claims_section, read_rates
 from bindscope.studies.binding_information import headline, sentences, trust
 from bindscope.studies.binding_information.flags import flag_list
-from bindscope.studies.binding_information.gathered import gather
+from bindscope.studies.binding_information.gathered import gather, listed
 from bindscope.studies.binding_information.names import FORMULA
 from bindscope.studies.binding_information.published import (
     beside,
@@ -171,8 +171,8 @@ def _histogram_words(histograms: pd.DataFrame, cues: pd.DataFrame) -> str:
     return (
         "B*, the binding information of the binding problem paper, is counts and pairing together. "
         "A representation of the counts alone, without the pairing, reaches exactly beta* = "
-        f"{sentences.listed(each)}. The number of pixels of each color reaches "
-        f"{sentences.listed(colors)}, because shapes differ in area. A smaller beta* is no "
+        f"{listed(each)}. The number of pixels of each color reaches "
+        f"{listed(colors)}, because shapes differ in area. A smaller beta* is no "
         "evidence of pairing."
     )
 

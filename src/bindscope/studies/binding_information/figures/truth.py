@@ -38,14 +38,13 @@ from bindscope.studies.binding_information.quantities import (
     PAPER_WHOLE,
     WHOLE,
 )
-from bindscope.studies.binding_information.quotes import at_least
 from bindscope.studies.binding_information.views import (
     family_order,
     measured,
     name_order,
     over_seeds,
 )
-from bindscope.tables.numbers import number
+from bindscope.tables.numbers import at_least, number
 
 # Truth, the paper's formula (there is none of the parts of B*), our lower bound.
 Names = tuple[str, str | None, str]
