@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from bindscope.config.codes import Dataset
+from bindscope.config.models import Baseline
 from bindscope.config.observed import ClevrSource
 from bindscope.config.solids import SolidsRenderer
 from bindscope.core.graph import Graph, Product
@@ -67,15 +68,16 @@ def _attention_maps(graph: Graph, shared: Shared, section: Section) -> Request |
 
 
 def last_layer_fits(graph: Graph, shared: Shared) -> list[Product]:
-    """Fits of models' last layers, known-answer encoders and controls left out.
+    """Fits of models' last layers; known-answer encoders, baselines and controls left out.
 
     The last layer is the last block's, or `final` where a model was not read at that.
     """
-    fits = [
-        fit
-        for fit in graph.select("fit", control="none")
-        if shared.models[fit.wildcards["model"]].sees_images
-    ]
+    models = {
+        name
+        for name, model in shared.models.items()
+        if model.sees_images and not isinstance(model, Baseline)
+    }
+    fits = [fit for fit in graph.select("fit", control="none") if fit.wildcards["model"] in models]
     deepest = {name: str(model.depth) for name, model in shared.models.items()}
     read = {(fit.wildcards["model"], fit.wildcards["layer"]) for fit in fits}
     last = {name: layer if (name, layer) in read else "final" for name, layer in deepest.items()}
@@ -267,8 +269,8 @@ STUDY = Study(
             "Bits per scene in the last layer, by part. Box: entropy; bar: what the probe decodes "
             '(of several, the best by validation), a lower bound ("≥"), rounded down; hatched: '
             "scene distribution unknown, no bound. Dots: training seeds; line: 95 % t interval "
-            "over them (pairing). A model that only counts fills every box but the last. Flagged "
-            "fits: empty.",
+            "over them (pairing). Lines across: baselines of the images. A model that only counts "
+            "fills every box but the last. Flagged fits: empty.",
             _last_layers,
         ),
         _figure(
