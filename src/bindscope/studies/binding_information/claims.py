@@ -141,13 +141,14 @@ def compared(table: pd.DataFrame, models: Sequence[str] = ()) -> list[Effect]:
     rows = rows[~rows["flags"].map(unusable).astype(bool)]
     single = each_model(named_groups(last_layers(rows))) if len(rows) else rows
     effects = []
-    for place, here in single.groupby(_GROUP, sort=False):
+    for _, here in single.groupby(_GROUP, sort=False):
         values = {
             str(name): part[PAIRING.bound].to_numpy(float)
             for name, part in here.groupby("group", sort=False)
         }
         names = sorted(name_order(values, models), key=lambda name: -values[name].mean())
         row = here.iloc[0].to_dict()
+        place = [str(row[name]) for name in _GROUP]
         where = f"{_place(row)}, {label_family(row['family']).words}"
         for more, less in combinations(names, 2):
             if max(len(values[more]), len(values[less])) > 1:

@@ -312,8 +312,8 @@ def _estimates(means: Means, prior: Mapping[str, Any], bound: str | None) -> dic
     }
 
 
-def _clipped(bound: Any, entropy: float) -> Any:
-    return None if bound is None else np.clip(bound, 0.0, entropy)
+def _clipped(bound: Any, entropy: float | None) -> Any:
+    return None if bound is None or entropy is None else np.clip(bound, 0.0, entropy)
 
 
 def _intervals(

@@ -99,7 +99,7 @@ def _relu(histogram: Array, rng: np.random.Generator) -> Array:
     shares = histogram[:, histogram.std(0) > 0]
     z = (shares - shares.mean(0)) / shares.std(0)
     weights = rng.normal(size=(z.shape[1], N_RELU)) / z.shape[1] ** 0.5
-    return np.maximum(z @ weights + rng.normal(size=N_RELU), 0)
+    return _floats(np.maximum(z @ weights + rng.normal(size=N_RELU), 0))
 
 
 def _known(encoder: str, dim: int | None = None) -> Planted:

@@ -114,7 +114,8 @@ def summarize(result: Result) -> Summary:
     table = result.table
     shown = table[table["probe"] == BEST]
     baseline = _is_baseline(shown)
-    rows: list[Record] = pd.concat([shown[~baseline], shown[baseline]]).to_dict("records")
+    ordered = pd.concat([shown[~baseline], shown[baseline]])
+    rows: list[Record] = [*ordered.to_dict("records")]
     is_bound = not table["flags"].str.contains("assumed_prior").any()
     sign = "≥" if is_bound else "~"
     parts = [part for part in parts_of(rows[0]) if rows[0][part.entropy] > SMALLEST_BITS]
