@@ -7,6 +7,8 @@ no probe was fitted to all, the models are no group.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from bindscope.studies.binding_information.best import best_rows
@@ -30,8 +32,8 @@ def best_of_shared(table: pd.DataFrame) -> pd.DataFrame:
     fits = fits[fits["protocol"] != "paper"]
     by_model = {_key(rows): rows for _, rows in fits.groupby([*_PLACE, "group", "model"])}
     probes: dict[Key, dict[str, set[str]]] = {}
-    for (*place, model), rows in by_model.items():
-        probes.setdefault(tuple(place), {})[model] = set(rows["probe"])
+    for key, rows in by_model.items():
+        probes.setdefault(key[:-1], {})[key[-1]] = set(rows["probe"])
     shared = {place: set.intersection(*sets.values()) for place, sets in probes.items()}
     parts = [best.iloc[:0].assign(fitted="")]
     for _, rows in best.groupby([*_PLACE, "group", "model"], sort=False):
